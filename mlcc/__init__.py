@@ -1,0 +1,46 @@
+"""mlcc: a compiler driver for tensor programs written as text. Importing it is cheap: parts load on first use."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+__version__ = "0.1.0"
+
+# In a checkout with nothing installed, mlcc.passes is ../passes, and so on.
+_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if os.path.isfile(os.path.join(_root, "setup.cfg")) and os.path.isdir(os.path.join(_root, "passes")):
+    __path__.append(_root)
+
+_PUBLIC = {
+    "CallError": "mlcc.errors",
+    "CompileError": "mlcc.errors",
+    "LoadError": "mlcc.errors",
+    "MlccError": "mlcc.errors",
+    "IRModule": "mlcc.ir.module",
+    "assert_structural_equal": "mlcc.ir.equal",
+    "structural_equal": "mlcc.ir.equal",
+    "parse": "mlcc.grammar.parser",
+    "script": "mlcc.grammar.printer",
+    "run_passes": "mlcc.driver",
+    "build": "mlcc.driver",
+    "load": "mlcc.runtime.loader",
+    "register_func": "mlcc.runtime.registry",
+}
+_MODULES = ("ir", "runtime")
+
+
+def __getattr__(name: str) -> Any:
+    where = _PUBLIC.get(name)
+    if where is not None:
+        value = getattr(importlib.import_module(where), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"mlcc.{name}")
+    raise AttributeError(f"module 'mlcc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC, *_MODULES])

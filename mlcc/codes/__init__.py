@@ -1,0 +1,23 @@
+"""Every diagnostic code, with what `mlcc explain` says of it. One module per range, so that parts keep apart.
+
+E00 command line and files; E01 syntax; E02 names and scopes; E03 TensorIR; E04 relax; E05 passes; E06 schedules;
+E07 targets; E08 run time; E09 constants and data.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+RANGES = {
+    "E00": "files", "E01": "syntax", "E02": "names", "E03": "tensorir", "E04": "graph", "E05": "passes",
+    "E06": "schedules", "E07": "targets", "E08": "calls", "E09": "data",
+}  # fmt: skip
+
+
+def codes(prefix: str = "E") -> dict[str, tuple[str, str]]:
+    """All codes of the ranges that start with `prefix`: code -> (title, explanation in a few sentences)."""
+    found: dict[str, tuple[str, str]] = {}
+    for start, module in RANGES.items():
+        if start.startswith(prefix[:3]) or prefix.startswith(start):
+            found.update(importlib.import_module(f"mlcc.codes.{module}").CODES)
+    return found

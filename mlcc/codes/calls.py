@@ -1,0 +1,3 @@
+"""Diagnostic codes: run time."""
+
+CODES: dict[str, tuple[str, str]] = {}

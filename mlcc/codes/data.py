@@ -1,0 +1,3 @@
+"""Diagnostic codes: constants and data."""
+
+CODES: dict[str, tuple[str, str]] = {}

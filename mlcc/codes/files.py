@@ -1,0 +1,3 @@
+"""Diagnostic codes: command line and files."""
+
+CODES: dict[str, tuple[str, str]] = {}

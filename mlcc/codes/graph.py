@@ -1,0 +1,3 @@
+"""Diagnostic codes: relax."""
+
+CODES: dict[str, tuple[str, str]] = {}

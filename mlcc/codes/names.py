@@ -1,0 +1,3 @@
+"""Diagnostic codes: names and scopes."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: passes."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: syntax."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: targets."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: TensorIR."""
+
+CODES: dict[str, tuple[str, str]] = {}

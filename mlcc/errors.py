@@ -1,0 +1,175 @@
+"""What goes wrong, as plain data: spans, diagnostics, and the exceptions that carry them.
+
+A stage gathers `Diagnostic`s and raises them together in one `CompileError`. Only the command line prints.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from dataclasses import dataclass, field
+
+DATA_MARK = "# mlcc.data "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A text and the name it is known by in messages; positions are character offsets into `text`."""
+
+    name: str
+    text: str
+    _starts: list[int] = field(default_factory=list, repr=False)
+
+    def line_col(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of a character offset."""
+        starts = self._starts
+        if not starts:
+            starts.append(0)
+            at = self.text.find("\n")
+            while at >= 0:
+                starts.append(at + 1)
+                at = self.text.find("\n", at + 1)
+        line = bisect.bisect_right(starts, max(offset, 0))
+        return line, offset - starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line, without its newline."""
+        self.line_col(0)
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters in a source."""
+
+    source: Source
+    start: int
+    end: int
+
+
+class Severity(enum.Enum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place and what is to be said of it; a place may be unknown."""
+
+    span: Span | None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding for the user. `code` is stable and explained by `mlcc explain CODE`."""
+
+    code: str
+    message: str
+    primary: Label = Label(None)
+    related: tuple[Label, ...] = ()
+    help: str | None = None
+    severity: Severity = Severity.ERROR
+
+
+class MlccError(Exception):
+    """Base of everything that mlcc raises on purpose; `.diagnostics` lists the findings."""
+
+    def __init__(self, diagnostics: Diagnostic | list[Diagnostic] | tuple[Diagnostic, ...]) -> None:
+        one = isinstance(diagnostics, Diagnostic)
+        self.diagnostics: tuple[Diagnostic, ...] = (diagnostics,) if one else tuple(diagnostics)  # type: ignore[assignment,arg-type]
+        super().__init__("\n".join(render(d) for d in self.diagnostics))
+
+
+class CompileError(MlccError):
+    """A text or a request is wrong; the diagnostics say where."""
+
+
+class CallError(MlccError, TypeError, ValueError):
+    """The arguments of a call do not fit the function."""
+
+
+class LoadError(MlccError):
+    """An artifact cannot be loaded here: damaged, for another machine, or made by another version."""
+
+
+def error(
+    code: str,
+    message: str,
+    span: Span | None = None,
+    text: str = "",
+    *,
+    related: tuple[Label, ...] = (),
+    help: str | None = None,
+) -> Diagnostic:
+    """The usual diagnostic in one call."""
+    return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help)
+
+
+def nearest(word: str, known: object, limit: int = 3) -> list[str]:
+    """Names close to `word`, best first: for "did you mean"."""
+    import difflib
+
+    return difflib.get_close_matches(word, [str(k) for k in known], n=limit, cutoff=0.6)  # type: ignore[attr-defined]
+
+
+def did_you_mean(word: str, known: object) -> str | None:
+    """A help line naming the nearest known word, or None."""
+    found = nearest(word, known, 1)
+    return f"did you mean `{found[0]}`?" if found else None
+
+
+def render(diagnostic: Diagnostic, color: bool = False) -> str:
+    """The diagnostic as text: place, message, the line with carets, related places, help."""
+    paint = _paint if color else _plain
+    head = f"{diagnostic.severity.value}[{diagnostic.code}]"
+    at = _place(diagnostic.primary.span)
+    lines = [f"{at}{paint(head, '1;31')}: {paint(diagnostic.message, '1')}"]
+    lines += _excerpt(diagnostic.primary, paint, "1;31")
+    for label in diagnostic.related:
+        lines.append(f"{_place(label.span)}{paint('note', '1;36')}: {label.text}")
+        lines += _excerpt(Label(label.span), paint, "1;36")
+    if diagnostic.help:
+        lines.append(f"  {paint('help', '1;32')}: {diagnostic.help}")
+    return "\n".join(lines)
+
+
+def _place(span: Span | None) -> str:
+    if span is None:
+        return ""
+    line, column = span.source.line_col(span.start)
+    return f"{span.source.name}:{line}:{column}: "
+
+
+def _excerpt(label: Label, paint: object, style: str) -> list[str]:
+    span = label.span
+    if span is None:
+        return [f"    {label.text}"] if label.text else []
+    line, column = span.source.line_col(span.start)
+    text = span.source.line(line)
+    width = max(1, min(span.end - span.start, len(text) - column + 1))
+    shown, offset = _clip(text, column - 1, width)
+    pad = "".join("\t" if c == "\t" else " " for c in shown[:offset])
+    marks = "^" * max(1, min(width, len(shown) - offset))
+    return [f"    {shown}", f"    {pad}{paint(marks + (' ' + label.text if label.text else ''), style)}"]  # type: ignore[operator]
+
+
+def _clip(text: str, column: int, width: int) -> tuple[str, int]:
+    """Long lines (data, one-line programs) are cut to a window around the place."""
+    if len(text) <= 160:
+        return text, column
+    start = max(0, column - 60)
+    end = min(len(text), start + 150)
+    head = "..." if start else ""
+    return head + text[start:end] + ("..." if end < len(text) else ""), column - start + len(head)
+
+
+def _paint(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m"
+
+
+def _plain(text: str, style: str) -> str:
+    return text

@@ -1,0 +1,118 @@
+"""Element types: `DType.of("float32x4")`. Interned, so `is` and `==` agree."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"(float8_\w+?|bfloat16|float|int|uint|bool|handle|void)(\d*)(?:x(\d+))?$")
+_BITS = {"int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64)}
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+_table: dict[str, DType] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """`kind` is one of int, uint, float, bfloat, float8_*, bool, handle, void; `bits` per lane; `lanes` >= 1."""
+
+    kind: str
+    bits: int
+    lanes: int = 1
+
+    @staticmethod
+    def of(name: str | DType) -> DType:
+        """The type of that name. Raises ValueError for a name that is no type."""
+        if isinstance(name, DType):
+            return name
+        found = _table.get(name)
+        if found is None:
+            found = _table.setdefault(name, _parse(name))
+        return found
+
+    @property
+    def is_int(self) -> bool:
+        """Signed or unsigned integer (not bool)."""
+        return self.kind == "int" or self.kind == "uint"
+
+    @property
+    def is_uint(self) -> bool:
+        return self.kind == "uint"
+
+    @property
+    def is_float(self) -> bool:
+        """float16/32/64, bfloat16 or an 8-bit float."""
+        return self.kind == "float" or self.kind == "bfloat" or self.kind.startswith("float8")
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def is_handle(self) -> bool:
+        return self.kind == "handle"
+
+    @property
+    def is_void(self) -> bool:
+        return self.kind == "void"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one lane in memory."""
+        return (self.bits + 7) // 8
+
+    @property
+    def element(self) -> DType:
+        return self if self.lanes == 1 else self.with_lanes(1)
+
+    def with_lanes(self, lanes: int) -> DType:
+        return _intern(self.kind, self.bits, lanes)
+
+    def __str__(self) -> str:
+        if self.kind in ("bool", "handle", "void") or self.kind.startswith("float8"):
+            base = self.kind
+        else:
+            base = f"{self.kind}{self.bits}"
+        return base if self.lanes == 1 else f"{base}x{self.lanes}"
+
+    def __reduce__(self) -> object:
+        return DType.of, (str(self),)
+
+    def __deepcopy__(self, memo: object) -> DType:
+        return self
+
+
+def _intern(kind: str, bits: int, lanes: int) -> DType:
+    made = DType(kind, bits, lanes)
+    return _table.setdefault(str(made), made)
+
+
+def _parse(name: str) -> DType:
+    found = _NAME.match(name)
+    if found is None:
+        raise ValueError(f"`{name}` is not a dtype")
+    kind, digits, lanes_text = found.groups()
+    lanes = int(lanes_text) if lanes_text else 1
+    if lanes < 1 or lanes > 1024:
+        raise ValueError(f"`{name}` is not a dtype: lanes are 1 to 1024")
+    if kind == "bfloat16" or kind.startswith("float8"):
+        if digits or (kind != "bfloat16" and kind not in _FLOAT8):
+            raise ValueError(f"`{name}` is not a dtype")
+        return _intern("bfloat", 16, lanes) if kind == "bfloat16" else _intern(kind, 8, lanes)
+    if kind in ("bool", "handle", "void"):
+        if digits:
+            raise ValueError(f"`{name}` is not a dtype")
+        return _intern(kind, {"bool": 8, "handle": 64, "void": 0}[kind], lanes)
+    bits = int(digits) if digits else 32
+    if bits not in _BITS[kind]:
+        raise ValueError(f"`{name}` is not a dtype: {kind} has {', '.join(map(str, _BITS[kind]))} bits")
+    return _intern(kind, bits, lanes)
+
+
+BOOL = DType.of("bool")
+INT32 = DType.of("int32")
+INT64 = DType.of("int64")
+UINT8 = DType.of("uint8")
+FLOAT32 = DType.of("float32")
+FLOAT64 = DType.of("float64")
+HANDLE = DType.of("handle")
+VOID = DType.of("void")

@@ -1,0 +1,90 @@
+"""IRModule: a mutable map from names to immutable functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mlcc.ir import relax, tir
+from mlcc.ir.node import Attrs
+
+Func = tir.PrimFunc | relax.Function
+
+
+class IRModule:
+    """Functions by name, in the order of the text. Values are immutable; `copy()` is shallow.
+
+    Raises KeyError for an unknown name.
+    """
+
+    def __init__(
+        self, functions: Mapping[str | relax.GlobalVar, Func] | None = None, attrs: Mapping[str, object] | None = None,
+        name: str = "Module",
+    ) -> None:
+        self.functions: dict[str, Func] = {_name(k): f for k, f in (functions or {}).items()}
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs)
+        self.name = name
+
+    @staticmethod
+    def from_expr(func: Func) -> IRModule:
+        """A module of one function, named by its `global_symbol`, or `main`."""
+        return IRModule({str(func.attrs.get("global_symbol", "main")): func})
+
+    def __getitem__(self, name: str | relax.GlobalVar) -> Func:
+        return self.functions[_name(name)]
+
+    def __setitem__(self, name: str | relax.GlobalVar, func: Func) -> None:
+        self.functions[_name(name)] = func
+
+    def __delitem__(self, name: str | relax.GlobalVar) -> None:
+        del self.functions[_name(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, (str, relax.GlobalVar)) and _name(name) in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get_global_var(self, name: str) -> relax.GlobalVar:
+        """The handle of a function. Raises KeyError if there is none of that name."""
+        if name not in self.functions:
+            raise KeyError(f"the module has no function `{name}`; it has {', '.join(self.functions) or 'none'}")
+        return relax.GlobalVar(name)
+
+    def get_global_vars(self) -> list[relax.GlobalVar]:
+        return [relax.GlobalVar(n) for n in self.functions]
+
+    def update_func(self, name: str | relax.GlobalVar, func: Func) -> None:
+        """Set or add a function."""
+        self.functions[_name(name)] = func
+
+    def unique_name(self, hint: str) -> str:
+        """`hint`, or `hint1`, `hint2`, ...: the first that no function has."""
+        if hint not in self.functions:
+            return hint
+        number = 1
+        while f"{hint}{number}" in self.functions:
+            number += 1
+        return f"{hint}{number}"
+
+    def copy(self) -> IRModule:
+        return IRModule(self.functions, self.attrs, self.name)
+
+    def script(self, dialect: str = "mlcc") -> str:
+        """The module as text; see `mlcc.script`."""
+        from mlcc.grammar.printer import script  # the one upward import that the design lists
+
+        return script(self, dialect=dialect)
+
+    def show(self) -> None:
+        """Print the text."""
+        print(self.script())
+
+    def __str__(self) -> str:
+        return self.script()
+
+
+def _name(key: str | relax.GlobalVar) -> str:
+    return key.name if isinstance(key, relax.GlobalVar) else key

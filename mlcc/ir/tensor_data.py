@@ -1,0 +1,92 @@
+"""The data of a graph-level constant: an array with a key and a content hash, or a reference to absent data."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from mlcc.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+INLINE_LIMIT = 16  # constants of up to so many elements are written out in the text
+
+
+class TensorData:
+    """An immutable array of `shape` and `dtype`, or a reference (`array is None`) by `key` and, if known, `sha256`.
+
+    The array is C-contiguous in the storage type of the dtype: bfloat16 is kept as uint16 bit patterns, float8 as
+    uint8, bool as numpy bool. Two constants are equal if dtype, shape and content are; absent ones by hash, or key.
+    """
+
+    __slots__ = ("_array", "_sha256", "dtype", "key", "shape")
+
+    def __init__(
+        self, dtype: DType, shape: tuple[int, ...], array: Any = None, key: str = "", sha256: str | None = None
+    ) -> None:
+        self.dtype = dtype
+        self.shape = tuple(int(n) for n in shape)
+        self.key = key
+        self._sha256 = sha256
+        if array is not None:
+            import numpy as np
+
+            array = np.ascontiguousarray(array, storage_dtype(dtype)).reshape(self.shape)
+            array.flags.writeable = False
+        self._array = array
+
+    @staticmethod
+    def of(array: Any, dtype: DType | None = None, key: str = "") -> TensorData:
+        """From a NumPy array; `dtype` only for those that NumPy does not have."""
+        return TensorData(dtype or DType.of(str(array.dtype)), array.shape, array, key)
+
+    @property
+    def array(self) -> np.ndarray | None:
+        """The data, read-only; None if absent."""
+        return self._array  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.bytes
+
+    @property
+    def sha256(self) -> str | None:
+        """Hex digest of dtype, shape and bytes; None for a reference that was written without one."""
+        if self._sha256 is None and self._array is not None:
+            digest = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
+            digest.update(self._array.data if self._array.size else b"")
+            self._sha256 = digest.hexdigest()
+        return self._sha256
+
+    def same_as(self, other: TensorData) -> bool:
+        """Equal content; a hash may be a prefix of the full one."""
+        if self is other:
+            return True
+        if self.dtype is not other.dtype or self.shape != other.shape:
+            return False
+        mine, theirs = self.sha256, other.sha256
+        if mine is None or theirs is None:
+            return mine is theirs and self.key == other.key
+        length = min(len(mine), len(theirs))
+        return mine[:length] == theirs[:length]
+
+    def __repr__(self) -> str:
+        return f"TensorData({self.key!r}, {self.dtype}, {self.shape}{'' if self._array is not None else ', absent'})"
+
+
+def storage_dtype(dtype: DType) -> str:
+    """The NumPy type that holds elements of `dtype`."""
+    if dtype.kind == "bfloat":
+        return "uint16"
+    if dtype.kind.startswith("float8"):
+        return "uint8"
+    return str(dtype.element)

@@ -1,0 +1,60 @@
+"""Rewriting and collecting over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import Node, map_children, walk
+
+
+class Rewriter:
+    """Bottom-up rewriting with a memo by identity, so that shared nodes stay shared.
+
+    Subclasses override `rewrite` (called with a node whose children are rewritten) or, to control the descent,
+    `visit`. A node that does not change is returned as it is.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[int, tuple[Node, Any]] = {}
+
+    def visit(self, node: Any) -> Any:
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        made = self.rewrite(map_children(node, self.visit))
+        self._memo[id(node)] = (node, made)  # holding `node` keeps its id from being used again
+        return made
+
+    def rewrite(self, node: Any) -> Any:
+        return node
+
+
+class Substitute(Rewriter):
+    """Replace nodes by identity: variables, buffers (also where they are bound), or any other node."""
+
+    def __init__(self, replacements: Mapping[Any, Any]) -> None:
+        super().__init__()
+        for old, new in replacements.items():
+            self._memo[id(old)] = (old, new)
+
+
+def substitute(root: Any, replacements: Mapping[Any, Any]) -> Any:
+    """`root` with nodes replaced. A buffer whose shape or data mentions a replaced variable becomes a new buffer."""
+    return Substitute(replacements).visit(root) if replacements else root
+
+
+def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:
+    """Apply `fn(node) -> node` to every node, children first."""
+
+    class Rule(Rewriter):
+        def rewrite(self, node: Any) -> Any:
+            return fn(node)
+
+    return Rule().visit(root)
+
+
+def used_vars(root: Any) -> set[tir.Var]:
+    """All TensorIR variables that occur below `root`, bound or free."""
+    return {n for n in walk(root) if isinstance(n, tir.Var)}
