@@ -17,6 +17,7 @@ _PUBLIC = {
     "CallError": "mlcc.errors",
     "CompileError": "mlcc.errors",
     "LoadError": "mlcc.errors",
+    "MachineError": "mlcc.errors",
     "MlccError": "mlcc.errors",
     "IRModule": "mlcc.ir.module",
     "assert_structural_equal": "mlcc.ir.equal",

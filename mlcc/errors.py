@@ -9,8 +9,6 @@ import bisect
 import enum
 from dataclasses import dataclass, field
 
-DATA_MARK = "# mlcc.data "
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
@@ -93,7 +91,11 @@ class CallError(MlccError, TypeError, ValueError):
 
 
 class LoadError(MlccError):
-    """An artifact cannot be loaded here: damaged, for another machine, or made by another version."""
+    """An artifact cannot be loaded: damaged, not an artifact, or made by another version."""
+
+
+class MachineError(LoadError):
+    """An artifact that is sound but does not fit this machine (exit code 6)."""
 
 
 def error(
