@@ -1,0 +1,26 @@
+"""`mlcc check a.mlc b.mlc`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+def command(files: tuple[str, ...]) -> int:
+    """Parse and verify each FILE (default: standard input). All findings of all files are shown."""
+    from mlcc.driver import parse_file
+    from mlcc.errors import MlccError
+    from mlcc.verify import check
+
+    findings = []
+    for path in files or ("-",):
+        try:
+            check(parse_file(path))
+        except MlccError as exc:
+            findings += list(exc.diagnostics)
+    if findings:
+        from mlcc.errors import CompileError
+
+        raise CompileError(findings)
+    return 0

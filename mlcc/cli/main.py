@@ -1,0 +1,170 @@
+"""The `mlcc` command: finds the subcommand, maps exceptions to messages and exit codes (design: CLI manners).
+
+Only click is imported at the top: `mlcc --help` must answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+import mlcc
+from mlcc.errors import MachineError, MlccError, render
+
+EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 6, 70, 130
+
+# name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
+COMMANDS = {
+    "bench": "Time functions inside native code, competitors interleaved.",
+    "check": "Parse and verify; print nothing if all is well.",
+    "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
+    "explain": "Say what a diagnostic code means.",
+    "fmt": "Format a text; comments stay.",
+    "inspect": "Show the manifest of an artifact.",
+    "passes": "Run passes over a module and print the result.",
+    "run": "Run a function of a module or artifact on arrays from .npz files.",
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"mlcc.cli.cmd_{name}").command  # type: ignore[no-any-return]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from mlcc.errors import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"no such command `{args[0]}`" + (f"; {hint}" if hint else "; see `mlcc --help`"))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(mlcc.__version__, prog_name="mlcc")
+@click.option(
+    "--diagnostics", type=click.Choice(["text", "json"]), default="text", help="How errors are written to stderr."
+)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour in messages.")
+@click.pass_context
+def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
+    """Compile tensor programs written as text (.mlc) and run them.
+
+    A FILE of `-` is standard input; results go to standard output unless -o says otherwise, so commands join with |.
+    """
+    ctx.obj = {"diagnostics": diagnostics, "color": color}
+
+
+def report(problem: MlccError, style: str = "text", color: str = "auto") -> None:
+    """Write the diagnostics of an error to stderr."""
+    if style == "json":
+        import json
+
+        for diagnostic in problem.diagnostics:
+            click.echo(json.dumps(as_json(diagnostic)), err=True)
+        return
+    paint = color == "always" or (color == "auto" and sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+    for diagnostic in problem.diagnostics:
+        click.echo(render(diagnostic, color=paint), err=True, color=paint)
+
+
+def as_json(diagnostic: Any) -> dict[str, Any]:
+    """One diagnostic as plain data; lines and columns count from 1."""
+
+    def place(label: Any) -> dict[str, Any]:
+        if label.span is None:
+            return {"text": label.text}
+        line, column = label.span.source.line_col(label.span.start)
+        end_line, end_column = label.span.source.line_col(label.span.end)
+        return {
+            "file": label.span.source.name, "line": line, "column": column,
+            "end_line": end_line, "end_column": end_column, "text": label.text,
+        }  # fmt: skip
+
+    return {
+        "code": diagnostic.code, "severity": diagnostic.severity.value, "message": diagnostic.message,
+        "primary": place(diagnostic.primary), "related": [place(r) for r in diagnostic.related], "help": diagnostic.help,
+    }  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with the documented code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """The exit code of one command line."""
+    settings = _settings(argv)
+    try:
+        result = cli.main(args=argv, prog_name="mlcc", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except MlccError as exc:
+        report(exc, **settings)
+        return EXIT_MACHINE if isinstance(exc, MachineError) else EXIT_INPUT
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    except click.ClickException as exc:
+        exc.show()
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output has gone: not an error, but Python would complain again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except RecursionError:
+        return _too_deep(settings)
+    except Exception as exc:  # noqa: BLE001 - the last line of defence: our bug, with a reproducer
+        return _bug(exc, argv)
+
+
+def _settings(argv: list[str]) -> dict[str, str]:
+    """The options that shape messages, read before click does, so that early errors obey them too."""
+    found = {"style": "text", "color": "auto"}
+    for at, word in enumerate(argv):
+        for option, key in (("--diagnostics", "style"), ("--color", "color")):
+            if word.startswith(option + "="):
+                found[key] = word.partition("=")[2]
+            elif word == option and at + 1 < len(argv):
+                found[key] = argv[at + 1]
+    return found
+
+
+def _too_deep(settings: dict[str, str]) -> int:
+    from mlcc.errors import CompileError, error
+
+    report(CompileError(error("E0007", "the program is nested too deeply", help="split it into functions")), **settings)
+    return EXIT_INPUT
+
+
+def _bug(exc: Exception, argv: list[str]) -> int:
+    """Say that the error is ours, and where the traceback and the command were kept."""
+    import shlex
+    import tempfile
+    import traceback
+
+    path = getattr(exc, "reproducer", None)
+    if path is None:
+        with tempfile.NamedTemporaryFile("w", prefix="mlcc-bug-", suffix=".txt", delete=False) as file:
+            file.write(f"mlcc {shlex.join(argv)}\n\n{''.join(traceback.format_exception(exc))}")
+            path = file.name
+    click.echo(f"mlcc: internal error: {type(exc).__name__}: {exc}\nThis is a bug in mlcc; {path} shows it.", err=True)
+    if os.environ.get("MLCC_TRACEBACK"):
+        traceback.print_exception(exc)
+    return EXIT_BUG
