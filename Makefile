@@ -1,0 +1,62 @@
+# mlcc: `make run` shows the main job, `make test` runs the tests; `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CC ?= cc
+# NumPy's own kernels, not those that a machine's settings pin: slower ones would flatter us
+unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+
+.PHONY: help run test check fuzz diff bench golden clean
+
+help:
+	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
+	@echo 'make test    set up everything for the tests and run them'
+	@echo 'make check   format, lint, types (make test runs the tests)'
+	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
+	@echo 'make diff    the whole differential campaign against apache-tvm'
+	@echo 'make bench   start-up, parsing and kernel timings, as ratios'
+	@echo 'make golden  rewrite the golden files; read the diff before you commit it'
+	@echo 'make clean   remove what the targets made'
+
+$(VENV)/.python:
+	@$(PYTHON) scripts/preflight.py
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python setup.cfg pyproject.toml
+	@echo 'installing mlcc and what it needs into $(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	@echo 'installing what the tests need (apache-tvm is the largest) into $(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop,lint]'
+	@touch $@
+
+run: $(VENV)/.run
+	@$(MAKE) --no-print-directory -C samples/digits MLCC='$(abspath $(BIN))/mlcc' PYTHON='$(abspath $(BIN))/python'
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+check: $(VENV)/.test
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/python scripts/typecheck.py
+
+fuzz: $(VENV)/.test
+	@$(BIN)/python -m pytest tests/fuzz --fuzz-seconds $(or $(SECONDS_EACH),300) -s
+
+diff: $(VENV)/.test
+	@$(BIN)/python -m pytest tests/interop --all-cases -s
+
+bench: $(VENV)/.test
+	@$(BIN)/python -m bench
+
+golden: $(VENV)/.test
+	@$(BIN)/python -m pytest --update-golden -q
+	@git diff --stat -- tests
+
+clean:
+	rm -rf build dist *.egg-info samples/*/out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,109 @@
+"""Options and argument handling that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlcc.driver import Artifact
+
+ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
+
+
+def target_option(default: str) -> Callable[[Any], Any]:
+    return click.option("-t", "--target", default=default, show_default=True, help="What to compile for: see `docs/targets.md`.")
+
+
+def level_option(command: Any) -> Any:
+    return click.option("-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run.")(command)
+
+
+def pipeline_option(command: Any) -> Any:
+    return click.option("-p", "--passes", "pipeline", help="Run this pipeline instead, such as 'fuse,lower-to-tir,fuse-tir'.")(command)
+
+
+def extern_options(command: Any) -> Any:
+    """What the text may reach outside itself; nothing without these (design: what runs code)."""
+    command = click.option(
+        "--allow-extern", multiple=True, metavar="NAME", help="Let T.call_extern call this C symbol (besides libm)."
+    )(command)
+    return click.option(
+        "--allow-native", is_flag=True, help="Compile LLVM IR that the text carries (pragma_import_llvm)."
+    )(command)
+
+
+def env_option(command: Any) -> Any:
+    return click.option(
+        "--env", "envs", multiple=True, metavar="FILE",
+        help="Packed functions from a .py or .so file. It runs with your rights: name only files you trust.",
+    )(command)  # fmt: skip
+
+
+def is_artifact(path: str) -> bool:
+    return path.endswith(ARTIFACTS)
+
+
+def build_artifact(
+    path: str, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...] = (), allow_native: bool = False
+) -> Artifact:
+    """Compile a text file for running at once."""
+    from mlcc.driver import build, parse_file
+
+    return build(
+        parse_file(path), target=target, opt_level=level, pipeline=pipeline, allow_extern=allow_extern, allow_native=allow_native
+    )
+
+
+def load_executable(
+    path: str, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...] = (), allow_native: bool = False
+) -> Any:
+    """An executable from an artifact file, or from a text file compiled on the spot."""
+    from mlcc.runtime.loader import load
+
+    if is_artifact(path):
+        return load(path, allow_extern=allow_extern)
+    return load(build_artifact(path, target, level, pipeline, allow_extern, allow_native), allow_extern=allow_extern)
+
+
+def load_inputs(paths: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Arrays of all .npz files by name. Raises CompileError E0004 for a name that two files have."""
+    from mlcc.errors import CompileError, error
+    from mlcc.files import load_npz
+
+    arrays: dict[str, np.ndarray] = {}
+    for path in paths:
+        for name, array in load_npz(path).items():
+            if name in arrays:
+                raise CompileError(error("E0004", f"array `{name}` of {path} is in an earlier file too"))
+            arrays[name] = array
+    return arrays
+
+
+def match_inputs(arrays: dict[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = ()) -> list[np.ndarray | None]:
+    """The arrays in the order of the parameters; None for an optional one that is missing.
+
+    Raises CompileError E0004 that lists every missing and every unknown name.
+    """
+    from mlcc.errors import CompileError, did_you_mean, error
+
+    findings = [
+        error("E0004", f"no array for parameter `{n}` of {func}", help=did_you_mean(n, set(arrays) - set(names)))
+        for n in names
+        if n not in arrays and n not in optional
+    ]
+    findings += [
+        error(
+            "E0004", f"{func} has no parameter `{n}`",
+            help=did_you_mean(n, names) or f"its parameters are {', '.join(names) or 'none'}",
+        )
+        for n in arrays
+        if n not in names
+    ]  # fmt: skip
+    if findings:
+        raise CompileError(findings)
+    return [arrays.get(n) for n in names]
