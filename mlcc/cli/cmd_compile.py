@@ -1,0 +1,52 @@
+"""`mlcc compile model.mlc -t llvm -o model.o --header model.h`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from mlcc.cli.options import extern_options, level_option, pipeline_option, target_option
+
+EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so"}
+
+
+@click.command("compile")
+@click.argument("file", default="-")
+@target_option("llvm")
+@click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
+@click.option("--emit", type=click.Choice(list(EMITS)), help="What to write; otherwise the output's suffix decides.")
+@click.option("--header", help="Also write a C header for the object.")
+@click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
+@level_option
+@pipeline_option
+@extern_options
+def command(
+    file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None, level: int,
+    pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+) -> int:  # fmt: skip
+    """Compile FILE (default: standard input) for a target."""
+    from mlcc.driver import build, parse_file
+    from mlcc.files import write_atomic
+
+    suffixes = {suffix: kind for kind, suffix in EMITS.items()}
+    emit = emit or suffixes.get(os.path.splitext(output or "")[1], "obj")
+    if output is None:
+        if file == "-":
+            raise click.UsageError("the input is standard input: name the output with -o")
+        output = os.path.splitext(file)[0] + EMITS[emit]
+    if prefix is None:
+        stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
+        prefix = stem if stem != "-" else "mlcc"
+    artifact = build(
+        parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
+        allow_extern=allow_extern, allow_native=allow_native,
+    )  # fmt: skip
+    made = artifact.emit(emit)
+    if header is not None:
+        text = artifact.header()
+        write_atomic(output, made)
+        write_atomic(header, text)
+    else:
+        write_atomic(output, made)
+    return 0

@@ -1,0 +1,114 @@
+"""`mlcc run model.mlc --in x.npz --out y.npz [--expect ref.npz]`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@click.command("run")
+@click.argument("file", default="-")
+@click.option("--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times.")
+@click.option("--out", "output", metavar="NPZ", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown).")
+@click.option("--expect", metavar="NPZ", help="Compare the results with these; exit 3 if they differ.")
+@click.option("--rtol", default=1e-5, show_default=True)
+@click.option("--atol", default=1e-6, show_default=True)
+@click.option("--func", default="main", show_default=True, help="The function to run.")
+@target_option("llvm{cpu=native}")
+@level_option
+@pipeline_option
+@extern_options
+@env_option
+def command(
+    file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
+    target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+    envs: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
+
+    Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
+    """
+    from mlcc.cli.options import load_executable, load_inputs
+    from mlcc.files import save_npz
+
+    arrays = load_inputs(inputs)
+    expected = load_inputs((expect,)) if expect else None
+    if envs:
+        from mlcc.runtime.env import load_env
+
+        for path in envs:
+            load_env(path)
+    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native)
+    results = call_by_name(exe, func, arrays)
+    if output is not None:
+        save_npz(output, results)
+    elif expected is None:
+        show(results)
+    return 0 if expected is None or agree(results, expected, rtol, atol) else 3
+
+
+def call_by_name(exe: Any, func: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005.
+
+    For a PrimFunc the arrays that it wrote come back under their parameters' names if they were passed in, otherwise
+    as results.
+    """
+    from mlcc.cli.options import match_inputs
+    from mlcc.errors import CompileError, did_you_mean, error
+
+    functions = exe.functions
+    if func not in functions:
+        hint = did_you_mean(func, functions) or f"it has {', '.join(functions) or 'none'}"
+        raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
+    callee = exe[func]
+    given = match_inputs(arrays, callee.parameter_names, f"`{func}`", callee.output_names)
+    result = callee.call_with_fresh_outputs(given)
+    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(values) == 1:
+        return {"out": values[0]}
+    return {f"out{i}": v for i, v in enumerate(values)}
+
+
+def show(results: dict[str, np.ndarray]) -> None:
+    """Print results the way NumPy does, shortened."""
+    import numpy as np
+
+    for name, value in results.items():
+        array = np.asarray(value)
+        click.echo(f"{name}: {array.dtype}{list(array.shape)}")
+        click.echo(np.array2string(array, threshold=64, edgeitems=4))
+
+
+def agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float, atol: float) -> bool:
+    """Compare by name, shape and value; says on stderr what differs most."""
+    import numpy as np
+
+    same = True
+    for name in sorted(results.keys() | expected.keys()):
+        if name not in results or name not in expected:
+            click.echo(f"{name}: only in the {'results' if name in results else 'expected file'}", err=True)
+            same = False
+            continue
+        got, want = np.asarray(results[name]), np.asarray(expected[name])
+        if got.shape != want.shape:
+            click.echo(f"{name}: shape {list(got.shape)}, expected {list(want.shape)}", err=True)
+            same = False
+        elif not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
+            a, b = got.astype(np.float64), want.astype(np.float64)
+            off = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+            gap = np.where(off, np.nan_to_num(np.abs(a - b), nan=np.inf), -1)
+            worst = np.unravel_index(int(gap.argmax()), gap.shape)
+            place = ", ".join(map(str, worst))
+            click.echo(
+                f"{name}: {int(off.sum())} of {off.size} elements differ (rtol {rtol:g}, atol {atol:g}); "
+                f"worst at [{place}]: {got[worst]!s}, expected {want[worst]!s}",
+                err=True,
+            )
+            same = False
+    return same
