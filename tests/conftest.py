@@ -1,0 +1,41 @@
+"""Options of the test run, and the golden-file helper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what was produced")
+    parser.addoption("--all-cases", action="store_true", help="run whole differential campaigns, not the seeded share")
+    parser.addoption("--fuzz-seconds", type=float, default=20.0, help="seconds for each fuzz campaign")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """golden(path, text): `text` must be the content of `path`. A missing file fails, unless golden files are updated."""
+
+    def compare(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.exists(), f"{path} is missing: look at the output, then run `make golden`"
+        assert text == path.read_text()
+
+    return compare
+
+
+@pytest.fixture
+def all_cases(request: pytest.FixtureRequest) -> bool:
+    """Whether the whole campaign was asked for (`make diff`)."""
+    return bool(request.config.getoption("--all-cases"))
+
+
+@pytest.fixture
+def fuzz_seconds(request: pytest.FixtureRequest) -> float:
+    """How long a fuzz campaign may take."""
+    return float(request.config.getoption("--fuzz-seconds"))
