@@ -1,0 +1,1 @@
+"""TensorIR with blocks to plain loop code, one small step per module."""

@@ -1,0 +1,1 @@
+"""The llvm target: loop code and graph functions to LLVM IR text, and from there to objects."""

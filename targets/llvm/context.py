@@ -1,0 +1,67 @@
+"""What the functions of one object share while they are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlcc.ir import tir
+from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.signature import Kernel
+
+# `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
+# pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
+PACKED_CALL = "mlcc_packed_call"
+
+FIRST_MESSAGE_CODE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """What a caller may choose about generated code.
+
+    `contract` lets a multiplication and an addition round once, as `fma`. `allow_extern` names the symbols that
+    `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
+    larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
+    `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop.
+    """
+
+    contract: bool = True
+    allow_extern: frozenset[str] = frozenset()
+    stack_bytes: int = 16 * 1024
+    unroll_limit: int = 512
+    vector_lanes: int = 64
+
+
+@dataclass(slots=True)
+class ModuleContext:
+    """Collects what functions of one module need from it, in order of first use.
+
+    `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
+    LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
+    `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
+    `externs` are the symbols that the linker or loader has to provide.
+    """
+
+    module: ModuleText
+    functions: Mapping[str, tir.PrimFunc] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    options: EmitOptions = EmitOptions()
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    packed: dict[str, int] = field(default_factory=dict)
+    errors: dict[tuple[str, str], int] = field(default_factory=dict)
+    externs: dict[str, None] = field(default_factory=dict)
+    emitting: list[str] = field(default_factory=list)
+
+    def packed_slot(self, name: str) -> int:
+        """The slot of a packed function, numbered from 0 in order of first use."""
+        return self.packed.setdefault(name, len(self.packed))
+
+    def error_code(self, kind: str, message: str) -> int:
+        """The code for a message; equal messages share one. Codes below 1000 are the host part's."""
+        return self.errors.setdefault((kind, message), FIRST_MESSAGE_CODE + len(self.errors))
+
+    def extern(self, symbol: str, ret: str, params: list[str], attrs: str = "") -> str:
+        """Declare a symbol that comes from outside the object; gives `@symbol`."""
+        self.externs.setdefault(symbol)
+        return self.module.declare(symbol, ret, params, attrs)
