@@ -1,0 +1,27 @@
+"""Mutated sources end with a documented exit code and a diagnostic: no traceback, no signal, no hang."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
+
+
+def test_mutated_sources(fuzz_seconds: float) -> None:
+    folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")
+    command = [sys.executable, str(HERE / "worker.py"), folder, SEED, "0", "10000000", str(fuzz_seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 120, cwd=HERE)
+    findings = [line for line in done.stdout.splitlines() if not line.startswith("done")]
+    assert done.returncode == 0, (
+        f"the process ended with {done.returncode} on {folder}/case.mlc ({(Path(folder) / 'argv').read_text()}):\n"
+        f"{done.stderr[-2000:]}"
+    )
+    assert not findings, f"in {folder}:\n" + "\n".join(findings)
+    ran = int(done.stdout.split("done ")[1])
+    print(f"\n{ran} mutated sources")
+    assert ran > fuzz_seconds  # more than one a second, or the campaign shows little

@@ -1,0 +1,75 @@
+"""Runs mutated sources through the command line in one process: python worker.py FOLDER SEED START COUNT SECONDS.
+
+Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its input. Prints one line per finding and
+`done N` at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import resource
+import sys
+import time
+from pathlib import Path
+
+from mutate import mutate
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+COMMANDS = (
+    ("check",), ("check",), ("fmt",), ("passes", "-O2"), ("passes", "-p", "canonicalize,fold-constants,dead-code"),
+    ("passes", "-p", "fuse,lower-to-tir,fuse-tir"), ("compile", "-O2", "-o", "OUT"), ("compile", "-O0", "-o", "OUT"),
+)  # fmt: skip
+DOCUMENTED = (0, 1)
+
+
+def sources() -> list[str]:
+    """The texts that are mutated: samples and the inputs of other tests."""
+    found = [*sorted((ROOT / "samples").rglob("*.mlc")), *sorted((ROOT / "tests").rglob("*.mlc"))]
+    return [p.read_text() for p in found]
+
+
+def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None:
+    from mlcc.cli.main import run
+
+    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+    pool = sources()
+    path, out = os.path.join(folder, "case.mlc"), os.path.join(folder, "case.o")
+    limit, ran = time.monotonic() + seconds, 0
+    for number in range(start, start + count):
+        if time.monotonic() > limit:
+            break
+        rng = random.Random(f"{seed}/{number}")
+        raw = mutate(rng.choice(pool), pool, f"{seed}:{number}")
+        Path(path).write_bytes(raw)
+        words = rng.choice(COMMANDS)
+        argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
+        (Path(folder) / "argv").write_text(" ".join(argv))
+        began, errors = time.process_time(), io.StringIO()
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+            code = run(argv)
+        took = time.process_time() - began
+        ran += 1
+        problem = None
+        if code not in DOCUMENTED:
+            problem = f"exit code {code}"
+        elif code == 1 and "[E" not in errors.getvalue():
+            problem = "exit code 1 without a diagnostic"
+        elif "Traceback" in errors.getvalue():
+            problem = "a traceback"
+        elif took > 8:
+            problem = f"{took:.1f} s"
+        if problem:
+            kept = Path(folder) / f"found-{seed}-{number}.mlc"
+            kept.write_bytes(raw)
+            last = errors.getvalue().strip().splitlines()[-4:]
+            print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept.name}): {' | '.join(last)}", flush=True)
+    print(f"done {ran}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
