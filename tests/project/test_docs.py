@@ -1,0 +1,77 @@
+"""The examples in the docs do what the docs say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mlcc
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def fenced(kind: str) -> list[object]:
+    """All fenced examples of a kind, with their place as test id."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in re.finditer(rf"^```{kind}\n(.*?)^```", text, re.S | re.M):
+            line = text[: match.start()].count("\n") + 1
+            found.append(pytest.param(match.group(1), id=f"{page.name}:{line}"))
+    return found
+
+
+@pytest.mark.parametrize("text", fenced("mlc"))
+def test_mlc_examples(text: str) -> None:
+    from mlcc.grammar.fmt import format_text
+    from mlcc.verify import check
+
+    mod = mlcc.parse(text, name="example.mlc")
+    check(mod)
+    printed = mlcc.script(mod)
+    again = mlcc.parse(printed, name="printed.mlc")
+    mlcc.assert_structural_equal(mod, again)
+    assert mlcc.script(again) == printed
+    mlcc.assert_structural_equal(mod, mlcc.parse(mlcc.script(mod, dialect="tvm"), name="tvm.mlc"))
+    mlcc.assert_structural_equal(mod, mlcc.parse(format_text(text, "example.mlc")))
+    assert len(mlcc.build(mod, target="llvm").save_bytes()) > 0
+
+
+def test_links() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_readme_commands_exist() -> None:
+    """Every `mlcc ...` line of the docs names a command and options that there are."""
+    import importlib
+
+    from mlcc.cli.main import COMMANDS
+
+    for page in PAGES:
+        for line in re.findall(r"^\s*\$? ?mlcc (.+)$", page.read_text(), re.M):
+            words = line.split("#")[0].split("|")[0].split()
+            if words[0].startswith("-"):
+                continue
+            assert words[0] in COMMANDS, f"{page.name}: mlcc {line}"
+            command = importlib.import_module(f"mlcc.cli.cmd_{words[0]}").command
+            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
+            for word in words[1:]:
+                option = word.split("=")[0]
+                if option.startswith("-") and option != "-" and not re.match(r"-O\d", option):
+                    assert option in known, f"{page.name}: {option} in mlcc {line}"
+
+
+def test_readme_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's module and its Python example run together."""
+    text = (ROOT / "README.md").read_text()
+    module, python = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
+    (tmp_path / "model.mlc").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    exec(python, scope)
+    assert scope["y"].tolist() == [3.0] * 8  # type: ignore[attr-defined]
