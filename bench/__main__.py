@@ -1,0 +1,25 @@
+"""Run the benchmarks named on the command line, or all of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+NAMES = ("startup", "parsing", "calls")
+
+
+def main() -> int:
+    pinned = [n for n in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if n in os.environ]
+    if pinned:
+        print(f"unset {' and '.join(pinned)}: NumPy would run with kernels that are not this machine's", file=sys.stderr)
+        return 2
+    for name in sys.argv[1:] or NAMES:
+        if name not in NAMES:
+            print(f"no benchmark `{name}`; there are {', '.join(NAMES)}", file=sys.stderr)
+            return 2
+        importlib.import_module(f"bench.{name}").main()
+    return 0
+
+
+sys.exit(main())

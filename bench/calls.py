@@ -1,0 +1,36 @@
+"""What a call costs: the digits model at batch 1 and 64 by a call, by a bound call, inside native code, and in NumPy."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from bench.measure import calls, machine, spread
+
+DIGITS = Path(__file__).resolve().parent.parent / "samples" / "digits"
+
+
+def main() -> None:
+    import numpy as np
+
+    import mlcc
+    from mlcc.driver import parse_file
+
+    weights = np.load(DIGITS / "mlp.npz")
+    w0, b0, w1, b1 = (weights[n] for n in ("w0", "b0", "w1", "b1"))
+    exe = mlcc.load(mlcc.build(parse_file(str(DIGITS / "mlp.mlc")), target="llvm{cpu=native}", opt_level=3))
+    print(f"calls of the digits model, us; {machine()}")
+    for batch in (1, 64):
+        x = np.random.default_rng(0).random((batch, 64), dtype=np.float32)
+        y = np.empty((batch, 10), np.float32)
+        main_function = exe["main"]
+        found = calls({
+            "numpy": lambda x=x: np.maximum(x @ w0.T + b0, 0) @ w1.T + b1,
+            "exe['main'](x)": lambda x=x, f=main_function: f(x),
+            "bound call": main_function.bind(x, out=y),
+        })  # fmt: skip
+        base = statistics.median(found["numpy"])
+        native = exe.time_evaluator("main", number=200)(x).median * 1e6
+        for name, samples in found.items():
+            print(f"batch {batch:3} {name:18} {spread(samples)}   {base / statistics.median(samples):6.2f} x numpy")
+        print(f"batch {batch:3} {'native':18} {native:9.2f}")

@@ -1,0 +1,63 @@
+"""Interleaved timing of whole commands and of callables."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+
+def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, list[tuple[float, float, float]]]:
+    """Each command once per round, in turn: (wall ms, CPU ms, peak MiB) per run. Raises if one fails."""
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, argv in cases.items():
+            begin = time.perf_counter()
+            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            _, status, usage = os.wait4(process.pid, 0)
+            wall = time.perf_counter() - begin
+            if status != 0:
+                assert process.stderr is not None
+                raise RuntimeError(f"{name}: {process.stderr.read().decode()[-500:]}")
+            found[name].append((wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3, usage.ru_maxrss / 1024))
+    return found
+
+
+def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: float = 2.0) -> dict[str, list[float]]:
+    """Microseconds per call; every case runs once per round, in turn, repeated until a sample lasts `least_ms`."""
+    numbers = {}
+    for name, call in cases.items():
+        number = 1
+        while True:
+            begin = time.perf_counter()
+            for _ in range(number):
+                call()
+            if (time.perf_counter() - begin) * 1e3 >= least_ms:
+                break
+            number *= 2
+        numbers[name] = number
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, call in cases.items():
+            begin = time.perf_counter()
+            for _ in range(numbers[name]):
+                call()
+            found[name].append((time.perf_counter() - begin) * 1e6 / numbers[name])
+    return found
+
+
+def spread(samples: Sequence[float]) -> str:
+    """Median and the middle half."""
+    quarters = statistics.quantiles(samples, n=4)
+    return f"{statistics.median(samples):9.2f}  [{quarters[0]:.2f} .. {quarters[2]:.2f}]"
+
+
+def machine() -> str:
+    """One line on what this ran on."""
+    with open("/proc/cpuinfo") as info:
+        model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown CPU")
+    cores = len(os.sched_getaffinity(0))
+    return f"{model}, {cores} cores, load {os.getloadavg()[0]:.1f}, peak here {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB"
