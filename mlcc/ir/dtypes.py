@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NAME = re.compile(r"(float8_\w+?|bfloat16|float|int|uint|bool|handle|void)(\d*)(?:x(\d+))?$")
+_NAME = re.compile(r"(float8_e4m3fn|float8_e5m2|bfloat16|float|int|uint|bool|handle|void)(\d*)(?:x(\d+))?$")
 _BITS = {"int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64)}
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _table: dict[str, DType] = {}

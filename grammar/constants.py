@@ -1,0 +1,273 @@
+"""The data of a text's constants: comment lines at its end, or FILE.npz beside FILE.
+
+    # mlcc.data KEY DTYPE SHAPE BASE64        the elements, little-endian, as they lie in memory
+    # mlcc.data KEY + BASE64                  more of the same
+
+SHAPE is `128x784`, or `scalar`. A reference in the text names its data by key and, if it was printed by mlcc, by
+content hash; data that are not there leave an absent constant, which is legal until it is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Label, Source, Span, error
+from mlcc.ir.dtypes import DType
+from mlcc.ir.tensor_data import TensorData, storage_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DATA_MARK = "# mlcc.data "
+CHUNK = 3000  # bytes in one line: 4000 characters; a multiple of 3, so that no line but the last is padded
+_LINE = re.compile("^" + DATA_MARK + "(.*)$", re.MULTILINE)
+
+
+class Keys:
+    """Keys for the constants of one text: equal data share a key, different data never do."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, TensorData] = {}
+
+    def of(self, tensor: TensorData) -> str:
+        """The key that the text uses for `tensor`: its own, made unique."""
+        hint = tensor.key or "constant"
+        key, number = hint, 0
+        while key in self.tensors and not self.tensors[key].same_as(tensor):
+            number += 1
+            key = f"{hint}_{number}"
+        self.tensors.setdefault(key, tensor)
+        return key
+
+
+def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
+    """The comment lines that carry the data of all constants that have some."""
+    for key, tensor in tensors.items():
+        if tensor.array is None:
+            continue
+        raw = _raw(tensor.array)
+        shape = "x".join(map(str, tensor.shape)) if tensor.shape else "scalar"
+        head = f"{DATA_MARK}{_escape(key)} {tensor.dtype} {shape} "
+        yield head + base64.b64encode(raw[:CHUNK]).decode()
+        for start in range(CHUNK, len(raw), CHUNK):
+            yield f"{DATA_MARK}{_escape(key)} + {base64.b64encode(raw[start : start + CHUNK]).decode()}"
+
+
+def npz_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
+    """What to save as FILE.npz: stored elements by key."""
+    return {key: t.array for key, t in tensors.items() if t.array is not None}
+
+
+def _raw(array: np.ndarray) -> memoryview:
+    """The bytes of a C-contiguous array, little-endian."""
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return memoryview(little.reshape(-1).view("uint8")) if little.size else memoryview(b"")
+
+
+def _escape(key: str) -> str:
+    """A key without blanks: what is not printable ASCII, and `%`, is written as UTF-8 in `%XX`."""
+    return re.sub(r"[^!-~]|%", lambda m: "".join(f"%{b:02X}" for b in m.group().encode("utf-8", "surrogatepass")), key)
+
+
+def _unescape(text: str) -> str:
+    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda m: bytes([int(m.group(1), 16)]), text.encode("utf-8", "surrogatepass"))
+    return raw.decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- reading
+
+
+def strip_data(text: str) -> str:
+    """The text without its data lines."""
+    return re.sub("^" + DATA_MARK + ".*\n?", "", text, flags=re.MULTILINE) if DATA_MARK in text else text
+
+
+class Constants:
+    """Where the references of one text find their data: arrays given by the caller, data lines, FILE.npz."""
+
+    def __init__(self, source: Source, data: Mapping[str, Any] | None = None, folder: str | None = None) -> None:
+        self._source = source
+        self._given = data or {}
+        self._lines: dict[str, _Lines] | None = None
+        self._folder = folder
+        self._beside: Mapping[str, Any] | None = None
+
+    def resolve(
+        self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, sha256: str | None, span: Span | None
+    ) -> TensorData:
+        """The constant that a reference means. What the reference does not say (None) is taken from the data.
+
+        Raises CompileError for data of another dtype, shape or hash than the reference states.
+        """
+        found = self._find(key, dtype, span)
+        if found is None:
+            return TensorData(dtype or DType.of("void"), shape or (), None, key, sha256)
+        tensor, origin = found
+        if (dtype is not None and tensor.dtype is not dtype) or (shape is not None and tensor.shape != shape):
+            raise CompileError(
+                error(
+                    "E0902",
+                    f"the data of constant `{key}` are {_kind(tensor.dtype, tensor.shape)}",
+                    span,
+                    f"the reference says {_kind(dtype or tensor.dtype, tensor.shape if shape is None else shape)}",
+                    related=(origin,),
+                )  # fmt: skip
+            )
+        if sha256 is not None and not (tensor.sha256 or "").startswith(sha256):
+            raise CompileError(
+                error(
+                    "E0903",
+                    f"the data of constant `{key}` are not those that the text was written with",
+                    span,
+                    f"their hash is {(tensor.sha256 or '')[:16]}...",
+                    related=(origin,),
+                    help="bring the data back, or drop `sha256=` to take the new ones",
+                )  # fmt: skip
+            )
+        return tensor
+
+    def check_unused(self) -> None:
+        """Read every data line, so that damage is found even where nothing refers to it."""
+        for lines in self._data_lines().values():
+            lines.tensor(self._source)
+
+    def _find(self, key: str, dtype: DType | None, span: Span | None) -> tuple[TensorData, Label] | None:
+        if key in self._given:
+            given = self._given[key]
+            tensor = given if isinstance(given, TensorData) else as_tensor(given, dtype, key)
+            return tensor, Label(None, f"`{key}` is given by the caller")
+        lines = self._data_lines().get(key)
+        if lines is not None:
+            return lines.tensor(self._source), Label(lines.span, "the data are here")
+        beside = self._file(span)
+        if key in beside:
+            return as_tensor(beside[key], dtype, key), Label(None, f"`{key}` is read from {self._path()}")
+        return None
+
+    def _data_lines(self) -> dict[str, _Lines]:
+        if self._lines is None:
+            self._lines = _scan(self._source)
+        return self._lines
+
+    def _path(self) -> str:
+        stem = os.path.splitext(os.path.basename(self._source.name))[0]
+        return os.path.join(self._folder or "", stem + ".npz")
+
+    def _file(self, span: Span | None) -> Mapping[str, Any]:
+        """FILE.npz, read on first use; empty if there is none."""
+        if self._beside is None:
+            self._beside = {}
+            path = self._path()
+            if self._folder is not None and os.path.lexists(path):
+                home = os.path.realpath(self._folder)
+                if os.path.commonpath([home, os.path.realpath(path)]) != home:
+                    raise CompileError(
+                        error("E0906", f"{path} is a link out of its folder", span, "data are looked for there")
+                    )
+                from mlcc.files import load_npz
+
+                self._beside = load_npz(path)
+        return self._beside
+
+
+def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:
+    """A constant from an array; bit patterns of types that NumPy lacks are taken as such where `dtype` says so."""
+    import numpy as np
+
+    array = np.asarray(array)
+    if dtype is not None and array.dtype.itemsize == np.dtype(storage_dtype(dtype)).itemsize:
+        foreign = array.dtype.kind == "V" or array.dtype.name == str(dtype)
+        if foreign and array.dtype.name != storage_dtype(dtype):
+            array = np.ascontiguousarray(array).view(storage_dtype(dtype))
+        if array.dtype.name == storage_dtype(dtype):
+            return TensorData(dtype, array.shape, array, key)
+    try:
+        own = DType.of(array.dtype.name)
+        stored = array.view(storage_dtype(own)) if array.dtype.name != storage_dtype(own) else array
+    except (ValueError, TypeError):
+        raise CompileError(
+            error("E0902", f"the array for constant `{key}` has the dtype {array.dtype}, which tensors cannot have")
+        ) from None
+    return TensorData(own, array.shape, stored, key)
+
+
+class _Lines:
+    """The data lines of one key, decoded on first use."""
+
+    def __init__(self, key: str, dtype: DType, shape: tuple[int, ...], span: Span, parts: list[str]) -> None:
+        self.key, self.dtype, self.shape, self.span, self.parts = key, dtype, shape, span, parts
+        self._tensor: TensorData | None = None
+
+    def tensor(self, source: Source) -> TensorData:
+        if self._tensor is None:
+            import numpy as np
+
+            try:
+                raw = b"".join(base64.b64decode(part, validate=True) for part in self.parts)
+            except (binascii.Error, ValueError):
+                raise CompileError(error("E0901", f"the data of `{self.key}` are not base64", self.span)) from None
+            count = 1
+            for extent in self.shape:
+                count *= extent
+            element = np.dtype(storage_dtype(self.dtype)).newbyteorder("<")
+            if count * element.itemsize != len(raw):
+                raise CompileError(
+                    error(
+                        "E0901",
+                        f"the data of `{self.key}` are damaged",
+                        self.span,
+                        f"{_kind(self.dtype, self.shape)} takes {count * element.itemsize} bytes; here are {len(raw)}",
+                    )  # fmt: skip
+                )
+            if self.dtype.is_bool and raw.strip(b"\0\1"):
+                raise CompileError(error("E0901", f"the data of `{self.key}` are no bools", self.span))
+            array = np.frombuffer(raw, element).astype(element.newbyteorder("="), copy=False).reshape(self.shape)
+            self._tensor = TensorData(self.dtype, self.shape, array, self.key)
+        return self._tensor
+
+
+def _scan(source: Source) -> dict[str, _Lines]:
+    """The data lines of a text by key. Raises CompileError for lines that cannot be read."""
+    found: dict[str, _Lines] = {}
+    for match in _LINE.finditer(source.text) if DATA_MARK in source.text else ():
+        span = Span(source, match.start(), min(match.end(), match.start() + 80))
+        words = match.group(1).split()
+        if len(words) in (2, 3) and words[1] == "+":
+            lines = found.get(_unescape(words[0]))
+            if lines is None:
+                raise CompileError(error("E0901", "this data line continues one that is not there", span))
+            lines.parts += words[2:]
+            continue
+        if len(words) not in (3, 4):
+            raise CompileError(
+                error("E0901", "a data line is `# mlcc.data KEY DTYPE SHAPE BASE64`", span, f"{len(words)} words here")
+            )
+        key = _unescape(words[0])
+        if key in found:
+            raise CompileError(
+                error("E0901", f"there are two data lines for `{key}`", span, related=(Label(found[key].span, "one"),))
+            )
+        try:
+            dtype = DType.of(words[1])
+            shape = () if words[2] == "scalar" else tuple(_extent(n) for n in words[2].split("x"))
+        except ValueError as exc:
+            raise CompileError(error("E0901", f"in this data line: {exc}", span)) from None
+        if dtype.is_void or dtype.is_handle or dtype.lanes != 1 or len(shape) > 64:
+            raise CompileError(error("E0901", f"no constant is {_kind(dtype, shape)}", span))
+        found[key] = _Lines(key, dtype, shape, span, words[3:])
+    return found
+
+
+def _extent(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ValueError(f"`{text[:40]}` is no extent")
+    return int(text)
+
+
+def _kind(dtype: DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {'x'.join(map(str, shape)) if shape else 'scalar'}"
