@@ -1,3 +1,5 @@
 """Diagnostic codes: relax."""
 
-CODES: dict[str, tuple[str, str]] = {}
+from mlcc.codes.operators import CODES as OPERATORS
+
+CODES: dict[str, tuple[str, str]] = {**OPERATORS}

@@ -1,0 +1,10 @@
+"""The operator library: per relax operator its signature, struct-info inference, NumPy reference and lowering."""
+
+from mlcc.ops.bind import print_call_args
+from mlcc.ops.infer import infer_operator, infer_struct_info
+from mlcc.ops.registry import FusionKind, OpDef, Param, bind_call, get, is_operator, names
+
+__all__ = [
+    "FusionKind", "OpDef", "Param", "bind_call", "get", "infer_operator", "infer_struct_info", "is_operator", "names",
+    "print_call_args",
+]  # fmt: skip

@@ -1,0 +1,257 @@
+"""From the arguments of an operator's call, as text gives them, to a normalised `relax.Call`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlcc.errors import CompileError, Span, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.node import EMPTY, Attrs
+from mlcc.ops import values
+from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature
+from mlcc.ops.table import PARAM_ALIASES
+from mlcc.ops.values import BadValue
+
+# Calls whose struct info arguments are a list of separate entries rather than one (perhaps a tuple).
+_TYPE_LISTS = frozenset(
+    {"call_builtin_with_ctx", "call_inplace_packed", "call_pure_packed", "invoke_closure", "invoke_pure_closure"}
+)
+
+
+def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span | None = None) -> relax.Call:
+    """The call `name(*args, **kwargs)` with arguments sorted into args, attributes and struct info; not yet inferred.
+
+    Values are graph-level and TensorIR expressions, struct info, Python numbers, strings, None, and tuples or lists
+    of these. Raises CompileError.
+    """
+    short = short_name(name)
+    found = signature(short)
+    if found is None:
+        raise CompileError(unknown_operator(name, span))
+    given = _assign(short, found, args, dict(kwargs), span)
+    arguments: list[relax.Expr] = []
+    attrs: dict[str, Any] = {}
+    types: tuple[relax.StructInfo, ...] = ()
+    for param in found.params:
+        value = _value(short, param, given, span)
+        try:
+            if param.is_attr:
+                made = values.attribute(param, value)
+                if made is not None or not param.hidden:
+                    attrs[param.name] = made
+            elif param.kind == "types":
+                types = () if value is None else values.result_types(value, given.get("dtype"), short in _TYPE_LISTS)
+            elif param.kind == "rest":
+                if short == "assert_op" and len(value) == 1 and isinstance(value[0], (tuple, list)):
+                    value = value[0]
+                arguments += [values.expr(v, span) for v in value]
+            elif value is None and param.optional:
+                arguments += _missing(short, param, given, span)
+            else:
+                arguments.append(values.argument(param, value, span))
+        except (BadValue, ValueError) as problem:
+            raise _error("E0442", f"`R.{short}`: `{param.name}` {problem}", span) from None
+    ordered = Attrs({n: attrs[n] for n in found.attr_order if n in attrs}) if attrs else EMPTY
+    return relax.Call(tir.Op(f"relax.{short}"), tuple(arguments), ordered, types, span=span)
+
+
+def unknown_operator(name: str, span: Span | None) -> Any:
+    """The diagnostic for a name that is no operator."""
+    short = short_name(name)
+    known = [n[len("relax.") :] for n in names()]
+    return error("E0440", f"there is no operator `{name}`", span, help=did_you_mean(short, known))
+
+
+def _assign(
+    name: str, sig: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None
+) -> dict[str, Any]:
+    """Values by parameter name; `rest` takes what is left over of the positional ones."""
+    given: dict[str, Any] = {}
+    remaining = list(args)
+    for param in sig.params:
+        if param.kind == "rest":
+            if name in ("assert_op", "print") and param.name in _renamed(kwargs):
+                continue  # given by keyword
+            given[param.name], remaining = tuple(remaining), []
+        elif remaining and not (param.kind == "string" and _has_rest(sig)):
+            given[param.name] = remaining.pop(0)
+    if remaining:
+        raise _error("E0441", f"`R.{name}` takes {_count(sig)}, {len(args)} were given", span)
+    takes_types = any(p.kind == "types" for p in sig.params)
+    for key, value in _renamed(kwargs).items():
+        key = _other_name(key, sig)
+        if sig.param(key) is None and not (key == "dtype" and takes_types):
+            known = [p.name for p in sig.params]
+            raise _error("E0441", f"`R.{name}` has no parameter `{key}`", span, help=did_you_mean(key, known))
+        if key in given:
+            raise _error("E0441", f"`R.{name}`: `{key}` is given twice", span)
+        given[key] = tuple(value) if isinstance(value, list) else value
+    return given
+
+
+def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {PARAM_ALIASES.get(k, k): v for k, v in kwargs.items()}
+
+
+def _other_name(key: str, sig: Signature) -> str:
+    """`out_sinfo` and `sinfo_args` stand for each other, as their order in text shows which is meant."""
+    if key in ("out_sinfo", "sinfo_args") and sig.param(key) is None:
+        for param in sig.params:
+            if param.kind == "types":
+                return param.name
+    return key
+
+
+def _has_rest(sig: Signature) -> bool:
+    return any(p.kind == "rest" for p in sig.params)
+
+
+def _count(sig: Signature) -> str:
+    least = sum(p.required for p in sig.params)
+    most = len(sig.params)
+    number = str(most) if least == most else f"{least} to {most}"
+    return f"{number} argument{'s' if most != 1 else ''}"
+
+
+def _value(name: str, param: Param, given: dict[str, Any], span: Span | None) -> Any:
+    if param.name in given:
+        value = given[param.name]
+        if value is None and param.default_from is not None:
+            value = given.get(param.default_from)
+        return value
+    if param.default_from is not None:
+        value = given.get(param.default_from, REQUIRED)
+        if value is REQUIRED:
+            source = next(p for p in (signature(name) or _empty()).params if p.name == param.default_from)
+            value = source.default
+        return value
+    if param.kind == "rest":
+        return ()
+    if param.default is REQUIRED:
+        if param.kind == "string":
+            return ""
+        raise _error("E0441", f"`R.{name}` lacks its argument `{param.name}`", span)
+    return param.default
+
+
+def _empty() -> Signature:
+    return Signature((), ())
+
+
+def _missing(name: str, param: Param, given: dict[str, Any], span: Span | None) -> list[relax.Expr]:
+    """What stands for an argument that was left out: nothing at the end of a call, else a null value."""
+    if name != "memory.view":
+        return []
+    if param.kind == "datatype":
+        return [relax.Call(tir.Op("relax.null_value"), (), struct_info=relax.ObjectStructInfo(), span=span)]
+    return [relax.Tuple((), relax.TupleStructInfo(()), span=span)]
+
+
+def _error(code: str, message: str, span: Span | None, help: str | None = None) -> CompileError:
+    return CompileError(error(code, message, span, help=help))
+
+
+# ---------------------------------------------------------------- calls that text writes in another way
+
+
+def _arange(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """`arange(end)` and the defaults of step and dtype."""
+    order = ("start", "end", "step", "dtype")
+    given = dict(zip(order, args, strict=False))
+    if len(args) > len(order):
+        return args, kwargs
+    given.update(kwargs)
+    if given.get("end") is None and "start" in given:
+        given["start"], given["end"] = 0, given["start"]
+    given.setdefault("step", 1)
+    if given.get("dtype") is None:
+        ends = [values.plain(given.get(n, 0)) for n in ("start", "end", "step")]
+        whole = all(isinstance(v, int) or (isinstance(v, tir.Expr) and v.dtype.is_int) for v in ends)
+        given["dtype"] = "int64" if whole else "float32"
+    return [], given
+
+
+def _attention(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The fourth positional argument is a bias."""
+    if len(args) > 3:
+        kwargs, args = {**kwargs, "bias": args[3]}, args[:3] + args[4:]
+    return args, kwargs
+
+
+def _square(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """`size` of an image may be one number for all sides."""
+    size = kwargs.get("size", args[1] if len(args) > 1 else None)
+    single = size[0] if isinstance(size, (tuple, list)) and len(size) == 1 else size
+    if isinstance(single, int) or (isinstance(single, tir.Expr) and not isinstance(single, relax.Expr)):
+        if "size" in kwargs:
+            return args, {**kwargs, "size": (single, single)}
+        return [args[0], (single, single), *args[2:]], kwargs
+    return args, kwargs
+
+
+_REWRITE: dict[str, Callable[[list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]] = {
+    "arange": _arange,
+    "nn.attention": _attention,
+    "nn.attention_bias": _attention,
+    "image.resize2d": _square,
+    "image.affine_grid": _square,
+}
+
+
+def rewrite_arguments(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
+    """Bring the shorthands of a few operators to the order of the table."""
+    rule = _REWRITE.get(name)
+    if rule is not None:
+        args, kwargs = rule(args, kwargs)
+    if name in ("nn.attention", "nn.attention_bias"):
+        bias = kwargs.get("bias")
+        name = "nn.attention" if bias is None else "nn.attention_bias"
+        if bias is None:
+            kwargs = {k: v for k, v in kwargs.items() if k != "bias"}
+    return name, args, kwargs
+
+
+# ---------------------------------------------------------------- back to text
+
+
+def print_call_args(
+    call: relax.Call, dialect: str = "mlcc"
+) -> tuple[tuple[relax.Expr, ...], tuple[tuple[str, Any], ...]]:
+    """What the text of a call of an operator gives by position (expressions) and by keyword.
+
+    Keyword values are graph-level expressions, struct info, or plain values as attributes hold them, with lists
+    where text has brackets. The names and the form of absent dtypes follow the dialect.
+    """
+    short = short_name(call.op.name)
+    sig = signature(short) or _empty()
+    old = dialect != "tvm"
+    positional = call.args
+    keywords: list[tuple[str, Any]] = []
+    if short in ("print", "assert_op"):
+        at = 0 if short == "print" else 1
+        positional = call.args[:at] + call.args[at + 1 :]
+        if len(call.args) > at:
+            keywords.append(("format", call.args[at]))
+    if call.sinfo_args:
+        keywords.append(_types_keyword(short, call.sinfo_args, old))
+    attrs = [n for n in sig.attr_order if n in call.attrs] + [n for n in call.attrs if sig.param(n) is None]
+    for name in attrs:
+        value = call.attrs[name]
+        param = sig.param(name)
+        if value is None and old and param is not None and param.kind == "dtype":
+            value = "void"
+        keywords.append((name, _listed(value)))
+    return positional, tuple(keywords)
+
+
+def _types_keyword(name: str, types: tuple[relax.StructInfo, ...], old: bool) -> tuple[str, Any]:
+    if name in _TYPE_LISTS or name == "call_py_func":
+        return ("sinfo_args" if old else "ty_args"), tuple(types)
+    only = types[0]
+    shown = list(only.fields) if isinstance(only, relax.TupleStructInfo) else only
+    return ("out_sinfo" if old else "out_ty"), shown
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(v) for v in value] if isinstance(value, tuple) else value

@@ -1,0 +1,133 @@
+"""The struct info of calls: by the operator's own rule, by what a call names for its result, or by the callee's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.visit import substitute
+from mlcc.ops.registry import get
+
+
+def infer_operator(call: relax.Call) -> relax.StructInfo | None:
+    """The struct info of a call of an operator; None where no rule is known. Raises CompileError (E044x)."""
+    if call.sinfo_args:
+        return _named(call.sinfo_args)
+    op = get(call.op.name)
+    if op is None or op.impl.infer is None:
+        return None
+    if any(a.struct_info is None for a in call.args):
+        return None
+    return op.impl.infer(call)
+
+
+def infer_struct_info(
+    call: relax.Call, functions: Mapping[str, relax.GlobalVar] | None = None
+) -> relax.StructInfo | None:
+    """The struct info of any call, or None if it cannot be known; `functions` are those of the module.
+
+    Raises CompileError for arguments that the callee cannot take.
+    """
+    if isinstance(call.op, tir.Op):
+        return call.struct_info if call.struct_info is not None else infer_operator(call)
+    if call.sinfo_args:
+        return _named(call.sinfo_args)
+    if isinstance(call.op, relax.ExternFunc):
+        return relax.ObjectStructInfo()
+    info = call.op.struct_info
+    if info is None and isinstance(call.op, relax.GlobalVar) and functions is not None:
+        known = functions.get(call.op.name)
+        info = known.struct_info if known is not None else None
+    return None if info is None else result_of(info, call)
+
+
+def _named(types: tuple[relax.StructInfo, ...]) -> relax.StructInfo:
+    return types[0] if len(types) == 1 else relax.TupleStructInfo(types)
+
+
+def result_of(info: relax.StructInfo, call: relax.Call) -> relax.StructInfo:
+    """The result of calling a function with struct info `info`: its symbolic variables take the arguments' values."""
+    if not isinstance(info, relax.FuncStructInfo):
+        if isinstance(info, relax.ObjectStructInfo):
+            return info
+        raise CompileError(error("E0441", "this is not a function, it cannot be called", call.span))
+    if info.params is None:
+        return info.ret
+    if len(info.params) != len(call.args):
+        message = f"the function takes {len(info.params)} arguments, {len(call.args)} were given"
+        raise CompileError(error("E0441", message, call.span))
+    bound: dict[tir.Var, tir.Expr] = {}
+    for want, argument in zip(info.params, call.args, strict=True):
+        if argument.struct_info is not None:
+            match_info(want, argument.struct_info, bound)
+    return erase(info.ret, bound, _vars(info.params))
+
+
+def match_info(want: relax.StructInfo, have: relax.StructInfo, bound: dict[tir.Var, tir.Expr]) -> None:
+    """Bind the variables that stand alone as a dimension or scalar of `want` to what `have` has there."""
+    match want, have:
+        case relax.TensorStructInfo(), relax.TensorStructInfo():
+            _match_dims(want.dims, have.dims, bound)
+        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+            _match_dims(want.values, have.values, bound)
+        case relax.PrimStructInfo(value=value), relax.PrimStructInfo(value=other) if value is not None:
+            _match_dims((value,), None if other is None else (other,), bound)
+        case relax.TupleStructInfo(fields=mine), relax.TupleStructInfo(fields=theirs) if len(mine) == len(theirs):
+            for a, b in zip(mine, theirs, strict=True):
+                match_info(a, b, bound)
+        case _:
+            pass
+
+
+def _match_dims(
+    want: tuple[tir.Expr, ...] | None, have: tuple[tir.Expr, ...] | None, bound: dict[tir.Var, tir.Expr]
+) -> None:
+    if want is None or have is None or len(want) != len(have):
+        return
+    for mine, theirs in zip(want, have, strict=True):
+        if isinstance(mine, tir.Var):
+            bound.setdefault(mine, theirs)
+
+
+def _vars(infos: Any) -> set[tir.Var]:
+    from mlcc.ir.visit import used_vars
+
+    found: set[tir.Var] = set()
+    for info in infos:
+        found |= used_vars(info)
+    return found
+
+
+def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[tir.Var]) -> relax.StructInfo:
+    """`info` with variables replaced; what mentions another variable of `inner` becomes unknown."""
+    unbound = inner - set(bound)
+
+    def known(values: tuple[tir.Expr, ...] | None) -> tuple[tir.Expr, ...] | None:
+        if values is None:
+            return None
+        from mlcc.ir.visit import used_vars
+
+        if any(used_vars(v) & unbound for v in values):
+            return None
+        return tuple(substitute(v, bound) for v in values)
+
+    match info:
+        case relax.TensorStructInfo(dtype=dtype, ndim=ndim, vdevice=device):
+            if info.dims is None:
+                return info
+            dims = known(info.dims)
+            if dims is None:
+                return relax.TensorStructInfo(None, dtype, ndim, device)
+            shape = relax.ShapeExpr(dims, relax.ShapeStructInfo(dims, len(dims)))
+            return relax.TensorStructInfo(shape, dtype, ndim, device)
+        case relax.ShapeStructInfo(values=values, ndim=ndim):
+            return relax.ShapeStructInfo(known(values), ndim)
+        case relax.PrimStructInfo(dtype=dtype, value=value):
+            found = known(None if value is None else (value,))
+            return relax.PrimStructInfo(dtype, None if found is None else found[0])
+        case relax.TupleStructInfo(fields=fields):
+            return relax.TupleStructInfo(tuple(erase(f, bound, inner) for f in fields))
+        case _:
+            return info

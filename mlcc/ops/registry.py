@@ -1,0 +1,139 @@
+"""The operator library: one `OpDef` per relax operator, and calls bound to it."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import Span
+from mlcc.ir import relax
+from mlcc.ir.node import replace
+from mlcc.ops import bind as binding
+from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
+
+__all__ = [
+    "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "get", "is_operator", "names",
+    "short_name",
+]  # fmt: skip
+
+FAMILIES: tuple[str, ...] = ()
+
+_IMPURE = frozenset(
+    {
+        "assert_op", "call_builtin_with_ctx", "invoke_closure", "memory.kill_storage", "memory.kill_tensor", "print",
+        "vm.call_tir_dyn", "vm.kill_object",
+    }
+)  # fmt: skip
+
+
+class FusionKind(enum.IntEnum):
+    """How an operator may join others in one kernel; the numbers are those of the attribute `op_pattern`."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_EWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Impl:
+    """What is known of an operator beyond its signature.
+
+    `infer(call)` gives the struct info; `numpy(call, *arrays)` computes the result from arrays that stand for the
+    arguments (tuples of arrays for tuples, Python numbers and shapes for scalars and shapes); `lower(call, *tensors)`
+    builds it from `mlcc.te` tensors.
+    """
+
+    infer: Callable[[relax.Call], relax.StructInfo] | None = None
+    numpy: Callable[..., Any] | None = None
+    lower: Callable[..., Any] | None = None
+    kind: FusionKind = FusionKind.OPAQUE
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """An operator: name with prefix `relax.`, parameters, and what is known of it."""
+
+    name: str
+    signature: Signature
+    impl: Impl
+    pure: bool
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return self.signature.params
+
+    @property
+    def short(self) -> str:
+        """The name as the text has it after `R.`."""
+        return self.name[len("relax.") :]
+
+    @property
+    def kind(self) -> FusionKind:
+        return self.impl.kind
+
+
+@functools.cache
+def get(name: str) -> OpDef | None:
+    """The operator of that name (with or without prefix `relax.`, `relax.op.` or `R.`), or None."""
+    short = short_name(name)
+    sig = signature(short)
+    if sig is None:
+        return None
+    return OpDef(f"relax.{short}", sig, _impls().get(short, Impl()), short not in _IMPURE)
+
+
+def is_operator(name: str) -> bool:
+    """Whether `bind_call` knows the name; `R.linear` and `R.nn.relu6` are calls of other operators."""
+    return short_name(name) in _EXPAND or signature(name) is not None
+
+
+@functools.cache
+def _impls() -> dict[str, Impl]:
+    found: dict[str, Impl] = {}
+    for family in FAMILIES:
+        found.update(importlib.import_module(f"mlcc.ops.{family}").OPS)
+    return found
+
+
+def bind_call(
+    name: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, span: Span | None = None
+) -> relax.Call:
+    """The call `R.name(*args, **kwargs)`, its arguments sorted and its struct info inferred where that is known.
+
+    `R.linear` becomes the calls that it stands for, nested. Raises CompileError.
+    """
+    short, positional, keywords = binding.rewrite_arguments(short_name(name), list(args), dict(kwargs or {}))
+    expand = _EXPAND.get(short)
+    if expand is not None:
+        return expand(tuple(positional), keywords, span)
+    made = binding.bind(short, tuple(positional), keywords, span)
+    from mlcc.ops.infer import infer_operator
+
+    info = infer_operator(made)
+    return made if info is None else replace(made, struct_info=info)
+
+
+def _linear(args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None) -> relax.Call:
+    """x @ w.T + b, as the operators that it consists of."""
+    given = dict(zip(("data", "weight", "bias", "out_dtype"), args, strict=False)) | kwargs
+    turned = bind_call("permute_dims", (given.get("weight"),), {"axes": None}, span)
+    product = bind_call("matmul", (given.get("data"), turned), {"out_dtype": given.get("out_dtype")}, span)
+    return product if given.get("bias") is None else bind_call("add", (product, given["bias"]), {}, span)
+
+
+def _relu6(args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None) -> relax.Call:
+    return bind_call("clip", (*args, *kwargs.values(), 0, 6), {}, span)
+
+
+_EXPAND: dict[str, Callable[[tuple[Any, ...], dict[str, Any], Span | None], relax.Call]] = {
+    "linear": _linear,
+    "nn.relu6": _relu6,
+}

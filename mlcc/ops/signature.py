@@ -1,0 +1,116 @@
+"""What a call of an operator takes: parameters with their kinds and defaults, read from `mlcc.ops.table`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ops import table
+
+ARGUMENT_KINDS = frozenset(
+    {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types"}
+)
+_KIND = re.compile(r"([a-z]+)(\d*)(\?{0,2})$")
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter. `kind` is explained in `mlcc.ops.table`; `count` is the N of `ints2` and the like."""
+
+    name: str
+    kind: str = "expr"
+    count: int = 0
+    optional: bool = False  # None is a value
+    hidden: bool = False  # None is not stored
+    default: Any = REQUIRED
+    default_from: str | None = None  # the parameter whose value is the default
+
+    @property
+    def is_attr(self) -> bool:
+        """An attribute of the call rather than one of its arguments."""
+        return self.kind not in ARGUMENT_KINDS
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED and self.default_from is None and self.kind != "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters in the order of a call's text, and the attributes in the order in which they are printed."""
+
+    params: tuple[Param, ...]
+    attr_order: tuple[str, ...]
+
+    def param(self, name: str) -> Param | None:
+        for param in self.params:
+            if param.name == name:
+                return param
+        return None
+
+    @property
+    def arguments(self) -> tuple[Param, ...]:
+        """The parameters that are arguments of the call; struct info of results does not count."""
+        return tuple(p for p in self.params if not p.is_attr and p.kind != "types")
+
+
+@functools.cache
+def _lines() -> dict[str, str]:
+    return table.lines()
+
+
+def short_name(name: str) -> str:
+    """The operator's name without prefix: `relax.op.nn.relu`, `R.nn.relu` and `nn.relu` are one operator."""
+    for prefix in ("relax.op.", "relax.", "R."):
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
+            break
+    return table.ALIASES.get(name, name)
+
+
+def names() -> tuple[str, ...]:
+    """All operators, as `relax.nn.relu`, sorted."""
+    return tuple(sorted(f"relax.{n}" for n in _lines()))
+
+
+def aliases() -> dict[str, str]:
+    """Other spellings of operators, without prefix."""
+    return dict(table.ALIASES)
+
+
+@functools.cache
+def signature(name: str) -> Signature | None:
+    """The signature of an operator, or None if there is none of that name."""
+    short = short_name(name)
+    text = _lines().get(short)
+    if text is None:
+        return None
+    params = tuple(_param(part) for part in _split(text))
+    order = table.ATTR_ORDER.get(short) or tuple(p.name for p in params if p.is_attr)
+    return Signature(params, order)
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are not inside quotes."""
+    parts = re.findall(r'(?:[^,"]|"[^"]*")+', text)
+    return [p.strip() for p in parts if p.strip()]
+
+
+def _param(text: str) -> Param:
+    head, _, default_text = (part.strip() for part in text.partition("="))
+    name, _, kind_text = (part.strip() for part in head.partition(":"))
+    found = _KIND.match(kind_text or "expr")
+    if found is None:
+        raise AssertionError(f"operator table: {text}")
+    kind, count, marks = found.groups()
+    default, default_from = REQUIRED, None
+    if default_text.isidentifier() and default_text not in ("None", "True", "False"):
+        default_from = default_text
+    elif default_text:
+        default = ast.literal_eval(default_text)
+    optional = bool(marks) or default is None
+    return Param(name, kind, int(count or 0), optional, marks == "??", default, default_from)
