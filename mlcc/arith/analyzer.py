@@ -1,0 +1,181 @@
+"""The analyzer: simplification, bounds, residues and proofs under what is known of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mlcc.arith.bounds import INF, Bound, Bounds
+from mlcc.arith.canonical import Canonical
+from mlcc.arith.keys import Keys
+from mlcc.arith.linear import is_index
+from mlcc.arith.modular import Residue, Residues, meet
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+
+class Analyzer:
+    """What is known: `bind` variables to ranges or values, `constraint` takes a condition to hold for a while."""
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self.values: dict[tir.Var, Expr] = {}
+        self._residues = Residues()
+        self._bounds = Bounds(self.keys, self._residues.of)
+        self._canonical = Canonical(self)
+
+    # ------------------------------------------------------------ what is known
+
+    def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
+        """Take it that `var` lies in a range, or is a value."""
+        if isinstance(known, tir.Range):
+            low, size = self.bound(known.min), self.bound(known.extent)
+            if isinstance(known.extent, IntImm) and known.extent.value == 1:
+                self.values[var] = self.simplify(known.min)
+                return
+            high = c.add(known.min, c.sub(known.extent, 1))
+            top = self.bound(self.simplify(high)).max
+            self._bounds.bind(var, Bound(low.min, max(min(top, low.max + size.max - 1), low.min)))
+            return
+        value = self.simplify(c.as_expr(known, var.dtype))
+        self.values[var] = value
+        self._bounds.bind(var, self.bound(value))
+        self._residues.bind(var, self._residues.of(value))
+
+    def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
+        """Take it that low <= var <= high."""
+        self._bounds.bind(var, Bound(low, high))
+
+    @contextmanager
+    def constraint(self, condition: Expr) -> Iterator[None]:
+        """Take it that `condition` holds inside the `with`."""
+        undo: list[Callable[[], None]] = []
+        self._assume(condition, undo)
+        try:
+            yield
+        finally:
+            for step in reversed(undo):
+                step()
+
+    def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
+        match condition:
+            case tir.And(lhs=a, rhs=b):
+                self._assume(a, undo)
+                self._assume(b, undo)
+            case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
+                self._assume(a, undo)
+            case tir.EQ(lhs=tir.FloorMod(lhs=tir.Var() as var, rhs=IntImm(value=coeff)), rhs=IntImm(value=base)) if (
+                coeff > 0 and is_index(var.dtype)
+            ):
+                old = self._residues.bind(var, (coeff, base % coeff))
+                self._residues.bind(var, meet(old, (coeff, base % coeff)))
+                undo.append(lambda: (self._residues.bind(var, old), None)[1])
+            case tir.CompareOp(lhs=a, rhs=b) if is_index(a.dtype):
+                self._assume_order(condition, a, b, undo)
+
+    def _assume_order(self, condition: Expr, a: Expr, b: Expr, undo: list[Callable[[], None]]) -> None:
+        """A bound of the non-constant part of a - b, and of what it was compared with."""
+        match condition:
+            case tir.LT():
+                limits = Bound(-INF, -1)
+            case tir.LE():
+                limits = Bound(-INF, 0)
+            case tir.GT():
+                limits = Bound(1, INF)
+            case tir.GE():
+                limits = Bound(0, INF)
+            case tir.EQ():
+                limits = Bound(0, 0)
+            case _:
+                return
+        for x, y in ((a, b), (b, a)):
+            other = self.bound(y)
+            if x is b:
+                limits = Bound(-limits.max, -limits.min)
+            low = limits.min + other.min if limits.min > -INF else -INF
+            high = limits.max + other.max if limits.max < INF else INF
+            if not isinstance(x, IntImm):
+                undo.append(self._bounds.assume(x, Bound(low, high)))
+        rest, constant = self._apart(a, b)
+        if not isinstance(rest, IntImm):
+            if limits.min > -INF:
+                limits = Bound(limits.min, limits.max)
+            limits = Bound(-limits.max, -limits.min)  # of a - b again
+            low = limits.min - constant if limits.min > -INF else -INF
+            high = limits.max - constant if limits.max < INF else INF
+            undo.append(self._bounds.assume(rest, Bound(low, high)))
+            mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
+            undo.append(self._bounds.assume(mirrored, Bound(-high, -low)))
+
+    def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:
+        """a - b as an expression plus a constant."""
+        made = self.difference(a, b)
+        match made:
+            case tir.Add(lhs=rest, rhs=IntImm(value=k)):
+                return rest, k
+            case tir.Sub(lhs=rest, rhs=IntImm(value=k)):
+                return rest, -k
+        return made, 0
+
+    # ------------------------------------------------------------ questions
+
+    def simplify(self, expr: Expr) -> Expr:
+        """An equal expression in canonical form."""
+        return self._canonical.visit(expr)
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Structurally equal?"""
+        return self.keys.same(a, b)
+
+    def bound(self, expr: Expr) -> Bound:
+        """Constant bounds."""
+        return self._bounds.of(expr)
+
+    def modular_set(self, expr: Expr) -> Residue:
+        """(coeff, base): expr is base modulo coeff."""
+        return self._residues.of(expr)
+
+    def difference(self, a: Expr, b: Expr) -> Expr:
+        """a - b in canonical form."""
+        return self._canonical.difference(a, b)
+
+    def compare(self, a: Expr, b: Expr) -> Bound:
+        """Bounds of a - b, as tight as the canonical form of the difference and each side by itself give."""
+        one, two = self.bound(a), self.bound(b)
+        direct = Bound(one.min - two.max, one.max - two.min)
+        if direct.max < 0 or direct.min > 0 or isinstance(b, IntImm) and not self._bounds.assuming:
+            return direct
+        rest, constant = self._apart(a, b)
+        found = self.bound(rest)
+        return direct.meet(Bound(found.min + constant, found.max + constant))
+
+    def differ(self, a: Expr, b: Expr) -> bool:
+        """Can a == b be excluded by residues?"""
+        coeff, base = self.modular_set(self.difference(a, b))
+        return base % coeff != 0 if coeff else base != 0
+
+    def prove(self, condition: Expr) -> bool:
+        """Does `condition` always hold? False means: not known."""
+        if isinstance(condition, IntImm):
+            return condition.value != 0
+        made = self.simplify(condition)
+        return isinstance(made, IntImm) and made.value != 0
+
+    def prove_equal(self, a: Expr, b: Expr) -> bool:
+        """a == b always?"""
+        if a is b:
+            return True
+        made = self.difference(a, b)
+        if isinstance(made, IntImm):
+            return made.value == 0
+        return self.bound(made) == (0, 0)
+
+    def prove_at_least(self, expr: Expr, least: int) -> bool:
+        """expr >= least always?"""
+        return self.bound(expr).min >= least or self.bound(self.simplify(expr)).min >= least
+
+
+def simplify(expr: Expr) -> Expr:
+    """`expr` simplified with nothing known of its variables."""
+    return Analyzer().simplify(expr)

@@ -1,0 +1,240 @@
+"""Canonical simplification: index arithmetic through the forms of `linear`, everything else by `rewrite`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mlcc.arith.linear import UNBOUNDED, Linear, Sum, Term, is_index, to_expr, to_sum, to_term, with_mode
+from mlcc.arith.rewrite import Rewrite
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+if TYPE_CHECKING:
+    from mlcc.arith.analyzer import Analyzer
+
+
+class Canonical(Rewrite):
+    """Visits an expression bottom-up, keeping +, -, *, // and % in linear form between the nodes."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        super().__init__(analyzer)
+        self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
+            tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
+            tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
+        }  # fmt: skip
+
+    def visit(self, expr: Expr) -> Expr:
+        return to_expr(self.linear(expr))
+
+    def linear(self, expr: Expr) -> Linear:
+        """The simplified expression, still in linear form where it has one."""
+        rule = self._arithmetic.get(type(expr))
+        if rule is not None and is_index(expr.dtype):
+            return rule(expr)  # type: ignore[arg-type]
+        return super().visit(expr)
+
+    def difference(self, a: Expr, b: Expr) -> Expr:
+        """a - b in canonical form."""
+        made = to_sum(self.linear(a), self.analyzer.keys)
+        made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+        return made.expr()
+
+    # ------------------------------------------------------------ sums and products
+
+    def _add(self, op: tir.BinaryOp, sign: int = 1) -> Linear:
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return IntImm(op.dtype, c.wrap(a.value + sign * b.value, op.dtype))
+        made = to_sum(a, self.analyzer.keys)
+        if isinstance(b, IntImm):
+            made.base += sign * b.value
+        elif isinstance(b, Sum):
+            made.add(b, sign)
+        else:
+            made.add_term(to_term(b), sign)
+        return made
+
+    def _sub(self, op: tir.BinaryOp) -> Linear:
+        return self._add(op, -1)
+
+    def _mul(self, op: tir.BinaryOp) -> Linear:
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        if isinstance(a, IntImm):
+            a, b = b, a
+        if isinstance(b, IntImm):
+            if isinstance(a, IntImm):
+                return IntImm(op.dtype, c.wrap(a.value * b.value, op.dtype))
+            if b.value == 0:
+                return b
+            if isinstance(a, Sum):
+                return a.scaled(b.value)
+            term = to_term(a)
+            return replace(term, scale=term.scale * b.value)
+        return product(to_expr(a), to_expr(b))
+
+    # ------------------------------------------------------------ division
+
+    def _floordiv(self, op: tir.BinaryOp) -> Linear:
+        """(c*x + r) // c == x + r // c, and r // c == 0 where 0 <= r < c."""
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        divisor = _positive(b)
+        if divisor is None or isinstance(a, IntImm):
+            return self._other(op, a, b, c.floordiv)
+        if divisor == 1:
+            return a
+        if isinstance(a, Sum):
+            even, rest = a.split(divisor)
+            made = even.divided(divisor)
+            if rest.is_zero:
+                return made
+            remainder = rest.expr()
+            if isinstance(remainder, IntImm):
+                made.base += remainder.value // divisor
+            elif not self._within(remainder, divisor):
+                made.add_term(divide(to_term(remainder), divisor, True))
+            return made
+        if self._within(to_expr(a), divisor):
+            return IntImm(op.dtype, 0)
+        return divide(to_term(a), divisor, True)
+
+    def _floormod(self, op: tir.BinaryOp) -> Linear:
+        """(c*x + r) % c == r % c, and r % c == r where 0 <= r < c."""
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        divisor = _positive(b)
+        if divisor is None or isinstance(a, IntImm):
+            return self._other(op, a, b, c.floormod)
+        if isinstance(a, Sum):
+            _, rest = a.split(divisor)
+            remainder = rest.expr()
+            if isinstance(remainder, IntImm):
+                return IntImm(op.dtype, remainder.value % divisor)
+            if self._within(remainder, divisor):
+                return rest
+            rest.base %= divisor
+            return self._reduce(to_term(rest), divisor, True)
+        if self._within(to_expr(a), divisor):
+            return a
+        return self._reduce(to_term(a), divisor, True)
+
+    def _div(self, op: tir.BinaryOp) -> Linear:
+        """As floordiv; a sum may only be taken apart where both parts are >= 0 (rounding is toward zero)."""
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        divisor = _positive(b)
+        if divisor is None or isinstance(a, IntImm):
+            return self._other(op, a, b, c.div)
+        if divisor == 1:
+            return a
+        if isinstance(a, Sum):
+            even, rest = a.split(divisor)
+            if rest.is_zero:
+                return even.divided(divisor)
+            remainder = rest.expr()
+            if self._natural(even.expr()) and self._natural(remainder):
+                made = even.divided(divisor)
+                if isinstance(remainder, IntImm):
+                    made.base += remainder.value // divisor
+                elif not self._within(remainder, divisor):
+                    made.add_term(divide(to_term(remainder), divisor, False))
+                return made
+        elif self._within(to_expr(a), divisor):
+            return IntImm(op.dtype, 0)
+        return divide(to_term(a), divisor, False)
+
+    def _mod(self, op: tir.BinaryOp) -> Linear:
+        a, b = self.linear(op.lhs), self.linear(op.rhs)
+        divisor = _positive(b)
+        if divisor is None or isinstance(a, IntImm):
+            return self._other(op, a, b, c.truncmod)
+        if isinstance(a, Sum):
+            even, rest = a.split(divisor)
+            if rest.is_zero:
+                return IntImm(op.dtype, 0)
+            remainder = rest.expr()
+            if self._natural(even.expr()) and self._natural(remainder):
+                if self._within(remainder, divisor) or isinstance(remainder, IntImm):
+                    return c.truncmod(remainder, b) if isinstance(remainder, IntImm) else rest  # type: ignore[arg-type]
+                a = rest
+        elif self._within(to_expr(a), divisor):
+            return a
+        return self._reduce(to_term(a), divisor, False)
+
+    def _other(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
+        """A divisor that is no positive constant."""
+        if isinstance(b, IntImm) and b.value == 0:
+            return op
+        return self.rules(type(op), to_expr(a), to_expr(b), make)
+
+    def _natural(self, expr: Expr) -> bool:
+        return self.analyzer.bound(expr).min >= 0
+
+    def _within(self, expr: Expr, limit: int) -> bool:
+        """0 <= expr < limit."""
+        bound = self.analyzer.bound(expr)
+        return bound.min >= 0 and bound.max < limit
+
+    def _reduce(self, term: Term, divisor: int, floor: bool) -> Linear:
+        """term % divisor."""
+        term = with_mode(term, floor)
+        if term.scale % divisor == 0:
+            return IntImm(term.index.dtype, 0)
+        if term.scale > 0 and divisor % term.scale == 0:
+            # (x * s) % (d * s) == (x % d) * s, and (x // l) % d == (x % (l * d)) // l
+            upper = term.lower * (divisor // term.scale)
+            if term.upper == UNBOUNDED:
+                return replace(term, upper=upper)
+            if term.upper % upper == 0:
+                return self._narrow(term, upper, floor)
+            if upper % term.upper == 0:
+                return term
+        return Term(term.expr(), upper=divisor, floor=floor)
+
+    def _narrow(self, term: Term, upper: int, floor: bool) -> Linear:
+        """x % u % v == x % v where v divides u; the smaller modulus may simplify x further."""
+        if upper == term.upper:
+            return term
+        make = c.floormod if floor else c.truncmod
+        inner = to_term(self.linear(make(term.index, IntImm(term.index.dtype, upper))))
+        if term.lower != 1:
+            inner = divide(inner, term.lower, floor)
+        return replace(inner, scale=inner.scale * term.scale)
+
+
+def product(a: Expr, b: Expr) -> Expr:
+    """a * b with the constant factors collected at the right."""
+    factor = 1
+    made: Expr = IntImm(a.dtype, 1)
+    stack = [b, a]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Mul):
+            stack += [top.rhs, top.lhs]
+        elif isinstance(top, IntImm):
+            factor *= top.value
+        else:
+            made = c.mul(made, top)
+    return made if factor == 1 else c.mul(made, IntImm(a.dtype, c.wrap(factor, a.dtype)))
+
+
+def divide(term: Term, divisor: int, floor: bool) -> Term:
+    """term // divisor."""
+    term = with_mode(term, floor)
+    if term.scale % divisor == 0:
+        return replace(term, scale=term.scale // divisor)
+    if term.scale > 0 and divisor % term.scale == 0:
+        # (x * s) // (d * s) == x // d, and x // l // d == x // (l * d)
+        lower = term.lower * (divisor // term.scale)
+        if term.upper == UNBOUNDED or term.upper % lower == 0:
+            return replace(term, scale=1, lower=lower)
+        if term.upper <= lower:
+            return Term(IntImm(term.index.dtype, 0), scale=0)
+        make = c.floormod if floor else c.truncmod
+        index = make(term.index, IntImm(term.index.dtype, term.upper))
+        return Term(index, lower=lower, floor=floor)
+    return Term(term.expr(), lower=divisor, floor=floor)
+
+
+def _positive(value: Linear) -> int | None:
+    return value.value if isinstance(value, IntImm) and value.value > 0 else None

@@ -1,0 +1,152 @@
+"""What a condition says of the variables in it, as constant ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF, Bound
+from mlcc.arith.linear import is_index
+from mlcc.arith.rewrite import negated
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+_ROUNDS = 8  # of narrowing; each round tightens every variable by every condition
+
+
+def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bound] | None:
+    """Ranges of variables that hold exactly where `condition` does, within `domains`; None if ranges cannot say it.
+
+    Only conjunctions of comparisons of sums are understood.
+    """
+    analyzer = Analyzer()
+    condition = analyzer.simplify(condition)
+    if isinstance(condition, IntImm):
+        return None
+    parts = [p for p in _conjuncts(condition) if _simple(p)]
+    if not parts:
+        return None
+    found: dict[tir.Var, Bound] = {}
+    for part in parts:
+        for var in _vars(part):
+            found.setdefault(var, domains.get(var, Bound(-INF, INF)))
+    for _ in range(_ROUNDS):
+        before = dict(found)
+        for part in parts:
+            _narrow(part, found)
+        if before == found:
+            break
+    if any(b.min > b.max for b in found.values()):
+        return None
+    check = Analyzer()
+    for var, bound in found.items():
+        if bound.finite:
+            check.bind_bound(var, bound.min, bound.max)
+    if not all(check.prove(p) for p in parts):
+        return None
+    return {v: b for v, b in found.items() if b.finite}
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    made: list[Expr] = []
+    stack = [condition]
+    while stack:
+        match stack.pop():
+            case tir.And(lhs=a, rhs=b):
+                stack += [b, a]
+            case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
+                stack.append(a)
+            case tir.Not(value=value) if isinstance(value, tir.CompareOp):
+                stack.append(negated(value))
+            case other:
+                made.append(other)
+    return made
+
+
+def _simple(part: Expr) -> bool:
+    """A comparison of sums, products, quotients and remainders of variables and constants."""
+    if not isinstance(part, tir.CompareOp) or not is_index(part.lhs.dtype):
+        return False
+    stack: list[Expr] = [part.lhs, part.rhs]
+    some = False
+    while stack:
+        top = stack.pop()
+        if isinstance(top, (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv, tir.FloorMod)):
+            stack += [top.lhs, top.rhs]
+        elif not isinstance(top, (tir.Var, IntImm)):
+            return False
+        some = some or isinstance(top, tir.Var)
+    return some
+
+
+def _vars(expr: Expr) -> list[tir.Var]:
+    made: dict[tir.Var, None] = {}
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.BinaryOp):
+            stack += [top.rhs, top.lhs]
+        elif isinstance(top, tir.Var):
+            made[top] = None
+    return list(made)
+
+
+def linear_parts(expr: Expr) -> tuple[dict[tir.Var, int], int] | None:
+    """Integer coefficients and constant of an affine expression, else None."""
+    match expr:
+        case IntImm(value=value):
+            return {}, value
+        case tir.Var():
+            return {expr: 1}, 0
+        case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
+            left, right = linear_parts(a), linear_parts(b)
+            if left is None or right is None:
+                return None
+            sign = 1 if isinstance(expr, tir.Add) else -1
+            made = dict(left[0])
+            for var, factor in right[0].items():
+                made[var] = made.get(var, 0) + sign * factor
+            return made, left[1] + sign * right[1]
+        case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
+            inner = linear_parts(a)
+            return None if inner is None else ({v: f * k for v, f in inner[0].items()}, inner[1] * k)
+    return None
+
+
+def _narrow(part: Expr, found: dict[tir.Var, Bound]) -> None:
+    """Tighten each variable of `sum(k * v) + c <= 0` by what the others allow."""
+    a, b = part.lhs, part.rhs  # type: ignore[attr-defined]
+    match part:
+        case tir.LT():
+            sides = [c.add(c.sub(a, b), 1)]
+        case tir.LE():
+            sides = [c.sub(a, b)]
+        case tir.GT():
+            sides = [c.add(c.sub(b, a), 1)]
+        case tir.GE():
+            sides = [c.sub(b, a)]
+        case tir.EQ():
+            sides = [c.sub(a, b), c.sub(b, a)]
+        case _:
+            return
+    for side in sides:
+        linear = linear_parts(side)
+        if linear is None:
+            continue
+        factors, constant = linear
+        for var, factor in factors.items():
+            if factor == 0:
+                continue
+            least = constant  # of everything but this variable
+            for other, k in factors.items():
+                if other is not var:
+                    bound = found[other]
+                    end = bound.min if k > 0 else bound.max
+                    least = -INF if abs(end) >= INF or least <= -INF else least + k * end
+            if least <= -INF:
+                continue
+            old = found[var]
+            # factor * var <= -least
+            limit = -least // factor if factor > 0 else -(-least // -factor)
+            found[var] = old.meet(Bound(-INF, limit) if factor > 0 else Bound(limit, INF))

@@ -1,0 +1,51 @@
+"""Structural keys of expressions: equal keys mean the same expression, variables and buffers by identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import Node, field_names
+
+
+class Keys:
+    """Numbers expressions so that structurally equal ones get one number; each node is looked at once."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, int] = {}
+        self._by_form: dict[tuple[Any, ...], int] = {}
+        self._held: list[Any] = []  # keeps the ids of the nodes seen from being used again
+
+    def key(self, expr: Any) -> int:
+        """The number of `expr`."""
+        found = self._by_id.get(id(expr))
+        if found is not None:
+            return found
+        form = self._form(expr)
+        made = self._by_form.setdefault(form, len(self._by_form))
+        self._by_id[id(expr)] = made
+        self._held.append(expr)
+        return made
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Structural equality."""
+        return a is b or self.key(a) == self.key(b)
+
+    def _form(self, expr: Any) -> tuple[Any, ...]:
+        if isinstance(expr, (tir.Var, tir.Buffer)) or not isinstance(expr, Node):
+            return (id(expr),)
+        return (type(expr), *(self._part(getattr(expr, name)) for name in field_names(type(expr))))
+
+    def _part(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return ("#", self.key(value))
+        if isinstance(value, tuple):
+            return tuple(self._part(v) for v in value)
+        if isinstance(value, float):
+            return (value, str(value))  # 0.0 and -0.0 differ, nan equals itself
+        return value
+
+
+def same_expr(a: Any, b: Any) -> bool:
+    """Structural equality of two expressions."""
+    return a is b or Keys().same(a, b)

@@ -1,0 +1,438 @@
+"""Rewrite rules for what has no linear form: min, max, comparisons, logic, choices, casts and vectors.
+
+A rule is its equation, over mathematical integers; where one needs a sign or an order, it is proved first from the
+bounds of variables. Rules on index types assume that arithmetic does not overflow. Floating arithmetic is left
+alone, and so is that of other integer types, where only constants fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.arith.linear import is_index
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import BOOL
+from mlcc.ir.node import map_children
+from mlcc.ir.tir import Expr, IntImm
+
+if TYPE_CHECKING:
+    from mlcc.arith.analyzer import Analyzer
+
+MAKE: dict[type, Callable[[Expr, Expr], Expr]] = {
+    tir.Add: c.add, tir.Sub: c.sub, tir.Mul: c.mul, tir.Div: c.div, tir.Mod: c.truncmod,
+    tir.FloorDiv: c.floordiv, tir.FloorMod: c.floormod, tir.Min: c.minimum, tir.Max: c.maximum,
+    tir.EQ: c.equal, tir.NE: c.not_equal, tir.LT: c.less, tir.LE: c.less_equal, tir.GT: c.greater,
+    tir.GE: c.greater_equal, tir.And: c.logical_and, tir.Or: c.logical_or,
+}  # fmt: skip
+
+
+class Rewrite:
+    """Visits an expression bottom-up; `rules` rewrites one node whose operands are done."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self._table: dict[type, Callable[[Expr, Expr], Expr | None]] = {
+            tir.Add: self._sum, tir.Sub: self._sub, tir.Mul: self._product, tir.Min: self._min, tir.Max: self._max,
+            tir.EQ: self._eq, tir.NE: self._ne, tir.LT: self._lt, tir.LE: self._le,
+            tir.GT: lambda a, b: self.visit(c.less(b, a)), tir.GE: lambda a, b: self.visit(c.less_equal(b, a)),
+            tir.And: self._and, tir.Or: self._or,
+        }  # fmt: skip
+
+    def visit(self, expr: Expr) -> Expr:
+        """The simplified expression; the same object if nothing applies."""
+        match expr:
+            case tir.Var():
+                return self.analyzer.values.get(expr, expr)
+            case tir.BinaryOp():
+                return self._binary(expr)
+            case tir.Select():
+                return self._select(expr)
+            case tir.Not():
+                return self._not(expr)
+            case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, _, _)):
+                return self._if_then_else(expr)
+            case tir.Call(op=tir.Op(name="tir.likely"), args=(value,)):
+                made = self.visit(value)
+                return made if isinstance(made, IntImm) else _remade(expr, args=(made,))
+            case tir.Call() | tir.BufferLoad():
+                name = "args" if isinstance(expr, tir.Call) else "indices"
+                return _remade(expr, **{name: tuple(self._maybe(a) for a in getattr(expr, name))})
+            case tir.Cast(dtype=dtype, value=value):
+                made = self.visit(value)
+                return expr if made is value else c.cast(dtype, made)
+            case tir.Broadcast() | tir.Ramp() | tir.Shuffle() | tir.Let():
+                return map_children(expr, self._maybe)  # type: ignore[no-any-return]
+        return expr
+
+    def _maybe(self, node: Any) -> Any:
+        return self.visit(node) if isinstance(node, Expr) else node
+
+    def _binary(self, expr: tir.BinaryOp) -> Expr:
+        a, b = self.visit(expr.lhs), self.visit(expr.rhs)
+        make = MAKE[type(expr)]
+        if isinstance(expr, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and isinstance(b, IntImm) and b.value == 0:
+            return expr
+        made = self.rules(type(expr), a, b, make)
+        unchanged = type(made) is type(expr) and made.lhs is expr.lhs and made.rhs is expr.rhs  # type: ignore[attr-defined]
+        return expr if unchanged else made
+
+    def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
+        """`kind(a, b)` rewritten; the operands are simplified."""
+        rule = self._table.get(kind)
+        if rule is not None and not (_constant(a) and _constant(b)):
+            made = rule(a, b)
+            if made is not None:
+                return made
+        return make(a, b)
+
+    # ------------------------------------------------------------ arithmetic that canonical form does not cover
+
+    def _sum(self, a: Expr, b: Expr) -> Expr | None:
+        """Element by element: ramp(b, s) + x == ramp(b + x, s); broadcast(x) + broadcast(y) == broadcast(x + y)."""
+        return self._vector(a, b, c.add, lambda s, t: c.add(s, t), (True, True))
+
+    def _sub(self, a: Expr, b: Expr) -> Expr | None:
+        return self._vector(a, b, c.sub, lambda s, t: c.sub(s, t), (True, True))
+
+    def _product(self, a: Expr, b: Expr) -> Expr | None:
+        """ramp(b, s) * x == ramp(b * x, s * x)."""
+        if isinstance(a, tir.Broadcast) and isinstance(b, tir.Ramp):
+            a, b = b, a
+        if isinstance(a, tir.Ramp) and isinstance(b, tir.Broadcast) and is_index(a.dtype.element):
+            base, stride = c.mul(a.base, b.value), c.mul(a.stride, b.value)
+            return tir.Ramp(a.dtype, self.visit(base), self.visit(stride), a.lanes)
+        return self._vector(a, b, c.mul, None, (False, False))
+
+    def _vector(
+        self, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr], strides: Callable[[Expr, Expr], Expr] | None,
+        ramps: tuple[bool, bool],
+    ) -> Expr | None:  # fmt: skip
+        if a.dtype.lanes == 1 or not is_index(a.dtype.element):
+            return None
+        one, two = _progression(a), _progression(b)
+        if one is None or two is None:
+            return None
+        (x, s), (y, t) = one, two
+        if isinstance(a, tir.Broadcast) and isinstance(b, tir.Broadcast):
+            return tir.Broadcast(a.dtype, self.visit(make(x, y)), a.lanes)
+        if strides is None or not all(ramps):
+            return None
+        stride = self.visit(strides(s, t))
+        base = self.visit(make(x, y))
+        if isinstance(stride, IntImm) and stride.value == 0:
+            return tir.Broadcast(a.dtype, base, a.dtype.lanes)
+        return tir.Ramp(a.dtype, base, stride, a.dtype.lanes)
+
+    # ------------------------------------------------------------ min and max
+
+    def _min(self, a: Expr, b: Expr) -> Expr | None:
+        return self._extreme(a, b, tir.Min, tir.Max, c.minimum)
+
+    def _max(self, a: Expr, b: Expr) -> Expr | None:
+        return self._extreme(a, b, tir.Max, tir.Min, c.maximum)
+
+    def _extreme(
+        self, a: Expr, b: Expr, kind: type, dual: type, make: Callable[[Expr, Expr], Expr]
+    ) -> Expr | None:  # fmt: skip
+        """The laws of a distributive lattice, for min; those for max are the same turned around."""
+        if not is_index(a.dtype):
+            return None
+        same, low = self.analyzer.same, kind is tir.Min
+        if same(a, b):
+            return a
+        order = self.analyzer.compare(a, b)
+        if order.max <= 0:
+            return a if low else b
+        if order.min >= 0:
+            return b if low else a
+        if isinstance(a, IntImm):
+            return make(b, a)
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, (kind, dual)) and (same(x.lhs, y) or same(x.rhs, y)):
+                return x if isinstance(x, kind) else y  # absorption
+        if isinstance(a, kind):
+            # an operand that the new one decides goes: min(min(x, y), z) == min(x, z) where z <= y
+            for keep, other in ((a.lhs, a.rhs), (a.rhs, a.lhs)):
+                order = self.analyzer.compare(other, b)
+                if (order.max <= 0) if low else (order.min >= 0):
+                    return a
+                if (order.min >= 0) if low else (order.max <= 0):
+                    return self.visit(make(keep, b))
+        if isinstance(a, kind) and isinstance(a.rhs, IntImm) and not isinstance(b, IntImm):
+            return make(self.visit(make(a.lhs, b)), a.rhs)  # constants outward
+        if type(a) is dual and type(b) is dual:
+            for x, y in ((a.lhs, a.rhs), (a.rhs, a.lhs)):
+                for u, v in ((b.lhs, b.rhs), (b.rhs, b.lhs)):
+                    if same(x, u):  # distribution
+                        return self.visit(dual(a.dtype, make(y, v), x))
+        return self._extreme_moved(a, b, make, low)
+
+    def _extreme_moved(self, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr], low: bool) -> Expr | None:
+        """Monotone maps move out: min(x + z, y + z) == min(x, y) + z; min(x * c, y * c) == min(x, y) * c, c > 0."""
+        same = self.analyzer.same
+        other = c.maximum if low else c.minimum
+        match a, b:
+            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
+                return self.visit(c.add(make(x, c.sub(b, k)), k))
+            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
+                return self.visit(c.sub(k, other(x, c.sub(k, b))))
+            case tir.Mul(lhs=x, rhs=IntImm(value=k) as factor), IntImm(value=n) if k != 0 and n % k == 0:
+                return self.visit(c.mul((make if k > 0 else other)(x, c.const(n // k, a.dtype)), factor))
+            case tir.Mul(lhs=x, rhs=IntImm(value=k) as factor), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m != 0:
+                return self.visit(c.mul((make if k > 0 else other)(x, y), factor))
+            case tir.FloorDiv(lhs=x, rhs=IntImm(value=k) as by), tir.FloorDiv(lhs=y, rhs=IntImm(value=m)) if (
+                k == m != 0
+            ):
+                return self.visit(c.floordiv((make if k > 0 else other)(x, y), by))
+            case tir.Add(lhs=x, rhs=y), tir.Add(lhs=u, rhs=v):
+                for p, q, r, s in ((x, y, u, v), (y, x, u, v), (x, y, v, u), (y, x, v, u)):
+                    if same(p, r):
+                        return self.visit(c.add(make(q, s), p))
+            case tir.Sub(lhs=x, rhs=y), tir.Sub(lhs=u, rhs=v):
+                if same(y, v):
+                    return self.visit(c.sub(make(x, u), y))
+                if same(x, u):
+                    return self.visit(c.sub(x, other(y, v)))
+        return None
+
+    # ------------------------------------------------------------ comparisons
+
+    def _eq(self, a: Expr, b: Expr) -> Expr | None:
+        """a == b, decided by the bounds and residues of a - b."""
+        if not is_index(a.dtype):
+            if self.analyzer.same(a, b) and not a.dtype.is_float:
+                return _truth(True, a)
+            return None
+        order = self.analyzer.compare(a, b)
+        if order.min == order.max == 0:
+            return _truth(True, a)
+        if order.min > 0 or order.max < 0 or self.analyzer.differ(a, b):
+            return _truth(False, a)
+        if isinstance(a, IntImm):
+            a, b = b, a
+        match a, b:
+            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
+                return self.visit(c.equal(x, c.sub(b, k)))
+            case tir.Sub(lhs=x, rhs=IntImm() as k), IntImm():
+                return self.visit(c.equal(x, c.add(b, k)))
+            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
+                return self.visit(c.equal(x, c.sub(k, b)))
+            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
+                return c.equal(x, y)
+            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k != 0:
+                return self.visit(c.equal(x, c.const(n // k, a.dtype))) if n % k == 0 else _truth(False, a)
+        return c.equal(a, b)
+
+    def _ne(self, a: Expr, b: Expr) -> Expr | None:
+        if a.dtype.is_float:
+            return None
+        made = self._eq(a, b)
+        if made is None:
+            return None
+        return _negated(made)
+
+    def _le(self, a: Expr, b: Expr) -> Expr | None:
+        """a <= b == not b < a."""
+        if not is_index(a.dtype):
+            return _truth(True, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
+        made = self._lt(b, a)
+        return _negated(made) if made is not None else None
+
+    def _lt(self, a: Expr, b: Expr) -> Expr | None:
+        """a < b, decided by the bounds of a - b; else the constant moves to the right and common factors cancel."""
+        if not is_index(a.dtype):
+            return _truth(False, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
+        order = self.analyzer.compare(a, b)
+        if order.max < 0:
+            return _truth(True, a)
+        if order.min >= 0:
+            return _truth(False, a)
+        return self._lt_moved(a, b)
+
+    def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
+        zero = IntImm(a.dtype, 0)
+        same = self.analyzer.same
+        match a, b:
+            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
+                return self._again(x, c.sub(b, k))
+            case tir.Sub(lhs=x, rhs=IntImm() as k), IntImm():
+                return self._again(x, c.add(b, k))
+            case IntImm(), tir.Add(lhs=x, rhs=IntImm() as k):
+                return self._again(c.sub(a, k), x)
+            case IntImm(), tir.Sub(lhs=x, rhs=IntImm() as k):
+                return self._again(c.add(a, k), x)
+            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
+                return self._again(c.sub(k, b), x)
+            case IntImm(), tir.Sub(lhs=IntImm() as k, rhs=x):
+                return self._again(x, c.sub(k, a))
+            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
+                return self._again(x, y)
+            case IntImm(value=0), tir.Sub(lhs=x, rhs=y):
+                return self._again(y, x)
+            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k > 0:
+                return self._again(x, c.const((n - 1) // k + 1, a.dtype))  # x * k < n == x < ceil(n / k)
+            case IntImm(value=n), tir.Mul(lhs=x, rhs=IntImm(value=k)) if k > 0:
+                return self._again(c.const(n // k, a.dtype), x)
+            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k < 0:
+                return self._again(c.const(-n // -k, a.dtype), x)  # x * k < n == x * -k > -n
+            case IntImm(value=n), tir.Mul(lhs=x, rhs=IntImm(value=k)) if k < 0:
+                return self._again(x, c.const((-n - 1) // -k + 1, a.dtype))
+            case tir.FloorDiv(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k > 0:
+                return self._again(x, c.const(n * k, a.dtype))  # x // k < n == x < n * k
+            case IntImm(value=n), tir.FloorDiv(lhs=x, rhs=IntImm(value=k)) if k > 0:
+                return self._again(c.const((n + 1) * k - 1, a.dtype), x)
+            case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m and k != 0:
+                return self._again(x, y) if k > 0 else self._again(y, x)
+            case tir.Min(lhs=x, rhs=y), _ if isinstance(b, IntImm):
+                return self.visit(c.logical_or(c.less(x, b), c.less(y, b)))
+            case tir.Max(lhs=x, rhs=y), _ if isinstance(b, IntImm):
+                return self.visit(c.logical_and(c.less(x, b), c.less(y, b)))
+            case _, tir.Min(lhs=x, rhs=y) if isinstance(a, IntImm):
+                return self.visit(c.logical_and(c.less(a, x), c.less(a, y)))
+            case _, tir.Max(lhs=x, rhs=y) if isinstance(a, IntImm):
+                return self.visit(c.logical_or(c.less(a, x), c.less(a, y)))
+            case tir.Add(lhs=x, rhs=y), _ if same(x, b) or same(y, b):
+                return self._again(y if same(x, b) else x, zero)
+            case _, tir.Add(lhs=x, rhs=y) if same(x, a) or same(y, a):
+                return self._again(zero, y if same(x, a) else x)
+            case tir.Add(lhs=x, rhs=y), tir.Add(lhs=u, rhs=v):
+                for p, q, r, s in ((x, y, u, v), (y, x, u, v), (x, y, v, u), (y, x, v, u)):
+                    if same(p, r):
+                        return self._again(q, s)
+        return self._lt_divided(a, b)
+
+    def _again(self, a: Expr, b: Expr) -> Expr:
+        return self.visit(c.less(a, b))
+
+    def _lt_divided(self, a: Expr, b: Expr) -> Expr | None:
+        """Overridden where the linear form is at hand."""
+        return None
+
+    # ------------------------------------------------------------ logic and choices
+
+    def _and(self, a: Expr, b: Expr) -> Expr | None:
+        """x and x == x; x and not x == False."""
+        if self.analyzer.same(a, b):
+            return a
+        if a.dtype is BOOL and self._opposite(a, b):
+            return IntImm(BOOL, 0)
+        return None
+
+    def _or(self, a: Expr, b: Expr) -> Expr | None:
+        """x or x == x; x or not x == True."""
+        if self.analyzer.same(a, b):
+            return a
+        if a.dtype is BOOL and self._opposite(a, b):
+            return IntImm(BOOL, 1)
+        return None
+
+    def _opposite(self, a: Expr, b: Expr) -> bool:
+        if _pure(a) and (isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)):
+            return self.analyzer.same(_negated(a), b)
+        return False
+
+    def _not(self, expr: tir.Not) -> Expr:
+        made = self.visit(expr.value)
+        if made is expr.value and not isinstance(made, (tir.Not, tir.CompareOp, IntImm, tir.And, tir.Or)):
+            return expr
+        return _negated(made)
+
+    def _select(self, expr: tir.Select) -> Expr:
+        condition = self.visit(expr.condition)
+        if isinstance(condition, IntImm):
+            return self.visit(expr.true_value if condition.value else expr.false_value)
+        a, b = self._branches(condition, expr.true_value, expr.false_value)
+        if self.analyzer.same(a, b):
+            return a
+        return _remade(expr, condition=condition, true_value=a, false_value=b)
+
+    def _if_then_else(self, expr: tir.Call) -> Expr:
+        condition = self.visit(expr.args[0])
+        if isinstance(condition, IntImm):
+            return self.visit(expr.args[1] if condition.value else expr.args[2])
+        a, b = self._branches(condition, expr.args[1], expr.args[2])
+        if self.analyzer.same(a, b) and _pure(condition):
+            return a
+        return _remade(expr, args=(condition, a, b))
+
+    def _branches(self, condition: Expr, yes: Expr, no: Expr) -> tuple[Expr, Expr]:
+        with self.analyzer.constraint(condition):
+            a = self.visit(yes)
+        with self.analyzer.constraint(_negated(condition)):
+            b = self.visit(no)
+        return a, b
+
+
+def _progression(value: Expr) -> tuple[Expr, Expr] | None:
+    """Base and stride of a vector whose lanes are an arithmetic progression."""
+    match value:
+        case tir.Broadcast(value=base):
+            return base, IntImm(base.dtype, 0)
+        case tir.Ramp(base=base, stride=stride):
+            return base, stride
+    return None
+
+
+def _constant(expr: Expr) -> bool:
+    return isinstance(expr, (IntImm, tir.FloatImm))
+
+
+def _truth(value: bool, like: Expr) -> Expr:
+    return c.const(value, BOOL.with_lanes(like.dtype.lanes))
+
+
+def _pure(expr: Expr) -> bool:
+    """Without calls, whose effects or failures must be kept."""
+    stack: list[Any] = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Call):
+            return False
+        if isinstance(top, (tir.BinaryOp, tir.Not, tir.Cast, tir.Select)):
+            stack += [v for v in (getattr(top, n) for n in top.__dataclass_fields__) if isinstance(v, Expr)]
+    return True
+
+
+def _whole_compare(expr: Expr) -> bool:
+    return isinstance(expr, tir.CompareOp) and not expr.lhs.dtype.is_float
+
+
+_OPPOSITE = {tir.LT: tir.GE, tir.GE: tir.LT, tir.GT: tir.LE, tir.LE: tir.GT, tir.EQ: tir.NE, tir.NE: tir.EQ}
+
+
+def _negated(expr: Expr) -> Expr:
+    """not expr, pushed into integer comparisons, `and` and `or`."""
+    match expr:
+        case tir.Not(value=value):
+            return value
+        case tir.LT(lhs=a, rhs=b) if not a.dtype.is_float:
+            return c.less_equal(b, a)
+        case tir.LE(lhs=a, rhs=b) if not a.dtype.is_float:
+            return c.less(b, a)
+        case tir.CompareOp(dtype=dtype, lhs=a, rhs=b) if not a.dtype.is_float:
+            return _OPPOSITE[type(expr)](dtype, a, b)
+        case tir.And(lhs=a, rhs=b):
+            return c.logical_or(_negated(a), _negated(b))
+        case tir.Or(lhs=a, rhs=b):
+            return c.logical_and(_negated(a), _negated(b))
+        case tir.Broadcast(dtype=dtype, value=value, lanes=lanes):
+            return tir.Broadcast(dtype, _negated(value), lanes)
+    if expr.dtype.lanes > 1:
+        return tir.Not(expr.dtype, expr)
+    return c.logical_not(expr)
+
+
+negated = _negated
+
+
+def _remade(old: Any, **fields: Any) -> Any:
+    """A copy with other fields; the same object if they are the same, element by element."""
+    from mlcc.ir.node import replace
+
+    for name, value in list(fields.items()):
+        had = getattr(old, name)
+        if isinstance(value, tuple) and all(x is y for x, y in zip(had, value, strict=True)):
+            fields[name] = had
+    return replace(old, **fields)
