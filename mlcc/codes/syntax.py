@@ -1,3 +1,49 @@
 """Diagnostic codes: syntax."""
 
-CODES: dict[str, tuple[str, str]] = {}
+CODES: dict[str, tuple[str, str]] = {
+    "E0101": (
+        "syntax error",
+        "The text does not follow the grammar at the marked place. The message names what could stand there. The rest "
+        "of the file is still checked: the line is skipped, not its block.",
+    ),
+    "E0102": (
+        "unbalanced brackets",
+        "A bracket is never closed, closed by one of another kind, or closed without having been opened. The mark is "
+        "on the opening bracket where there is one.",
+    ),
+    "E0103": (
+        "wrong indentation",
+        "Blocks are marked by indentation, as in Python: the lines of a block are indented alike, and deeper than the "
+        "line ending in `:` that opens it. An empty block is written `pass`.",
+    ),
+    "E0104": (
+        "tabs and spaces mixed",
+        "How deep this line is indented depends on how wide a tab is. Indent with spaces only.",
+    ),
+    "E0105": (
+        "malformed string",
+        "A string is not closed on its line (or, with triple quotes, not at all), has a malformed escape, or is of a "
+        "kind that the language does not have: f-strings and byte strings.",
+    ),
+    "E0106": (
+        "malformed number or stray character",
+        "A number has a digit or letter that does not belong to it, or the text has a character that starts no token.",
+    ),
+    "E0107": (
+        "nested too deeply",
+        "Brackets nest at most 200 deep, blocks 100 deep, and expressions 400 nodes deep.",
+    ),
+    "E0108": (
+        "not a text",
+        "The file holds a NUL byte or is not UTF-8. Perhaps it is an object file, an archive or an array file.",
+    ),
+    "E0109": (
+        "malformed statement or call",
+        "The text follows the grammar but cannot mean anything: the target of an assignment is not a name, an element "
+        "or a tuple of these; an argument is given twice; an argument by position follows one by name.",
+    ),
+    "E0110": (
+        "not part of the language",
+        "Python has this construct, the language of modules and schedule scripts does not.",
+    ),
+}

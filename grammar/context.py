@@ -1,0 +1,156 @@
+"""What walking a syntax tree needs: the source, the diagnostics so far, the functions of the module, and scopes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
+from mlcc.grammar.tree import Cst
+from mlcc.ir.relax import GlobalVar
+
+# the names under which a text knows the parts of the language; import lines may add others
+MODULES = {"T": "T", "R": "R", "I": "I", "tir": "T", "tirx": "T", "relax": "R", "ir": "I", "tvm": "tvm"}
+_IMPORTS = {
+    "tvm": "tvm", "tvm.ir": "I", "tvm.tir": "T", "tvm.tirx": "T", "tvm.relax": "R", "tvm.script": "tvm.script",
+    "tvm.script.ir": "I", "tvm.script.tir": "T", "tvm.script.tirx": "T", "tvm.script.relax": "R",
+    "tvm.script.parser.ir": "I", "tvm.script.parser.tir": "T", "tvm.script.parser.relax": "R",
+}  # fmt: skip
+
+
+class Skip(Exception):
+    """What was being walked is wrong; a diagnostic says how. Caught where walking can go on: see `Walk.attempt`."""
+
+
+@dataclass(eq=False)
+class Walk:
+    """The state of walking one text. `functions` holds the handles of all functions, filled before any body."""
+
+    source: Source
+    module_name: str = "Module"
+    functions: dict[str, GlobalVar] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=lambda: dict(MODULES))
+    self_names: set[str] = field(default_factory=set)  # names of the module itself: the class, `cls`
+    prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
+    folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
+    data: Any = None  # arrays for constants that the text only refers to
+
+    def span(self, cst: Cst) -> Span:
+        """The place of a syntax node (or of anything else that has its offsets at 1 and 2)."""
+        return Span(self.source, cst[1], cst[2])
+
+    def note(
+        self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
+        help: str | None = None, related: tuple[Label, ...] = (),
+    ) -> None:  # fmt: skip
+        """Record an error and go on."""
+        span = at if at is None or isinstance(at, Span) else self.span(at)
+        self.diagnostics.append(error(code, message, span, text, help=help, related=related))
+
+    def fail(
+        self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
+        help: str | None = None, related: tuple[Label, ...] = (),
+    ) -> NoReturn:  # fmt: skip
+        """Record an error and give up what is being walked."""
+        self.note(code, message, at, text, help=help, related=related)
+        raise Skip
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Give up only what stands inside, if it is wrong."""
+        with contextlib.suppress(Skip):
+            yield
+
+    def dotted(self, cst: Cst, scope: Scope | None = None) -> str | None:
+        """`T.axis.spatial` for that attribute chain, whatever the text calls `T`; None for anything else."""
+        names: list[str] = []
+        while cst[0] == "attr":
+            names.append(cst[4])
+            cst = cst[3]
+        if cst[0] != "name" or (scope is not None and scope.find(cst[3]) is not None):
+            return None
+        root = self.modules.get(cst[3])
+        if root is None:
+            return None
+        names.append(root)
+        path = ".".join(reversed(names))
+        for prefix in ("tvm.script.", "tvm."):
+            if path.startswith(prefix):
+                head, _, rest = path[len(prefix) :].partition(".")
+                known = self.modules.get(head) if head != "tvm" else None
+                if known in ("T", "R", "I"):
+                    return f"{known}.{rest}" if rest else known
+        return path
+
+    def bind_import(self, cst: Cst) -> None:
+        """Take the names that an import line binds."""
+        for path, name in cst[3]:
+            found = _IMPORTS.get(path)
+            if found is not None:
+                self.modules[name] = found
+
+    def unknown_name(self, cst: Cst, name: str, scope: Scope) -> NoReturn:
+        """Say that a name is not bound here, and what may have been meant."""
+        gone = scope.gone.get(name)
+        if gone is not None:
+            where, span = gone
+            related = (Label(span, f"`{name}` is bound here{where}"),) if span is not None else ()
+            self.fail("E0202", f"`{name}` is used outside its scope", cst, "not in scope here", related=related)
+        known = [*scope.names(), *self.functions]
+        close = nearest(name, known, 1)
+        help = f"did you mean `{close[0]}`?" if close else None
+        self.fail("E0201", f"unknown name `{name}`", cst, "not bound here", help=help)
+
+
+@dataclass(slots=True)
+class Binding:
+    """A value and where it got its name."""
+
+    value: Any
+    span: Span | None
+
+
+class Scope:
+    """Nested name tables. Names that went out of scope are remembered, for messages."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self._frames: list[tuple[dict[str, Binding], str]] = [({}, "")]
+        self._outer = outer
+        self.gone: dict[str, tuple[str, Span | None]] = {}
+
+    def define(self, name: str, value: Any, span: Span | None = None) -> None:
+        """Bind a name in the innermost frame, over any older binding."""
+        self._frames[-1][0][name] = Binding(value, span)
+
+    def find(self, name: str) -> Binding | None:
+        """The innermost binding of a name."""
+        for names, _ in reversed(self._frames):
+            found = names.get(name)
+            if found is not None:
+                return found
+        return self._outer.find(name) if self._outer is not None else None
+
+    def get(self, name: str) -> Any:
+        """The value of a name, or None."""
+        found = self.find(name)
+        return None if found is None else found.value
+
+    def names(self) -> list[str]:
+        """All names bound here, innermost first."""
+        mine = [n for names, _ in reversed(self._frames) for n in names]
+        return mine + self._outer.names() if self._outer is not None else mine
+
+    @contextlib.contextmanager
+    def frame(self, where: str = "") -> Iterator[None]:
+        """A scope inside this one. `where` completes "`i` is bound here ...", e.g. ", and lives in this loop only"."""
+        self._frames.append(({}, where))
+        try:
+            yield
+        finally:
+            names, said = self._frames.pop()
+            for name, binding in names.items():
+                self.gone[name] = (said, binding.span)

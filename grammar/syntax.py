@@ -1,0 +1,119 @@
+"""Text to syntax tree: `parse_syntax`. The nodes are described in `tree`.
+
+The fast path feeds the tokens to the LALR automaton once. Only if something is wrong are they fed again, line by
+line and without building anything, to name every independent error: a line that does not parse is replaced by a
+harmless one of the same shape, and the parse goes on behind it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from lark.exceptions import UnexpectedToken
+
+from mlcc.errors import CompileError, Diagnostic, Source, Span, error
+from mlcc.grammar import syntax_errors, tables, tree
+from mlcc.grammar.lexer import Lexer, TooDeep
+
+MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
+
+_local = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A parsed text: its top-level statements, and its comments as (start, end, text), `#` included."""
+
+    body: tuple[tree.Cst, ...]
+    comments: tuple[tuple[int, int, str], ...]
+
+
+def parse_syntax(source: Source, start: str = "module") -> Tree:
+    """The syntax tree of a module (`start="module"`) or a schedule script (`"script"`). Raises CompileError."""
+    binary = source.text.find("\0")
+    if binary >= 0:
+        span = Span(source, binary, binary + 1)
+        raise CompileError(error("E0108", "this is not a text", span, "a NUL byte"))
+    parser, builder, terminals = _parser()
+    builder.problems = []
+    lexer = Lexer(source, terminals)
+    collecting = gc.isenabled()
+    gc.disable()  # tuples of tuples form no cycles, and the collector would visit all of them again and again
+    try:
+        state = parser.parse_interactive(start=start).parser_state
+        feed = state.feed_token
+        body: Any = ()
+        for token in lexer.tokens():
+            if token.type == "$END":
+                body = feed(token, True)  # type: ignore[arg-type]
+            else:
+                feed(token)  # type: ignore[arg-type]
+    except TooDeep:
+        raise CompileError(lexer.problems) from None
+    except UnexpectedToken:
+        raise CompileError(syntax_errors.find(source, parser, terminals, start)) from None
+    finally:
+        if collecting:
+            gc.enable()
+    if lexer.problems:
+        raise CompileError(syntax_errors.find(source, parser, terminals, start))
+    problems = [
+        error("E0109", message, Span(source, at, end), help=help) for at, end, message, help in builder.problems
+    ] or _too_deep(source, body)
+    if problems:
+        raise CompileError(problems)
+    return Tree(body, tuple(lexer.comments))
+
+
+def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -> Source:
+    """A source from a path, or from the bytes or the text of one. Raises CompileError for what is not UTF-8 text."""
+    if isinstance(text, os.PathLike):
+        path = os.fspath(text)
+        name = name or path
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as failed:
+            raise CompileError(error("E0001", f"cannot read `{path}`: {failed.strerror or failed}")) from None
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as bad:
+            raise CompileError(_not_utf8(text, bad, name or "<text>")) from None
+    return Source(name or "<text>", text)
+
+
+def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
+    source = Source(name, text.decode("utf-8", "replace"))
+    at = len(text[: bad.start].decode("utf-8", "replace"))
+    if b"\0" in text[:4096]:
+        return error("E0108", "this is not a text", Span(source, at, at + 1), "a byte that is not UTF-8")
+    message = f"byte 0x{text[bad.start]:02x} at offset {bad.start} is not UTF-8"
+    return error("E0108", message, Span(source, at, at + 1), help="save the text as UTF-8")
+
+
+def _parser() -> tuple[Any, tree.Builder, dict[str, str]]:
+    """One parser per thread: its actions note problems as they go."""
+    found = getattr(_local, "parser", None)
+    if found is None:
+        builder = tree.Builder()
+        parser = tables.cached(builder)
+        found = _local.parser = (parser, builder, tables.terminals(parser))
+    return found
+
+
+def _too_deep(source: Source, body: Any) -> list[Diagnostic]:
+    """Expressions, and chains of elif, that nest deeper than later stages could follow."""
+    level: list[Any] = [body]
+    for _ in range(2 * MAX_DEPTH):  # node tuples and the tuples that hold them alternate
+        level = [part for item in level for part in item if type(part) is tuple and part]
+        if not level:
+            return []
+    at = next((p for p in level if type(p[0]) is str and len(p) > 2), None)
+    span = Span(source, at[1], at[2]) if at is not None else None
+    help = "give parts of it a name, or write a loop"
+    return [error("E0107", f"this nests more than {MAX_DEPTH} deep", span, help=help)]
