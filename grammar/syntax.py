@@ -79,12 +79,12 @@ def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -
                 text = file.read()
         except OSError as failed:
             raise CompileError(error("E0001", f"cannot read `{path}`: {failed.strerror or failed}")) from None
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as bad:
-            raise CompileError(_not_utf8(text, bad, name or "<text>")) from None
-    return Source(name or "<text>", text)
+    if isinstance(text, str):
+        return Source(name or "<text>", text)
+    try:
+        return Source(name or "<text>", text.decode("utf-8"))
+    except UnicodeDecodeError as bad:
+        raise CompileError(_not_utf8(text, bad, name or "<text>")) from None
 
 
 def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:

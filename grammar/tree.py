@@ -38,11 +38,11 @@ _PRECEDENCE = {
 
 
 def _start(child: Any) -> int:
-    return child[1] if type(child) is tuple else child.start
+    return child[1] if type(child) is tuple else child.start  # type: ignore[no-any-return]
 
 
 def _end(child: Any) -> int:
-    return child[2] if type(child) is tuple else child.end
+    return child[2] if type(child) is tuple else child.end  # type: ignore[no-any-return]
 
 
 class Builder:
@@ -201,14 +201,11 @@ class Builder:
         names = tuple(t.value for t in c[1:-2] if t.type == "NAME")
         return ("lambda", c[0].start, c[-1][2], names, c[-1])
 
-    def chain_or_one(self, c: list[Any]) -> Cst:
-        return c[0]  # type: ignore[no-any-return]
+    def prefixed(self, c: list[Any]) -> list[Any]:
+        return c
 
-    def prefixed(self, c: list[Any]) -> Cst:
-        return _climb([c])
-
-    def operand(self, c: list[Any]) -> Any:
-        return c[0]
+    def alone(self, c: list[Any]) -> Cst:
+        return _climb(c)
 
     def chain(self, c: list[Any]) -> Cst:
         return _climb(c)

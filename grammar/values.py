@@ -37,4 +37,4 @@ def evaluate(walk: Walk, scope: Scope, cst: Cst) -> Any:
         return [evaluate(walk, scope, x) for x in cst[3]]
     if kind == "dict":
         return {evaluate(walk, scope, k): evaluate(walk, scope, v) for k, v in cst[3]}
-    walk.fail("E0300", "this expression cannot stand here", cst)
+    return walk.fail("E0300", "this expression cannot stand here", cst)
