@@ -122,7 +122,8 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form."""
-        return self._canonical.visit(expr)
+        made = self._canonical.visit(expr)
+        return made if made is expr else self._canonical.visit(made)
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Structurally equal?"""

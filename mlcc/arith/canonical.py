@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import gcd
 from typing import TYPE_CHECKING
 
 from mlcc.arith.linear import UNBOUNDED, Linear, Sum, Term, is_index, to_expr, to_sum, to_term, with_mode
@@ -34,13 +35,41 @@ class Canonical(Rewrite):
         rule = self._arithmetic.get(type(expr))
         if rule is not None and is_index(expr.dtype):
             return rule(expr)  # type: ignore[arg-type]
-        return super().visit(expr)
+        made = super().visit(expr)
+        rule = self._arithmetic.get(type(made)) if made is not expr and is_index(made.dtype) else None
+        return made if rule is None else rule(made)  # type: ignore[arg-type]
 
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
         made = to_sum(self.linear(a), self.analyzer.keys)
         made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
         return made.expr()
+
+    def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
+        """Constants are collected at one side: x + c < y + d == x < y + (d - c), or x + (c - d) < y."""
+        one, two = to_sum(self.linear(a), self.analyzer.keys), to_sum(self.linear(b), self.analyzer.keys)
+        left, right = one.base, two.base
+        if not one.terms or not two.terms:
+            one.base, two.base = (left - right, 0) if not one.terms else (0, right - left)
+        else:
+            less = min(left, right)
+            one.base, two.base = left - less, right - less
+        if (one.base, two.base) != (left, right):
+            return self._again(one.expr(), two.expr())
+        return super()._lt_moved(a, b)
+
+    def _lt_divided(self, a: Expr, b: Expr) -> Expr | None:
+        """d*x + r < d*c == x < c where 0 <= r < d."""
+        gap = to_sum(self.linear(a), self.analyzer.keys)
+        gap.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+        scales = [abs(t.scale) for t in gap.terms if abs(t.scale) > 1]
+        divisor = gcd(gap.base, *scales)
+        if not scales or divisor <= 1:
+            return None
+        even, rest = gap.split(divisor)
+        if not rest.is_zero and not self._within(rest.expr(), divisor):
+            return None
+        return self._again(even.divided(divisor).expr(), IntImm(a.dtype, 0))
 
     # ------------------------------------------------------------ sums and products
 
@@ -86,6 +115,11 @@ class Canonical(Rewrite):
         if divisor == 1:
             return a
         if isinstance(a, Sum):
+            match a.terms:
+                case [Term(index, lower, upper, 1, True)] if lower > 1 and upper == UNBOUNDED:
+                    # (x // l + k) // c == (x + k*l) // (l*c)
+                    inner = c.add(index, IntImm(op.dtype, a.base * lower))
+                    return self.linear(c.floordiv(inner, IntImm(op.dtype, lower * divisor)))
             even, rest = a.split(divisor)
             made = even.divided(divisor)
             if rest.is_zero:
@@ -94,7 +128,7 @@ class Canonical(Rewrite):
             if isinstance(remainder, IntImm):
                 made.base += remainder.value // divisor
             elif not self._within(remainder, divisor):
-                made.add_term(divide(to_term(remainder), divisor, True))
+                made.add_term(divide(to_term(rest), divisor, True))
             return made
         if self._within(to_expr(a), divisor):
             return IntImm(op.dtype, 0)
@@ -106,8 +140,12 @@ class Canonical(Rewrite):
         divisor = _positive(b)
         if divisor is None or isinstance(a, IntImm):
             return self._other(op, a, b, c.floormod)
+        if isinstance(a, Term) and abs(a.scale) > divisor and a.scale % divisor:
+            a = to_sum(a, self.analyzer.keys)
         if isinstance(a, Sum):
             _, rest = a.split(divisor)
+            # (k*x + r) % c == (k % c * x + r) % c
+            rest.terms = [replace(t, scale=t.scale % divisor) if abs(t.scale) > divisor else t for t in rest.terms]
             remainder = rest.expr()
             if isinstance(remainder, IntImm):
                 return IntImm(op.dtype, remainder.value % divisor)
@@ -137,7 +175,7 @@ class Canonical(Rewrite):
                 if isinstance(remainder, IntImm):
                     made.base += remainder.value // divisor
                 elif not self._within(remainder, divisor):
-                    made.add_term(divide(to_term(remainder), divisor, False))
+                    made.add_term(divide(to_term(rest), divisor, False))
                 return made
         elif self._within(to_expr(a), divisor):
             return IntImm(op.dtype, 0)

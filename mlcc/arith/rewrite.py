@@ -34,7 +34,7 @@ class Rewrite:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self._table: dict[type, Callable[[Expr, Expr], Expr | None]] = {
-            tir.Add: self._sum, tir.Sub: self._sub, tir.Mul: self._product, tir.Min: self._min, tir.Max: self._max,
+            tir.Add: self._vector_sum, tir.Sub: self._vector_sub, tir.Mul: self._vector_product, tir.Min: self._min, tir.Max: self._max,
             tir.EQ: self._eq, tir.NE: self._ne, tir.LT: self._lt, tir.LE: self._le,
             tir.GT: lambda a, b: self.visit(c.less(b, a)), tir.GE: lambda a, b: self.visit(c.less_equal(b, a)),
             tir.And: self._and, tir.Or: self._or,
@@ -89,14 +89,14 @@ class Rewrite:
 
     # ------------------------------------------------------------ arithmetic that canonical form does not cover
 
-    def _sum(self, a: Expr, b: Expr) -> Expr | None:
+    def _vector_sum(self, a: Expr, b: Expr) -> Expr | None:
         """Element by element: ramp(b, s) + x == ramp(b + x, s); broadcast(x) + broadcast(y) == broadcast(x + y)."""
         return self._vector(a, b, c.add, lambda s, t: c.add(s, t), (True, True))
 
-    def _sub(self, a: Expr, b: Expr) -> Expr | None:
+    def _vector_sub(self, a: Expr, b: Expr) -> Expr | None:
         return self._vector(a, b, c.sub, lambda s, t: c.sub(s, t), (True, True))
 
-    def _product(self, a: Expr, b: Expr) -> Expr | None:
+    def _vector_product(self, a: Expr, b: Expr) -> Expr | None:
         """ramp(b, s) * x == ramp(b * x, s * x)."""
         if isinstance(a, tir.Broadcast) and isinstance(b, tir.Ramp):
             a, b = b, a
@@ -147,11 +147,11 @@ class Rewrite:
             return a if low else b
         if order.min >= 0:
             return b if low else a
-        if isinstance(a, IntImm):
-            return make(b, a)
         for x, y in ((a, b), (b, a)):
             if isinstance(x, (kind, dual)) and (same(x.lhs, y) or same(x.rhs, y)):
                 return x if isinstance(x, kind) else y  # absorption
+        if isinstance(b, kind) and not isinstance(a, kind):
+            a, b = b, a
         if isinstance(a, kind):
             # an operand that the new one decides goes: min(min(x, y), z) == min(x, z) where z <= y
             for keep, other in ((a.lhs, a.rhs), (a.rhs, a.lhs)):
@@ -238,7 +238,12 @@ class Rewrite:
         if not is_index(a.dtype):
             return _truth(True, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
         made = self._lt(b, a)
-        return _negated(made) if made is not None else None
+        match made:
+            case None:
+                return None
+            case tir.LT(lhs=x, rhs=tir.Add(lhs=y, rhs=IntImm(value=1))):
+                return c.less(y, x)  # not x < y + 1
+        return _negated(made)
 
     def _lt(self, a: Expr, b: Expr) -> Expr | None:
         """a < b, decided by the bounds of a - b; else the constant moves to the right and common factors cancel."""
@@ -249,20 +254,15 @@ class Rewrite:
             return _truth(True, a)
         if order.min >= 0:
             return _truth(False, a)
+        match a, b:
+            case _, tir.Add(lhs=x, rhs=IntImm(value=1)) if not isinstance(a, IntImm):
+                return self.visit(c.less_equal(a, x))
         return self._lt_moved(a, b)
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
         zero = IntImm(a.dtype, 0)
         same = self.analyzer.same
         match a, b:
-            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
-                return self._again(x, c.sub(b, k))
-            case tir.Sub(lhs=x, rhs=IntImm() as k), IntImm():
-                return self._again(x, c.add(b, k))
-            case IntImm(), tir.Add(lhs=x, rhs=IntImm() as k):
-                return self._again(c.sub(a, k), x)
-            case IntImm(), tir.Sub(lhs=x, rhs=IntImm() as k):
-                return self._again(c.add(a, k), x)
             case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
                 return self._again(c.sub(k, b), x)
             case IntImm(), tir.Sub(lhs=IntImm() as k, rhs=x):
@@ -285,13 +285,13 @@ class Rewrite:
                 return self._again(c.const((n + 1) * k - 1, a.dtype), x)
             case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m and k != 0:
                 return self._again(x, y) if k > 0 else self._again(y, x)
-            case tir.Min(lhs=x, rhs=y), _ if isinstance(b, IntImm):
+            case tir.Min(lhs=x, rhs=y), _:
                 return self.visit(c.logical_or(c.less(x, b), c.less(y, b)))
-            case tir.Max(lhs=x, rhs=y), _ if isinstance(b, IntImm):
+            case tir.Max(lhs=x, rhs=y), _:
                 return self.visit(c.logical_and(c.less(x, b), c.less(y, b)))
-            case _, tir.Min(lhs=x, rhs=y) if isinstance(a, IntImm):
+            case _, tir.Min(lhs=x, rhs=y):
                 return self.visit(c.logical_and(c.less(a, x), c.less(a, y)))
-            case _, tir.Max(lhs=x, rhs=y) if isinstance(a, IntImm):
+            case _, tir.Max(lhs=x, rhs=y):
                 return self.visit(c.logical_or(c.less(a, x), c.less(a, y)))
             case tir.Add(lhs=x, rhs=y), _ if same(x, b) or same(y, b):
                 return self._again(y if same(x, b) else x, zero)
