@@ -33,15 +33,21 @@ class Keys:
 
     def __init__(self) -> None:
         self.tensors: dict[str, TensorData] = {}
+        self._given: dict[tuple[object, ...], str] = {}
+        self._next: dict[str, int] = {}
 
     def of(self, tensor: TensorData) -> str:
         """The key that the text uses for `tensor`: its own, made unique."""
         hint = tensor.key or "constant"
-        key, number = hint, 0
-        while key in self.tensors and not self.tensors[key].same_as(tensor):
-            number += 1
-            key = f"{hint}_{number}"
-        self.tensors.setdefault(key, tensor)
+        content = (hint, tensor.dtype, tensor.shape, tensor.sha256)
+        key = self._given.get(content)
+        if key is None:
+            key, number = hint, self._next.get(hint, 1)
+            while key in self.tensors:
+                key, number = f"{hint}_{number}", number + 1
+            self._next[hint] = number
+            self._given[content] = key
+            self.tensors[key] = tensor
         return key
 
 

@@ -16,10 +16,10 @@ PARTS = ("grammar", "passes", "targets", "runtime")
 RANK = {
     "mlcc.errors": 0, "mlcc.codes": 0, "mlcc.files": 1, "mlcc.options": 1,
     "mlcc.ir": 2, "mlcc.arith": 3, "mlcc.target": 3,
-    "mlcc.grammar.printer": 4, "mlcc.te": 5, "mlcc.ops": 6, "mlcc.verify": 7, "mlcc.relax": 7, "mlcc.interp": 8,
+    "mlcc.grammar.printer": 4, "mlcc.grammar.constants": 4, "mlcc.te": 5, "mlcc.ops": 6, "mlcc.verify": 7, "mlcc.relax": 7, "mlcc.interp": 8,
     "mlcc.grammar": 9, "mlcc.passes": 10, "mlcc.targets": 11, "mlcc.driver": 12, "mlcc.cli": 14,
 }  # fmt: skip
-LAZY_UPWARD = {("mlcc.ir.node", "mlcc.grammar.printer"), ("mlcc.ir.module", "mlcc.grammar.printer")}
+LAZY_UPWARD = {(f"mlcc.ir.{name}", "mlcc.grammar.printer") for name in ("node", "module", "equal")}
 
 
 def modules() -> dict[str, Path]:

@@ -1,0 +1,71 @@
+"""Buffers as text: their names, and the arguments of the calls that make them."""
+
+from __future__ import annotations
+
+from mlcc.grammar.printer_expr import is_int
+from mlcc.grammar.printer_literals import integer, quote
+from mlcc.grammar.printer_writer import ATOM, Parts, Writer, handles
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import walk
+
+
+def define_buffer(out: Writer, buffer: tir.Buffer, depth: int = -1) -> str:
+    """Name a buffer that the current line makes, and its data pointer with it."""
+    name = out.define(buffer, buffer.name, depth)
+    if buffer.data not in out.bound:
+        out.bind(buffer.data, f"{name}.data", depth)
+    return name
+
+
+def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -> list[str]:
+    """Shape, dtype, and what is not as usual; call it before the buffer is defined."""
+    shape = [out.text(n) for n in buffer.shape]
+    args = [f"({', '.join(shape)}{',' if len(shape) == 1 else ''})", quote(str(buffer.dtype))]
+    if data is None and buffer.data in out.bound:
+        data = out.bound[buffer.data]
+    if data is not None:
+        args.append(f"data={data}")
+    if buffer.strides:
+        strides = [out.text(n) for n in buffer.strides]
+        args.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
+    if buffer.elem_offset is not None and not is_int(buffer.elem_offset, 0):
+        args.append(f"elem_offset={out.text(buffer.elem_offset)}")
+    if buffer.scope != "global":
+        args.append(f"scope={quote(buffer.scope)}")
+    if buffer.alignment != 64:
+        args.append(f"align={integer(buffer.alignment)}")
+    if buffer.offset_factor != 1:
+        args.append(f"offset_factor={integer(buffer.offset_factor)}")
+    if buffer.axis_separators:
+        args.append(f"axis_separators=[{', '.join([integer(n) for n in buffer.axis_separators])}]")
+    return args
+
+
+def is_simple(buffer: tir.Buffer) -> bool:
+    """True if `T.Buffer(shape, dtype)` in a signature says all there is to say."""
+    return (
+        not buffer.strides
+        and (buffer.elem_offset is None or is_int(buffer.elem_offset, 0))
+        and buffer.scope == "global"
+        and buffer.alignment == 64
+        and buffer.offset_factor == 1
+        and not buffer.axis_separators
+        and not any(isinstance(n, tir.Var) for dim in buffer.shape for n in walk(dim))
+    )
+
+
+def declaration(out: Writer, buffer: tir.Buffer) -> str:
+    """A buffer that nothing in scope makes, as a call that makes it."""
+    return f"T.Buffer({', '.join(buffer_arguments(out, buffer))})"
+
+
+@handles(tir.Buffer)
+def _buffer(out: Writer, buffer: tir.Buffer, like: DType | None) -> Parts:
+    found = out.bound.get(buffer)
+    if found is None:
+        made = declaration(out, buffer)
+        found = define_buffer(out, buffer, out.function_scope)
+        out.prelude.append(f"{found} = {made}")
+        out.imports.add("T")
+    return ATOM, [found]
