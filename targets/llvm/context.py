@@ -13,7 +13,7 @@ from mlcc.targets.llvm.signature import Kernel
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 
-FIRST_MESSAGE_CODE = 1000
+ASSERTION = 14  # the kind of error code (its low byte) that an assertion of the program gives; the rest numbers it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class ModuleContext:
         return self.packed.setdefault(name, len(self.packed))
 
     def error_code(self, kind: str, message: str) -> int:
-        """The code for a message; equal messages share one. Codes below 1000 are the host part's."""
-        return self.errors.setdefault((kind, message), FIRST_MESSAGE_CODE + len(self.errors))
+        """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
+        return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
 
     def extern(self, symbol: str, ret: str, params: list[str], attrs: str = "") -> str:
         """Declare a symbol that comes from outside the object; gives `@symbol`."""
