@@ -1,3 +1,79 @@
 """Diagnostic codes: run time."""
 
-CODES: dict[str, tuple[str, str]] = {}
+CODES: dict[str, tuple[str, str]] = {
+    "E0801": (
+        "no function of that name in the artifact",
+        "Only public functions can be called; private ones are internal to the object. `mlcc inspect FILE` lists them.",
+    ),
+    "E0802": (
+        "wrong number of arguments",
+        "A function takes its parameters in order. A PrimFunc takes its outputs too, as arrays that it writes; they "
+        "may be left out together, and are then made and returned. A relax function returns its results, or writes them "
+        "to `out`.",
+    ),
+    "E0803": (
+        "wrong kind of argument",
+        "A tensor parameter takes a NumPy array or any object with `__dlpack__` whose memory the CPU can read; a "
+        "scalar takes a number, a shape a tuple of integers, a tuple a tuple of as many values.",
+    ),
+    "E0804": (
+        "wrong dtype",
+        "Element types are never converted silently: use `array.astype(...)`. bfloat16 and 8-bit floats are passed as "
+        "arrays of their bits (uint16, uint8), as ml_dtypes arrays, or by DLPack.",
+    ),
+    "E0805": ("wrong shape", "An argument has another number of dimensions, or another extent, than its parameter."),
+    "E0806": (
+        "symbolic dimensions disagree",
+        "A symbol such as `n` stands for one number in a call: every dimension declared as `n` must have that extent.",
+    ),
+    "E0808": ("read-only output", "The function writes this argument, but the array may not be written."),
+    "E0809": (
+        "an output overlaps another argument",
+        "Functions may read inputs after they have written parts of their outputs: the two must not share memory.",
+    ),
+    "E0810": ("out of memory", "A result or the workspace for intermediates could not be allocated."),
+    "E0811": (
+        "packed function not registered",
+        "The code calls a packed function by name that nobody registered. Register it by "
+        "`mlcc.register_func(name, f)`, by --env FILE on the command line, or in C by `PREFIX_set_packed(name, f, context)`.",
+    ),
+    "E0812": (
+        "a packed function failed",
+        "A packed function of a C library returned an error, or a Python one returned something of another shape or "
+        "dtype than the program declares. Exceptions of Python functions are raised again as they are.",
+    ),
+    "E0813": ("an assertion of the program failed", "A `T.assert` or `R.assert_op` of the program did not hold."),
+    "E0814": ("a match_cast failed", "A value does not have the struct info that `R.match_cast` says it has."),
+    "E0815": (
+        "packed function already registered",
+        "A name can be registered once; `override=True` replaces the function.",
+    ),
+    "E0816": (
+        "an environment cannot be loaded",
+        "--env takes a Python file that calls `mlcc.register_func`, or a shared library that exports "
+        "`int mlcc_register(const mlcc_registry *)`. The file is missing, or failed.",
+    ),
+    "E0817": ("value out of range", "A number does not fit the parameter's dtype, or is not allowed here."),
+    "E0850": ("an artifact cannot be read", "The file does not exist or may not be read, or the value is no artifact."),
+    "E0851": (
+        "not a sound artifact",
+        "The file is no object or shared library made by mlcc, or it was cut off, damaged or changed afterwards.",
+    ),
+    "E0852": (
+        "the manifest does not fit this mlcc",
+        "Every artifact says in its manifest what it holds. This one is malformed or of another version."
+        " Compile it again.",
+    ),
+    "E0853": ("an artifact for another machine", "The object holds code of another architecture than this machine's."),
+    "E0854": (
+        "the machine lacks CPU features",
+        "The object was compiled for a CPU with instructions that this one does not have. Compile it with "
+        "-t 'llvm{cpu=native}' on this machine, or with -t llvm for any machine of the architecture.",
+    ),
+    "E0855": (
+        "an outside symbol is missing",
+        "Objects may use libm and a few functions of libc. Other C symbols must be allowed by name (--allow-extern) "
+        "and must be in the process, for instance in a library loaded with --env.",
+    ),
+    "E0856": ("the system refuses to load the artifact", "Mapping or protecting memory failed, or the dynamic linker."),
+}

@@ -1,0 +1,150 @@
+"""The binary interface of artifacts: DLTensor, argument vectors, error codes. `docs/abi.md` describes it for C.
+
+The code generator, the header writer and the loader all take their numbers from here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from dataclasses import dataclass
+
+ABI_VERSION = 1
+MANIFEST_SECTION = ".mlcc.manifest"
+CONSTANTS_SECTION = ".rodata.mlcc"
+ALIGNMENT = 64  # of workspaces, constants and planned buffers
+CPU, CUDA_HOST = 1, 3  # DLDeviceType values that a CPU function can read
+
+PLACEHOLDER_PREFIX = "mlcc_unnamed_prefix"  # stands for PREFIX in symbols until an artifact is given its name
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A class of error codes: what the low byte of a code says."""
+
+    code: int
+    name: str
+    text: str
+
+
+KINDS = (
+    Kind(0, "OK", "no error"),
+    Kind(1, "NULL", "a required pointer is null"),
+    Kind(2, "NDIM", "a tensor has the wrong number of dimensions"),
+    Kind(3, "DTYPE", "a tensor has the wrong element type"),
+    Kind(4, "SHAPE", "a dimension of a tensor is not the one declared"),
+    Kind(5, "SYMBOL", "dimensions that must agree do not"),
+    Kind(6, "DEVICE", "a tensor is not in the memory of the CPU"),
+    Kind(7, "STRIDES", "a tensor is not contiguous"),
+    Kind(8, "ALIGN", "the memory of a tensor is not aligned to its element type"),
+    Kind(9, "OVERLAP", "an output shares memory with another argument"),
+    Kind(10, "WORKSPACE", "the workspace is too small or not aligned to 64 bytes"),
+    Kind(11, "MEMORY", "out of memory, or a size that does not fit the address space"),
+    Kind(12, "PACKED_UNSET", "a packed function is not set"),
+    Kind(13, "PACKED_FAILED", "a packed function reported an error"),
+    Kind(14, "ASSERT", "an assertion in the program failed"),
+    Kind(15, "CAST", "a value does not have the struct info that the program says it has"),
+    Kind(16, "VALUE", "a scalar argument is out of range"),
+)
+KIND_BY_NAME = {k.name: k for k in KINDS}
+KIND_BY_CODE = {k.code: k for k in KINDS}
+DETAIL_SHIFT = 8  # the bits above the kind number the check within its function
+
+
+def kind_of(code: int) -> Kind | None:
+    """The class of an error code."""
+    return KIND_BY_CODE.get(code & 0xFF)
+
+
+# ---------------------------------------------------------------- element types
+
+# DLPack's type codes; bool, bfloat16 and the 8-bit floats have codes of their own.
+_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+_SPELLING = re.compile(r"(float8_e4m3fn|float8_e5m2|bool|handle|(bfloat|u?int|float)(\d+))(?:x(\d+))?")
+
+
+def dtype_code(name: str) -> tuple[int, int, int]:
+    """DLDataType (code, bits, lanes) of a dtype's name, such as `float32x4`. Raises ValueError."""
+    found = _SPELLING.fullmatch(name)
+    if found is None:
+        raise ValueError(f"`{name}` has no DLPack type")
+    base, kind, bits, lanes = found.groups()
+    if kind is None:
+        return _CODES[base], 64 if base == "handle" else 8, int(lanes or 1)
+    return _CODES[kind], int(bits), int(lanes or 1)
+
+
+def dtype_name(code: int, bits: int, lanes: int) -> str:
+    """The inverse of `dtype_code`; unknown types are spelled out."""
+    kind = _NAMES.get(code)
+    if kind is None:
+        return f"DLPack type {code} of {bits} bits"
+    base = kind if kind == "bool" or kind == "handle" or kind.startswith("float8") else f"{kind}{bits}"
+    return base if lanes == 1 else f"{base}x{lanes}"
+
+
+STORAGE = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # dtypes that NumPy lacks
+
+
+def element_bytes(code: tuple[int, int, int]) -> int:
+    """Bytes of one element, all lanes."""
+    return (code[1] + 7) // 8 * code[2]
+
+
+# ---------------------------------------------------------------- structures
+
+
+class DLDevice(ctypes.Structure):
+    _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
+
+
+class DLDataType(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DLDataType),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+DLTENSOR = struct.Struct("<QiiiBBHQQQ")
+assert DLTENSOR.size == ctypes.sizeof(DLTensor) == 48
+
+# Offsets of DLTensor's fields, for generated code.
+OFFSET = {
+    "data": 0, "device_type": 8, "device_id": 12, "ndim": 16, "dtype": 20, "shape": 24, "strides": 32,
+    "byte_offset": 40,
+}  # fmt: skip
+
+
+def dtype_word(code: tuple[int, int, int]) -> int:
+    """DLDataType as the little-endian 32-bit word that generated code compares with."""
+    return code[0] | code[1] << 8 | code[2] << 16
+
+
+# int32_t packed(void *ctx, DLTensor **args, int32_t n)
+PackedFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+# int32_t PREFIX_f_query(const mlcc_arg *args, int64_t *out, int32_t results_too); out: workspace bytes, then symbols
+QueryFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+# int32_t PREFIX_f_run(const mlcc_arg *args, const int64_t *symbols, void *workspace)
+RunFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+# const char *PREFIX_f_error(int32_t code)
+ErrorFn = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int32)
+# int32_t PREFIX_set_packed_slot(int32_t slot, packed fn, void *ctx)
+SetSlotFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+# int32_t PREFIX_time_run(run, args, symbols, workspace, int64_t number, clock_gettime, int64_t *nanoseconds)
+TimeFn = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
+    ctypes.c_void_p,
+)  # fmt: skip

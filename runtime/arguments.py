@@ -1,0 +1,220 @@
+"""Arguments: one value of the caller to one place of the argument vector, and the vector itself."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlcc.errors import Diagnostic, error
+from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
+from mlcc.runtime.dlpack import NotATensor, Tensor, as_array, borrow
+from mlcc.runtime.manifest import Value, show_tensor
+
+
+@dataclass(slots=True)
+class Argument:
+    """One place of the argument vector, converted."""
+
+    leaf: Value
+    label: str  # how messages call it, in full
+    name: str = ""  # and in short
+    tensor: Tensor | None = None
+    word: int = 0  # the cell of a scalar or pointer
+    words: tuple[int, ...] = ()  # what a cell points to: the values of a shape
+    before: np.ndarray | None = None  # the caller's array, copied into `tensor` before each call
+    after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
+    exotic: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
+
+
+class Refused(Exception):
+    """An argument that cannot be converted; carries the finding."""
+
+    def __init__(self, code: str, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.diagnostic = error(code, message, help=help)
+
+
+# ---------------------------------------------------------------- converting arguments
+
+
+def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
+    """One value as the function wants it. Raises Refused."""
+    if leaf.kind == "tensor":
+        return convert_tensor(leaf, value, label, writes)
+    if leaf.kind == "scalar":
+        return Argument(leaf, label, word=convert_scalar(leaf, value, label))
+    if leaf.kind == "shape":
+        return Argument(leaf, label, words=convert_shape(leaf, value, label))
+    if value is None or isinstance(value, int):
+        return Argument(leaf, label, word=value or 0)
+    try:
+        tensor = borrow(value)
+    except NotATensor as exc:
+        raise Refused("E0803", f"{label} is {exc}, expected an address or an array") from None
+    return Argument(leaf, label, tensor=tensor, word=tensor.address)
+
+
+def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
+    """A tensor argument over the caller's memory, or over a copy where its layout does not suit."""
+    wanted = STORAGE.get(leaf.dtype, leaf.dtype)
+    if not leaf.dims and isinstance(value, (bool, int, float, np.generic)) and not writes:
+        value = scalar_array(leaf, value, wanted, label)
+    try:
+        tensor = borrow(value)
+    except NotATensor as exc:
+        raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}") from None
+    exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
+    if tensor.code != leaf.code:
+        tensor = reinterpret(leaf, tensor, wanted, label)
+    if len(tensor.shape) != len(leaf.dims):
+        count = len(tensor.shape)
+        raise Refused(
+            "E0805", f"{label} has {count} dimension{'s' if count != 1 else ''}, expected {show_tensor(leaf)}"
+        )
+    if writes and tensor.readonly:
+        raise Refused("E0808", f"{label} is read-only, but the function writes it")
+    made = Argument(leaf, label, tensor=tensor, exotic=exotic)
+    strided = tensor.strides is not None and leaf.strides is None
+    width = max(1, element_bytes((leaf.code[0], leaf.code[1], 1)))
+    if strided or tensor.address % width:
+        original = as_array(tensor)
+        copy = np.empty(original.shape, original.dtype)
+        copied = Tensor(copy.__array_interface__["data"][0], tensor.shape, None, tensor.code, False, copy)
+        made.tensor = copied
+        made.before = original if leaf.role != "out" else None
+        made.after = original if writes else None
+    return made
+
+
+def scalar_array(leaf: Value, value: Any, wanted: str, label: str) -> np.ndarray:
+    """A number for a tensor without dimensions, if the dtype holds it."""
+    array = np.asarray(value)
+    if isinstance(value, np.generic) or leaf.dtype in STORAGE:
+        return array
+    if not np.can_cast(array.dtype.type(0), wanted, "same_kind"):
+        raise Refused("E0804", f"{label} is a {type(value).__name__}, expected {show_tensor(leaf)}")
+    try:
+        return np.asarray(value, wanted)
+    except OverflowError:
+        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold") from None
+
+
+def reinterpret(leaf: Value, tensor: Tensor, wanted: str, label: str) -> Tensor:
+    """The bits of a dtype that NumPy lacks, or vectors whose lanes are the last axis of an array."""
+    code, bits, lanes = leaf.code
+    base = (code, bits, 1)
+    if leaf.dtype.partition("x")[0] in STORAGE and tensor.dtype == STORAGE[leaf.dtype.partition("x")[0]]:
+        tensor = Tensor(tensor.address, tensor.shape, tensor.strides, base, tensor.readonly, tensor.owner)
+    if lanes > 1 and tensor.code == base and tensor.strides is None and tensor.shape and tensor.shape[-1] == lanes:
+        return Tensor(tensor.address, tensor.shape[:-1], None, leaf.code, tensor.readonly, tensor.owner)
+    if tensor.code != leaf.code:
+        raise Refused("E0804", f"{label} is {tensor.dtype}, expected {show_tensor(leaf)}")
+    return tensor
+
+
+def convert_scalar(leaf: Value, value: Any, label: str) -> int:
+    """The 64-bit cell of a scalar argument."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    kind, bits, _ = leaf.code
+    if leaf.dtype == "bool":
+        if not isinstance(value, (bool, np.bool_)):
+            raise Refused("E0803", f"{label} is {value!r}, expected a bool")
+        return int(value)
+    if kind in (0, 1):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise Refused("E0803", f"{label} is {value!r}, expected an integer")
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == 0 else (0, (1 << bits) - 1)
+        if not low <= int(value) <= high:
+            raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold")
+        return int(value) & 0xFFFFFFFFFFFFFFFF
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        raise Refused("E0803", f"{label} is {value!r}, expected a number")
+    try:
+        return int(struct.unpack("<Q", struct.pack("<d", float(value)))[0])
+    except OverflowError:
+        raise Refused("E0817", f"{label} is {value}, which {leaf.dtype} does not hold") from None
+
+
+def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
+    """The values of a shape argument."""
+    try:
+        made = tuple(int(v) for v in value)
+    except (TypeError, ValueError):
+        raise Refused("E0803", f"{label} is {value!r}, expected a shape of {len(leaf.dims)} integers") from None
+    if len(made) != len(leaf.dims) or any(not -(1 << 63) <= v < 1 << 63 for v in made):
+        raise Refused("E0805", f"{label} is {made}, expected a shape of {len(leaf.dims)} integers")
+    return made
+
+
+def flatten(spec: Value, value: Any, function: str, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
+    """Convert a parameter (or results, where `name` is `out`) and open tuples; findings are gathered."""
+    writes = spec.role != "in" or name.partition("[")[0] == "out"
+    label = f"argument `{name}` of `{function}`"
+    try:
+        if spec.kind != "tuple":
+            into.append(convert(spec, value, label, writes))
+            into[-1].name = name
+            return
+        if not isinstance(value, (tuple, list)) or len(value) != len(spec.fields):
+            count = f" of {len(value)}" if isinstance(value, (tuple, list)) else ""
+            raise Refused(
+                "E0803", f"{label} is a {type(value).__name__}{count}, expected a tuple of {len(spec.fields)}"
+            )
+        for index, (part, item) in enumerate(zip(spec.fields, value, strict=True)):
+            flatten(part, item, function, f"{name}[{index}]", into, wrong)
+    except Refused as exc:
+        wrong.append(exc.diagnostic)
+
+
+# ---------------------------------------------------------------- the vector
+
+
+def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int, int]:
+    """The argument vector with everything it points to, in one piece of memory: (memory, address, query output)."""
+    count = len(arguments)
+    size = 8 * (count + extra)
+    for argument in arguments:
+        size += 8 * len(argument.words)
+        if argument.leaf.kind == "tensor":
+            size += DLTENSOR.size + 16 * len(argument.leaf.dims)
+    memory = ctypes.create_string_buffer(size)
+    base = ctypes.addressof(memory)
+    at = 8 * (count + extra)
+    for index, argument in enumerate(arguments):
+        cell = argument.word
+        if argument.leaf.kind == "tensor":
+            assert argument.tensor is not None
+            cell, at = base + at, _pack_tensor(memory, base, at, argument.tensor)
+        elif argument.words:
+            struct.pack_into(f"<{len(argument.words)}q", memory, at, *argument.words)
+            cell, at = base + at, at + 8 * len(argument.words)
+            argument.word = cell
+        elif argument.leaf.kind == "shape":
+            cell = base  # no values: any valid address
+        struct.pack_into("<Q", memory, 8 * index, cell)
+    return memory, base, base + 8 * count
+
+
+def _pack_tensor(memory: Any, base: int, at: int, tensor: Tensor) -> int:
+    ndim = len(tensor.shape)
+    shape = at + DLTENSOR.size
+    strides = shape + 8 * ndim
+    where = base + strides if tensor.strides is not None else 0
+    DLTENSOR.pack_into(memory, at, tensor.address, CPU, 0, ndim, *tensor.code, base + shape, where, 0)
+    struct.pack_into(f"<{ndim}q", memory, shape, *tensor.shape)
+    if tensor.strides is not None:
+        struct.pack_into(f"<{ndim}q", memory, strides, *tensor.strides)
+    return strides + 8 * ndim
+
+
+def extent(tensor: Tensor) -> tuple[int, int]:
+    """The address range of a tensor's elements."""
+    last = 1
+    for extent, stride in zip(tensor.shape, tensor.strides or (0,) * len(tensor.shape), strict=True):
+        last = last * extent if tensor.strides is None else last + (extent - 1) * stride
+    return tensor.address, tensor.address + last * element_bytes(tensor.code)

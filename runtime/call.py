@@ -1,0 +1,314 @@
+"""Calling a function of an artifact: arguments to an argument vector, checks, results back.
+
+Native code checks shapes, symbols and overlap; what it refuses is looked at again here, to say which argument differs
+and how.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mlcc.errors import CallError, Diagnostic, error
+from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, kind_of
+from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
+from mlcc.runtime.dlpack import as_array
+from mlcc.runtime.explain import bind_symbols, differences
+from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
+from mlcc.runtime.packed import Frame, Frames
+
+_CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
+          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817"}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Entry:
+    """The machine code of one function. `frames` is None if nothing packed can be called."""
+
+    query: Any
+    run: Any
+    error: Any
+    frames: Frames | None
+    prepare: Any  # called before each call: binds packed functions that were registered meanwhile
+
+    @staticmethod
+    def at(query: int, run: int, text: int, frames: Frames | None, prepare: Any) -> Entry:
+        return Entry(QueryFn(query), RunFn(run), ErrorFn(text), frames, prepare)
+
+
+class Function:
+    """A function of a loaded artifact.
+
+    A relax function returns its results as NumPy arrays (bfloat16 and 8-bit floats as their bits). A PrimFunc is called
+    with its outputs passed in and returns None; without them, it makes and returns fresh ones.
+    """
+
+    def __init__(self, spec: FunctionSpec, entry: Entry) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._entry = entry
+        self._spare: list[Workspace] = []
+
+    def __repr__(self) -> str:
+        return f"<mlcc function {self.name}({', '.join(self.parameter_names)})>"
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return [p.name for p in self.spec.params]
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The parameters of a PrimFunc that may be left out at the end of a call, because it writes them."""
+        names: list[str] = []
+        if self.spec.kind == "prim":
+            for param in reversed(self.spec.params):
+                if param.kind != "tensor" or param.role == "in":
+                    break
+                names.insert(0, param.name)
+        return tuple(names)
+
+    def __call__(self, *args: Any, out: Any = None) -> Any:
+        """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
+        call = self.bind(*args, out=out, _spare=self._spare)
+        result = call()
+        if call.workspace.size:
+            self._spare.append(call.workspace)
+        return result
+
+    def call_with_fresh_outputs(self, args: Sequence[Any]) -> Any:
+        """Call it with one value per parameter, None for outputs of a PrimFunc to be made; returns its outputs."""
+        names = self.output_names
+        given = list(args)
+        if self.spec.kind == "relax" or not names:
+            return self(*given)
+        inputs = given[: len(given) - len(names)]
+        outputs = given[len(given) - len(names) :]
+        if all(o is None for o in outputs):
+            return self(*inputs)
+        fresh = self._fresh_outputs(self._arguments(inputs))
+        outputs = [f if o is None else o for o, f in zip(outputs, fresh, strict=True)]
+        self(*inputs, *outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def bind(self, *args: Any, out: Any = None, _spare: list[Workspace] | None = None) -> BoundCall:
+        """Check the arguments now and get a call that costs next to nothing: `call = f.bind(x, out=y); call()`.
+
+        Every call reads the arrays anew and writes the same results. Raises CallError, listing all that is wrong.
+        """
+        given = self._arguments(args)
+        returned: Any = None
+        if self.spec.kind == "prim":
+            if len(args) < len(self.spec.params):
+                returned = self._fresh_outputs(given)
+                self._add(self.spec.params[len(args) :], returned, given)
+                returned = returned[0] if len(returned) == 1 else tuple(returned)
+            if out is not None:
+                raise CallError(
+                    error("E0802", f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`")
+                )
+            return BoundCall(self, given, [], returned, _spare)
+        assert self.spec.results is not None
+        results, returned = self._results(self.spec.results, given, out)
+        return BoundCall(self, given, results, returned, _spare)
+
+    # ------------------------------------------------------------ parts of bind
+
+    def _arguments(self, args: Sequence[Any]) -> list[Argument]:
+        params = self.spec.params
+        count, most = len(args), len(params)
+        if count != most and count != most - len(self.output_names):
+            names = ", ".join(self.parameter_names)
+            allowed = f"{most}" if not self.output_names else f"{most - len(self.output_names)} or {most}"
+            raise CallError(
+                error(
+                    "E0802",
+                    f"`{self.name}` takes {allowed} argument{'s' if allowed != '1' else ''} ({names}), got {count}",
+                )
+            )
+        made: list[Argument] = []
+        self._add(params[:count], args, made)
+        return made
+
+    def _add(self, params: Sequence[Value], args: Sequence[Any], into: list[Argument]) -> None:
+        wrong: list[Diagnostic] = []
+        for param, value in zip(params, args, strict=True):
+            flatten(param, value, self.name, param.name, into, wrong)
+        if wrong:
+            raise CallError(wrong)
+
+    def _fresh_outputs(self, given: list[Argument]) -> list[np.ndarray]:
+        symbols = bind_symbols(given)
+        exotic = next((a.exotic for a in given if a.exotic is not None), None)
+        count = len(self.output_names)
+        return [self._allocate(p, symbols, exotic) for p in self.spec.params[len(self.spec.params) - count :]]
+
+    def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
+        """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
+        made: list[Argument] = []
+        if out is not None:
+            wrong: list[Diagnostic] = []
+            flatten(spec, out, self.name, "out", made, wrong)
+            if wrong:
+                raise CallError(wrong)
+            return made, out
+        symbols = bind_symbols(given)
+        exotic = next((a.exotic for a in given if a.exotic is not None), None)
+
+        def build(value: Value) -> Any:
+            if value.kind == "tuple":
+                return tuple(build(f) for f in value.fields)
+            if value.kind == "tensor":
+                array = self._allocate(value, symbols, exotic)
+                made.append(convert_tensor(value, array, "the result", True))
+                made[-1].name = "out"
+                return array
+            made.append(
+                Argument(value, "the result", "out", words=(0,) * (len(value.dims) if value.kind == "shape" else 1))
+            )
+            return made[-1]
+
+        return made, build(spec)
+
+    def _allocate(self, value: Value, symbols: dict[str, int], exotic: np.dtype[Any] | None) -> np.ndarray:
+        name, _, lanes = value.dtype.partition("x")
+        try:
+            shape = tuple(evaluate(d, symbols) for d in value.dims)
+            made = np.empty((*shape, int(lanes)) if value.code[2] > 1 else shape, STORAGE.get(name, name))
+        except KeyError as exc:
+            raise CallError(
+                error(
+                    "E0805",
+                    f"the shape of `{value.name}` of `{self.name}` depends on `{exc.args[0]}`: pass it as an argument",
+                )
+            ) from None
+        except (ValueError, MemoryError, OverflowError) as exc:
+            raise CallError(
+                error("E0810", f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}")
+            ) from None
+        if exotic is not None and exotic.name == value.dtype:
+            return made.view(exotic)
+        return made
+
+
+class Workspace:
+    """Aligned memory for intermediates."""
+
+    __slots__ = ("address", "memory", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.memory = np.empty(size + ALIGNMENT, np.uint8) if size else None
+        start = 0 if self.memory is None else self.memory.__array_interface__["data"][0]
+        self.address = -(-start // ALIGNMENT) * ALIGNMENT
+
+
+class BoundCall:
+    """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
+
+    __slots__ = ("_frame", "_places", "_scalars", "arguments", "function", "memory", "returned", "workspace")
+
+    def __init__(
+        self, function: Function, given: list[Argument], results: list[Argument], returned: Any,
+        spare: list[Workspace] | None,
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.arguments = [*given, *results]
+        self.returned = returned
+        self._scalars = any(a.leaf.kind != "tensor" for a in results)
+        self.memory, base, query = pack(self.arguments, len(results), 1 + len(function.spec.symbols))
+        entry = function._entry
+        entry.prepare()
+        code = entry.query(base, query, 1)
+        if code != 0:
+            self._refuse(code)
+        size = struct.unpack_from("<q", self.memory, query - base)[0]
+        self.workspace = take_workspace(function.name, size, spare)
+        self._places = (base, query + 8, self.workspace.address)
+        self._frame: Frame | None = None
+        if entry.frames is not None:
+            readonly = tuple(extent(a.tensor) for a in given if a.tensor is not None and a.tensor.readonly)
+            self._frame = Frame((self.memory, self.workspace, self.arguments), readonly)
+
+    def __call__(self) -> Any:
+        for argument in self.arguments:
+            if argument.before is not None:
+                as_array(argument.tensor)[...] = argument.before  # type: ignore[arg-type]
+        code = self._framed(self.function._entry.run, *self._places)
+        if code != 0:
+            self._refuse(code)
+        for argument in self.arguments:
+            if argument.after is not None:
+                argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
+        return self._read(self.returned) if self._scalars else self.returned
+
+    def timed(self, loop: Any, number: int, clock: int) -> float:
+        """Seconds that `number` runs in the native `loop` take."""
+        entry = self.function._entry
+        nanoseconds = ctypes.c_int64()
+        run = ctypes.cast(entry.run, ctypes.c_void_p).value
+        code = self._framed(loop, run, *self._places, number, clock, ctypes.addressof(nanoseconds))
+        if code != 0:
+            self._refuse(code)
+        return nanoseconds.value * 1e-9
+
+    def _framed(self, native: Any, *args: Any) -> int:
+        """Call native code; where it may call packed functions, with what they need to know of this call."""
+        entry = self.function._entry
+        if entry.frames is None or self._frame is None:
+            return native(*args)  # type: ignore[no-any-return]
+        entry.prepare()
+        frame = Frame(self._frame.owner, self._frame.readonly)
+        entry.frames.push(frame)
+        try:
+            code: int = native(*args)
+        finally:
+            entry.frames.pop()
+        if frame.exception is not None:
+            raise frame.exception
+        return code
+
+    def _read(self, returned: Any) -> Any:
+        """Results that are no arrays, read from where the function wrote them."""
+        if isinstance(returned, tuple):
+            return tuple(self._read(r) for r in returned)
+        if not isinstance(returned, Argument):
+            return returned
+        at = returned.word - ctypes.addressof(self.memory)
+        if returned.leaf.kind == "shape":
+            return struct.unpack_from(f"<{len(returned.words)}q", self.memory, at)
+        kind, _, _ = returned.leaf.code
+        code = "<d" if kind in (2, 4, 10, 12) else "<?" if kind == 6 else "<Q" if kind == 1 else "<q"
+        return struct.unpack_from(code, self.memory, at)[0]
+
+    def _refuse(self, code: int) -> NoReturn:
+        """Raise the error for a code of native code, with what the arguments show of its cause."""
+        name = self.function.name
+        found = differences(name, self.arguments)
+        kind = kind_of(code)
+        if found and kind is not None and kind.name not in _CODES:
+            raise CallError(found)
+        text = self.function._entry.error(code)
+        message = text.decode("utf-8", "replace") if text else f"error {code}"
+        raise CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{name}`: {message}"))
+
+
+def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:
+    """Memory of at least `size` bytes, from an earlier call if there is some. Raises CallError."""
+    if not size:
+        return Workspace(0)
+    while spare:
+        try:
+            found = spare.pop()
+        except IndexError:  # another thread was faster
+            break
+        if found.size >= size:
+            return found
+    try:
+        return Workspace(size)
+    except (MemoryError, ValueError):
+        raise CallError(error("E0810", f"`{name}` needs a workspace of {size} bytes, which cannot be had")) from None

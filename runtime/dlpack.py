@@ -1,0 +1,212 @@
+"""DLPack: borrowing the memory of other people's arrays, and showing ours, without copies.
+
+NumPy makes the capsules. For dtypes that NumPy lacks (bfloat16, 8-bit floats) it makes one of the storage type and the
+element type inside is corrected.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlcc.runtime.abi import CPU, CUDA_HOST, STORAGE, DLTensor, dtype_code, dtype_name
+
+_PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
+_READ_ONLY = 1  # flag bit of a versioned capsule
+_DEVICES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda_managed"}
+
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Managed(ctypes.Structure):
+    """DLManagedTensorVersioned; the older DLManagedTensor starts with the tensor itself."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", DLTensor),
+    )  # fmt: skip
+
+
+class NotATensor(TypeError):
+    """The object offers no memory that can be read here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Memory of somebody: kept alive by `owner`. `strides` count elements; None is row-major without gaps."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    code: tuple[int, int, int]
+    readonly: bool
+    owner: Any
+
+    @property
+    def dtype(self) -> str:
+        return dtype_name(*self.code)
+
+
+def numpy_code(dtype: np.dtype[Any]) -> tuple[int, int, int] | None:
+    """The DLPack type of a NumPy dtype (`ml_dtypes` included); None if there is none."""
+    if not dtype.isnative:
+        return None
+    try:
+        return dtype_code(dtype.name)
+    except ValueError:
+        return None
+
+
+def compact(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides (in elements) are those of a row-major array without gaps; unit and empty extents are free."""
+    expected = 1
+    if 0 in shape:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def of_array(array: np.ndarray) -> Tensor:
+    """A NumPy array's memory. Raises NotATensor for dtypes that have no meaning here."""
+    code = numpy_code(array.dtype)
+    if code is None:
+        raise NotATensor(f"a NumPy array of dtype {array.dtype}")
+    strides = None
+    if not array.flags.c_contiguous:
+        if any(s % array.itemsize for s in array.strides):
+            raise NotATensor("a NumPy array whose strides are no multiples of its element size")
+        strides = tuple(s // array.itemsize for s in array.strides)
+    address = array.__array_interface__["data"][0]
+    return Tensor(address, array.shape, strides, code, not array.flags.writeable, array)
+
+
+def borrow(value: Any) -> Tensor:
+    """The memory of a NumPy array or of anything with `__dlpack__`. Raises NotATensor."""
+    if isinstance(value, np.ndarray):
+        return of_array(value)
+    if isinstance(value, TensorView):
+        return value.tensor
+    if not hasattr(value, "__dlpack__"):
+        raise NotATensor(f"{_article(type(value).__name__)}, not an array")
+    device = tuple(value.__dlpack_device__())[0] if hasattr(value, "__dlpack_device__") else CPU
+    if device not in (CPU, CUDA_HOST):
+        raise NotATensor(f"an array in the memory of device type {_DEVICES.get(int(device), int(device))}")
+    capsule = _capsule(value)
+    if _is_valid(capsule, _VERSIONED):
+        managed = _Managed.from_address(_pointer(capsule, _VERSIONED))
+        if managed.major > 1:
+            raise NotATensor(f"an array of DLPack version {managed.major}, which is too new")
+        return _read(managed.tensor, bool(managed.flags & _READ_ONLY), (value, capsule))
+    if _is_valid(capsule, _PLAIN):
+        return _read(DLTensor.from_address(_pointer(capsule, _PLAIN)), False, (value, capsule))
+    raise NotATensor(f"{_article(type(value).__name__)} whose DLPack capsule is not valid")
+
+
+def _capsule(value: Any) -> Any:
+    """A capsule, versioned where the producer knows how; it is only looked at, so its own destructor frees it."""
+    try:
+        return value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        pass
+    except (BufferError, RuntimeError, ValueError) as exc:
+        raise NotATensor(f"an array that its owner does not export: {exc}") from None
+    try:
+        return value.__dlpack__()
+    except (BufferError, RuntimeError, ValueError, TypeError) as exc:
+        raise NotATensor(f"an array that its owner does not export: {exc}") from None
+
+
+def _read(raw: DLTensor, readonly: bool, owner: Any) -> Tensor:
+    if raw.device.device_type not in (CPU, CUDA_HOST):
+        raise NotATensor(f"an array in the memory of device type {_DEVICES.get(raw.device.device_type, '?')}")
+    dims = ctypes.c_int64 * raw.ndim
+    shape = tuple(dims.from_address(raw.shape)) if raw.ndim else ()
+    strides = tuple(dims.from_address(raw.strides)) if raw.ndim and raw.strides else None
+    if strides is not None and compact(shape, strides):
+        strides = None
+    code = (raw.dtype.code, raw.dtype.bits, raw.dtype.lanes)
+    return Tensor((raw.data or 0) + raw.byte_offset, shape, strides, code, readonly, owner)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+class _Memory:
+    """What `np.asarray` reads to make an array over memory that `owner` keeps alive."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """A NumPy array over the same memory, in the storage type (bfloat16: uint16); vector lanes are a last axis."""
+    name = dtype_name(tensor.code[0], tensor.code[1], 1)
+    dtype = np.dtype(STORAGE.get(name, name))
+    lanes = tensor.code[2]
+    shape, strides = tensor.shape, tensor.strides
+    if lanes > 1:
+        shape = (*shape, lanes)
+        strides = None if strides is None else (*(s * lanes for s in strides), 1)
+    interface = {
+        "version": 3, "typestr": dtype.str, "shape": shape, "data": (tensor.address, tensor.readonly),
+        "strides": None if strides is None else tuple(s * dtype.itemsize for s in strides),
+    }  # fmt: skip
+    if 0 in shape or not tensor.address:
+        return np.empty(shape, dtype)  # NumPy takes no null pointers; there is nothing to share
+    return np.asarray(_Memory(interface, tensor.owner))
+
+
+class TensorView:
+    """A tensor of a dtype that NumPy lacks, for packed functions: DLPack consumers see the true dtype.
+
+    `bits` is the same memory as a NumPy array of unsigned integers.
+    """
+
+    __slots__ = ("bits", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.bits = as_array(tensor)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A capsule over the same memory, with the true element type."""
+        capsule = self.bits.__dlpack__(**options)
+        raw = (
+            _Managed.from_address(_pointer(capsule, _VERSIONED)).tensor
+            if _is_valid(capsule, _VERSIONED)
+            else DLTensor.from_address(_pointer(capsule, _PLAIN))
+        )
+        raw.dtype.code = self.tensor.code[0]
+        return capsule
+
+    def __repr__(self) -> str:
+        return f"TensorView({self.dtype}, {self.shape})"
+
+
+def view(tensor: Tensor) -> np.ndarray | TensorView:
+    """What a packed function is given: a NumPy array where NumPy has the dtype, else a `TensorView`."""
+    return TensorView(tensor) if tensor.dtype.partition("x")[0] in STORAGE else as_array(tensor)

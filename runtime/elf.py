@@ -1,0 +1,245 @@
+"""Reading ELF files (64-bit, little-endian): everything is checked against the file before it is believed.
+
+`read_object` takes a relocatable object apart into plain data; nothing is mapped or executed here. Any fault of the
+file is a `LoadError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from mlcc.errors import LoadError, error
+
+X86_64, AARCH64 = 62, 183
+MACHINES = {X86_64: "x86_64", AARCH64: "aarch64"}
+RELOCATABLE, SHARED = 1, 3
+
+PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL, INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY = 1, 2, 3, 4, 8, 9, 14, 15, 16
+WRITE, ALLOC, EXECINSTR, TLS, COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
+UNDEFINED = 0
+LOCAL, GLOBAL, WEAK = 0, 1, 2
+FUNC, FILE, TLS_SYMBOL, IFUNC = 2, 4, 6, 10
+
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+
+LONGEST_NAME = 4096
+MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    index: int
+    name: str
+    type: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entsize: int
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the running program needs it: unwind tables and notes are left out."""
+        return bool(self.flags & ALLOC) and self.type in (PROGBITS, NOBITS) and self.name != ".eh_frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    name: str
+    bind: int
+    type: int
+    section: int  # an index, or UNDEFINED
+    value: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    offset: int
+    type: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """A relocatable object whose every offset lies inside it. `relocations` are by index of the section they patch."""
+
+    data: bytes
+    machine: int
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: dict[int, tuple[Relocation, ...]]
+
+    def bytes_of(self, section: Section) -> memoryview:
+        """The content of a section that has bytes in the file."""
+        return memoryview(self.data)[section.offset : section.offset + section.size]
+
+
+def damaged(reason: str) -> LoadError:
+    """The error for a file that is no sound artifact."""
+    return LoadError(
+        error("E0851", f"not a sound artifact: {reason}", help="compile it again; the file may be cut off or damaged")
+    )
+
+
+def is_elf(data: bytes | memoryview) -> bool:
+    return bytes(data[:4]) == b"\x7fELF"
+
+
+def read_header(data: bytes) -> tuple[int, int, tuple[int, ...]]:
+    """(type, machine, all header fields) of a 64-bit little-endian ELF file."""
+    if len(data) < HEADER.size or not is_elf(data):
+        raise damaged("not an ELF file")
+    fields = HEADER.unpack_from(data)
+    ident, kind, machine, version = fields[0], fields[1], fields[2], fields[3]
+    if ident[4] != 2 or ident[5] != 1 or ident[6] != 1 or version != 1:
+        raise damaged("not a 64-bit little-endian ELF file")
+    return kind, machine, fields
+
+
+def read_sections(data: bytes) -> tuple[Section, ...]:
+    """All sections; ranges are inside the file and names end."""
+    fields = read_header(data)[2]
+    table, entry, count, names_at = fields[6], fields[11], fields[12], fields[13]
+    if entry != SECTION_HEADER.size or count < 2 or count >= 0xFF00:
+        raise damaged("no section table")
+    if table + count * entry > len(data) or names_at >= count:
+        raise damaged("the section table lies outside the file")
+    raw = list(SECTION_HEADER.iter_unpack(memoryview(data)[table : table + count * entry]))
+    for index, (_, kind, _, _, offset, size, _, _, align, _) in enumerate(raw):
+        if index and kind != NOBITS and offset + size > len(data):
+            raise damaged(f"section {index} lies outside the file")
+        if size > MOST_MEMORY or align & (align - 1) or align > 65536:
+            raise damaged(f"section {index} has an impossible size or alignment")
+    names = raw[names_at]
+    if names[1] != STRTAB:
+        raise damaged("the section names are no string table")
+    strings = Strings(data, names[4], names[5])
+    return tuple(
+        Section(i, strings.at(name), kind, flags, offset, size, link, info, max(align, 1), entsize)
+        for i, (name, kind, flags, _, offset, size, link, info, align, entsize) in enumerate(raw)
+    )
+
+
+class Strings:
+    """A string table: names by offset, each ending inside the table."""
+
+    def __init__(self, data: bytes, start: int, size: int) -> None:
+        self.data, self.start, self.end = data, start, start + size
+
+    def at(self, offset: int) -> str:
+        begin = self.start + offset
+        end = self.data.find(b"\0", begin, min(self.end, begin + LONGEST_NAME)) if begin < self.end else -1
+        if end < 0 and (offset or self.start != self.end):
+            raise damaged("a name lies outside its string table")
+        return self.data[begin:end].decode("utf-8", "replace") if end > begin else ""
+
+
+def read_object(data: bytes) -> ObjectFile:
+    """A relocatable object as plain data. Raises LoadError for anything that is not one of ours."""
+    kind, machine, _ = read_header(data)
+    if kind != RELOCATABLE:
+        raise damaged("not a relocatable object")
+    if machine not in MACHINES:
+        raise damaged(f"objects for ELF machine {machine} cannot be loaded")
+    sections = read_sections(data)
+    for section in sections:
+        refuse_section(section)
+    tables = [s for s in sections if s.type == SYMTAB]
+    if len(tables) != 1:
+        raise damaged("there must be one symbol table")
+    symbols = read_symbols(data, sections, tables[0])
+    relocations: dict[int, tuple[Relocation, ...]] = {}
+    for section in sections:
+        if section.type not in (RELA, REL):
+            continue
+        target = sections[section.info] if 0 < section.info < len(sections) else None
+        if target is None or section.info in relocations:
+            raise damaged("a relocation section has no target of its own")
+        if not target.is_loaded:
+            continue
+        if section.type == REL or target.type != PROGBITS:
+            raise damaged(f"unexpected relocations of {target.name}")
+        if section.link != tables[0].index:
+            raise damaged("relocations refer to another symbol table")
+        relocations[section.info] = read_relocations(data, section, target, len(symbols))
+    return ObjectFile(data, machine, sections, symbols, relocations)
+
+
+def refuse_section(section: Section) -> None:
+    """Loaded sections are plain code or data; start-up code, thread-local and compressed data are never ours."""
+    if section.type in (INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY) or section.name.startswith(
+        (".ctors", ".dtors", ".init")
+    ):
+        raise damaged("it has start-up code")
+    if section.flags & (TLS | COMPRESSED):
+        raise damaged(f"section {section.name} is thread-local or compressed")
+    if section.is_loaded and section.flags & WRITE and section.flags & EXECINSTR:
+        raise damaged(f"section {section.name} is both writable and executable")
+    if section.is_loaded and section.flags & EXECINSTR and section.type == NOBITS:
+        raise damaged(f"section {section.name} has no code")
+
+
+def read_symbols(data: bytes, sections: tuple[Section, ...], table: Section) -> tuple[Symbol, ...]:
+    """All symbols; a defined one lies inside its section."""
+    if table.size % SYMBOL.size or table.entsize != SYMBOL.size or not table.size:
+        raise damaged("the symbol table has a wrong size")
+    if table.link >= len(sections) or sections[table.link].type != STRTAB:
+        raise damaged("the symbol table has no string table")
+    names = sections[table.link]
+    strings = Strings(data, names.offset, names.size)
+    found = []
+    content = memoryview(data)[table.offset : table.offset + table.size]
+    for name, info, _, section, value, size in SYMBOL.iter_unpack(content):
+        bind, kind = info >> 4, info & 15
+        if bind not in (LOCAL, GLOBAL, WEAK) or kind in (TLS_SYMBOL, IFUNC):
+            raise damaged("a symbol is of an unexpected kind")
+        if kind == FILE:
+            section = value = size = 0
+        if section >= len(sections):
+            raise damaged("a symbol is absolute, common, or in a section that does not exist")
+        if section and (value > sections[section].size or size > sections[section].size - value):
+            raise damaged("a symbol lies outside its section")
+        found.append(Symbol(strings.at(name) if name else "", bind, kind, section, value, size))
+    return tuple(found)
+
+
+def read_relocations(data: bytes, section: Section, target: Section, symbols: int) -> tuple[Relocation, ...]:
+    """The relocations of one section; places and symbols exist. Widths are checked where they are applied."""
+    if section.size % RELOCATION.size or section.entsize != RELOCATION.size:
+        raise damaged("a relocation section has a wrong size")
+    found = []
+    content = memoryview(data)[section.offset : section.offset + section.size]
+    for offset, info, addend in RELOCATION.iter_unpack(content):
+        symbol = info >> 32
+        if symbol >= symbols or offset + 4 > target.size:
+            raise damaged("a relocation lies outside its section")
+        found.append(Relocation(offset, info & 0xFFFFFFFF, symbol, addend))
+    return tuple(found)
+
+
+def check_segments(data: bytes) -> None:
+    """For a shared library: every loaded segment has its bytes, so that mapping it cannot fault."""
+    kind, _, fields = read_header(data)
+    table, entry, count = fields[5], fields[9], fields[10]
+    if kind != SHARED or entry != PROGRAM_HEADER.size or not count or table + count * entry > len(data):
+        raise damaged("not a shared library")
+    for segment, _, offset, _, _, size, memory, _ in PROGRAM_HEADER.iter_unpack(data[table : table + count * entry]):
+        if segment == 1 and (offset + size > len(data) or size > memory or memory > 1 << 40):
+            raise damaged("a segment lies outside the file")
+
+
+def find_section(data: bytes, name: str) -> bytes | None:
+    """The content of the section of that name, of an object or a shared library."""
+    for section in read_sections(data):
+        if section.name == name and section.type == PROGBITS:
+            return data[section.offset : section.offset + section.size]
+    return None

@@ -1,0 +1,78 @@
+"""Why arguments do not fit: shapes and symbols compared with the manifest, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.errors import Diagnostic, error
+from mlcc.runtime.manifest import Dim, evaluate, show, show_shape
+
+if TYPE_CHECKING:
+    from mlcc.runtime.arguments import Argument
+
+
+def given_dims(argument: Argument) -> Iterator[tuple[int, Dim, int]]:
+    """(index, as declared, as given) of every dimension of a tensor or shape argument, or of a scalar's value."""
+    leaf = argument.leaf
+    if leaf.kind == "tensor" and argument.tensor is not None:
+        yield from zip(range(len(leaf.dims)), leaf.dims, argument.tensor.shape, strict=True)
+    elif leaf.kind == "shape":
+        yield from zip(range(len(leaf.dims)), leaf.dims, argument.words, strict=True)
+    elif leaf.kind == "scalar" and leaf.value is not None:
+        word = argument.word
+        yield 0, leaf.value, word - (1 << 64) if word >> 63 and leaf.code[0] == 0 else word
+
+
+def bind_symbols(arguments: Sequence[Argument]) -> dict[str, int]:
+    """The symbols' values: the first dimension that is one, in order of the arguments."""
+    return {name: value for name, (value, _) in _bound(arguments).items()}
+
+
+def _bound(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
+    found: dict[str, tuple[int, Argument]] = {}
+    for argument in arguments:
+        for _, dim, value in given_dims(argument):
+            if isinstance(dim, str):
+                found.setdefault(dim, (value, argument))
+    return found
+
+
+def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic]:
+    """Every dimension that is not as declared, each with what it should be."""
+    bound = _bound(arguments)
+    symbols = {name: value for name, (value, _) in bound.items()}
+    found = []
+    for argument in arguments:
+        for index, dim, value in given_dims(argument):
+            if isinstance(dim, str):
+                first, where = bound[dim]
+                if first != value:
+                    message = f"dim {dim} of `{where.name}` is {first}, of `{argument.name}` is {value}"
+                    found.append(error("E0806", f"`{function}`: {message}"))
+                continue
+            try:
+                expected = evaluate(dim, symbols)
+            except (KeyError, ValueError):
+                continue
+            if expected != value:
+                found.append(
+                    error(
+                        "E0805",
+                        f"`{function}`: {_place(argument, index)} is {value}, {_wanted(argument, dim, expected)}",
+                    )
+                )
+    return found
+
+
+def _place(argument: Argument, index: int) -> str:
+    if argument.leaf.kind == "scalar":
+        return f"`{argument.name}`"
+    return f"{'dim' if argument.leaf.kind == 'tensor' else 'value'} {index} of `{argument.name}`"
+
+
+def _wanted(argument: Argument, dim: Dim, expected: int) -> str:
+    why = f"expected {expected}" if isinstance(dim, int) else f"expected {show(dim)} = {expected}"
+    if argument.leaf.kind != "tensor" or argument.tensor is None:
+        return why
+    return f"{why}: it has shape {argument.tensor.shape}, expected {show_shape(argument.leaf.dims)}"

@@ -1,0 +1,333 @@
+"""Linking a relocatable object into memory: layout, slots for outside symbols, relocation, page protection.
+
+Text is r-x, constants (and the slot table, once filled) r--, the rest rw-; no page is ever writable and executable.
+An image stays for the life of the process: code of it may run in another thread, or be called by a pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from mlcc.errors import Diagnostic, LoadError, error
+from mlcc.runtime import elf
+from mlcc.runtime.elf import ObjectFile, Relocation, Section, Symbol, damaged
+
+PAGE = max(mmap.PAGESIZE, 4096)
+STUB = 16  # bytes of one jump to an outside function
+
+Resolve = Callable[[str, bool], int | None]  # (name, weak) -> address
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where everything goes, as offsets from the image's start."""
+
+    section: dict[int, int] = field(default_factory=dict)
+    stub: dict[int, int] = field(default_factory=dict)  # symbol index -> its jump
+    slot: dict[int, int] = field(default_factory=dict)  # symbol index -> the word that holds its address
+    text_end: int = 0
+    constant_end: int = 0
+    end: int = 0
+
+
+def lay_out(obj: ObjectFile) -> Layout:
+    """Text and stubs, then constants and slots, then data; each group starts on a page."""
+    made = Layout()
+    loaded = [s for s in obj.sections if s.is_loaded]
+    text = [s for s in loaded if s.flags & elf.EXECINSTR]
+    data = [s for s in loaded if s.flags & elf.WRITE and not s.name.startswith(".data.rel.ro")]
+    constants = [s for s in loaded if s not in text and s not in data]
+    outside = sorted(
+        {r.symbol for rs in obj.relocations.values() for r in rs if obj.symbols[r.symbol].section == elf.UNDEFINED}
+    )
+    slotted = {r.symbol for rs in obj.relocations.values() for r in rs if r.type in SLOT_TYPES[obj.machine]}
+    at = _place(made, text, 0)
+    at = _align(at, STUB)
+    for symbol in outside:
+        made.stub[symbol] = at
+        at += STUB
+    made.text_end = at = _align(at, PAGE)
+    at = _align(_place(made, constants, at), 8)
+    for symbol in sorted(slotted | set(outside)):
+        made.slot[symbol] = at
+        at += 8
+    made.constant_end = at = _align(at, PAGE)
+    made.end = max(_align(_place(made, data, at), PAGE), PAGE)
+    if made.end > elf.MOST_MEMORY - PAGE:
+        raise damaged("it needs more than 2 GiB")
+    return made
+
+
+def _place(made: Layout, sections: list[Section], at: int) -> int:
+    for section in sections:
+        at = _align(at, section.align)
+        made.section[section.index] = at
+        at += section.size
+    return at
+
+
+def _align(at: int, to: int) -> int:
+    return (at + to - 1) & -to
+
+
+# ---------------------------------------------------------------- relocation
+
+
+class Linker:
+    """Fills a buffer that will lie at address `base` with the image of an object."""
+
+    def __init__(self, obj: ObjectFile, layout: Layout, base: int, resolve: Resolve) -> None:
+        self.obj = obj
+        self.layout = layout
+        self.base = base
+        self.resolve = resolve
+        self.outside: dict[int, int] = {}
+
+    def fill(self, memory: memoryview) -> None:
+        """Copy the sections, resolve outside symbols and apply every relocation."""
+        for section in self.obj.sections:
+            if section.is_loaded and section.type == elf.PROGBITS:
+                at = self.layout.section[section.index]
+                memory[at : at + section.size] = self.obj.bytes_of(section)
+        self._slots(memory)
+        apply = APPLY[self.obj.machine]
+        for target, relocations in self.obj.relocations.items():
+            start = self.layout.section[target]
+            room = self.obj.sections[target].size
+            for relocation in relocations:
+                apply(self, memory, start, room, relocation)
+
+    def address(self, index: int) -> int:
+        """Where a symbol is; for an outside one its stub, which is within reach."""
+        symbol = self.obj.symbols[index]
+        if symbol.section == elf.UNDEFINED:
+            return self.base + self.layout.stub[index]
+        if symbol.section not in self.layout.section:
+            raise damaged(f"`{symbol.name}` is in a section that is not loaded")
+        return self.base + self.layout.section[symbol.section] + symbol.value
+
+    def final(self, index: int) -> int:
+        """Where a symbol really is, however far."""
+        return self.outside[index] if index in self.outside else self.address(index)
+
+    def _slots(self, memory: memoryview) -> None:
+        missing = []
+        for index in self.layout.stub:
+            symbol = self.obj.symbols[index]
+            found = self.resolve(symbol.name, symbol.bind == elf.WEAK) if symbol.name else None
+            if found is None:
+                missing.append(symbol.name or "(no name)")
+            else:
+                self.outside[index] = found
+        if missing:
+            raise LoadError([undefined(name) for name in missing])
+        for index, at in self.layout.slot.items():
+            struct.pack_into("<Q", memory, at, self.final(index))
+        for index, at in self.layout.stub.items():
+            memory[at : at + STUB] = make_stub(self.obj.machine, self.layout.slot[index] - at, self.base + at)
+
+
+def undefined(name: str) -> Diagnostic:
+    """The finding for an outside symbol that nobody provides."""
+    return error(
+        "E0855", f"the object needs the C symbol `{name}`, which is not allowed or not there",
+        help="pass allow_extern=(name,) or --allow-extern to let the object call it; it must be in a loaded library",
+    )  # fmt: skip
+
+
+def make_stub(machine: int, to_slot: int, address: int) -> bytes:
+    """Code that jumps to the address in the slot, `to_slot` bytes away from the stub at `address`."""
+    if machine == elf.X86_64:
+        return b"\xff\x25" + struct.pack("<i", to_slot - 6) + b"\xcc" * 10  # jmp *[rip + x]
+    slot = address + to_slot
+    page = ((slot >> 12) - (address >> 12)) & 0x1FFFFF
+    adrp = 0x90000010 | (page & 3) << 29 | (page >> 2) << 5  # adrp x16, slot
+    load = 0xF9400210 | ((slot & 0xFFF) >> 3) << 10  # ldr x16, [x16, slot]
+    return struct.pack("<IIII", adrp, load, 0xD61F0200, 0xD503201F)  # br x16; nop
+
+
+def _store(memory: memoryview, start: int, room: int, r: Relocation, code: str, value: int) -> None:
+    size = struct.calcsize(code)
+    if r.offset + size > room:
+        raise damaged("a relocation lies outside its section")
+    low, high = (-(1 << 31), (1 << 31) - 1) if code == "<i" else (0, (1 << 64) - 1)
+    if code == "<Q":
+        value &= high
+    if not low <= value <= high:
+        raise damaged("a relocation is out of range")
+    struct.pack_into(code, memory, start + r.offset, value)
+
+
+def _apply_x86_64(link: Linker, memory: memoryview, start: int, room: int, r: Relocation) -> None:
+    place = link.base + start + r.offset
+    match r.type:
+        case 0:
+            return
+        case 1:  # R_X86_64_64
+            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend)
+        case 2 | 4:  # PC32, PLT32
+            _store(memory, start, room, r, "<i", link.address(r.symbol) + r.addend - place)
+        case 24:  # PC64
+            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend - place)
+        case 9 | 41 | 42:  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+            _store(memory, start, room, r, "<i", link.base + link.layout.slot[r.symbol] + r.addend - place)
+        case _:
+            raise damaged(f"relocation type {r.type} is not one of ours")
+
+
+def _apply_aarch64(link: Linker, memory: memoryview, start: int, room: int, r: Relocation) -> None:
+    place = link.base + start + r.offset
+    match r.type:
+        case 0 | 256:
+            return
+        case 257:  # ABS64
+            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend)
+        case 260:  # PREL64
+            _store(memory, start, room, r, "<Q", link.final(r.symbol) + r.addend - place)
+        case 261:  # PREL32
+            _store(memory, start, room, r, "<i", link.address(r.symbol) + r.addend - place)
+        case 282 | 283:  # JUMP26, CALL26
+            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 26), 0x03FFFFFF, 0)
+        case 280 | 273:  # CONDBR19, LD_PREL_LO19
+            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 19), 0x7FFFF, 5)
+        case 279:  # TSTBR14
+            _patch(memory, start, room, r, _branch(link.address(r.symbol) + r.addend - place, 14), 0x3FFF, 5)
+        case 275 | 311:  # ADR_PREL_PG_HI21, ADR_GOT_PAGE
+            _patch_adr(memory, start, room, r, (_target(link, r) >> 12) - (place >> 12))
+        case 274:  # ADR_PREL_LO21
+            _patch_adr(memory, start, room, r, _target(link, r) - place)
+        case _:
+            shift = LOW12.get(r.type)
+            if shift is None:
+                raise damaged(f"relocation type {r.type} is not one of ours")
+            low = _target(link, r) & 0xFFF
+            if low & ((1 << shift) - 1):
+                raise damaged("a relocation is misaligned")
+            _patch(memory, start, room, r, low >> shift, 0xFFF, 10)
+
+
+# ADD and the loads and stores of 1 to 16 bytes, and the load of a slot: type -> how far the low 12 bits are shifted
+LOW12 = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
+
+
+def _target(link: Linker, r: Relocation) -> int:
+    if r.type in SLOT_TYPES[elf.AARCH64]:
+        return link.base + link.layout.slot[r.symbol]
+    return link.address(r.symbol) + r.addend
+
+
+def _branch(distance: int, bits: int) -> int:
+    if distance & 3 or not -(1 << (bits + 1)) <= distance < 1 << (bits + 1):
+        raise damaged("a branch is out of range")
+    return distance >> 2
+
+
+def _patch(memory: memoryview, start: int, room: int, r: Relocation, value: int, mask: int, shift: int) -> None:
+    """Set the bits `mask << shift` of an instruction."""
+    if r.offset + 4 > room or r.offset & 3:
+        raise damaged("a relocation lies outside its section")
+    (word,) = struct.unpack_from("<I", memory, start + r.offset)
+    struct.pack_into("<I", memory, start + r.offset, word & ~(mask << shift) & 0xFFFFFFFF | (value & mask) << shift)
+
+
+def _patch_adr(memory: memoryview, start: int, room: int, r: Relocation, value: int) -> None:
+    if not -(1 << 20) <= value < 1 << 20:
+        raise damaged("an address is out of range")
+    _patch(memory, start, room, r, value & 3, 3, 29)
+    _patch(memory, start, room, r, value >> 2, 0x7FFFF, 5)
+
+
+APPLY = {elf.X86_64: _apply_x86_64, elf.AARCH64: _apply_aarch64}
+SLOT_TYPES = {elf.X86_64: {9, 41, 42}, elf.AARCH64: {311, 312}}
+
+
+# ---------------------------------------------------------------- memory
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A linked object in memory. `functions` and `constants` (an address range) are what the loader needs of it."""
+
+    base: int
+    functions: dict[str, int]
+    constants: tuple[int, int]
+
+
+_IMAGES: list[tuple[Image, mmap.mmap]] = []  # never unloaded
+_SHARED: dict[str, int] = {}  # weak `mlcc_*` symbols: the first object that defines one serves all later ones
+_READ, _EXEC = 1, 4
+
+
+def link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
+    """Map, relocate and protect an object; exported functions by name. Raises LoadError."""
+    obj = bind_shared(obj, _SHARED)
+    layout = lay_out(obj)
+    try:
+        pages = mmap.mmap(-1, layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError) as exc:
+        raise LoadError(error("E0856", f"cannot map {layout.end} bytes: {exc}")) from None
+    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+
+    def found(name: str, weak: bool) -> int | None:
+        address = _SHARED.get(name) or resolve(name)
+        return 0 if address is None and weak else address
+
+    with memoryview(pages) as memory:
+        Linker(obj, layout, base, found).fill(memory)
+    _protect(base, layout.text_end, _READ | _EXEC)
+    _protect(base + layout.text_end, layout.constant_end - layout.text_end, _READ)
+    _flush_instructions(obj.machine, base, base + layout.text_end)
+    where = {s.name: base + layout.section[s.section] + s.value for s in obj.symbols if s.section in layout.section}
+    functions = {
+        s.name: where[s.name]
+        for s in obj.symbols
+        if s.type == elf.FUNC and s.bind != elf.LOCAL and s.name in where and where[s.name] < base + layout.text_end
+    }
+    for symbol in obj.symbols:
+        if is_shared(symbol):
+            _SHARED.setdefault(symbol.name, where[symbol.name])
+    made = Image(base, functions, (base + layout.text_end, base + layout.constant_end))
+    _IMAGES.append((made, pages))
+    return made
+
+
+def is_shared(symbol: Symbol) -> bool:
+    """Whether all objects of a process use one copy of what the symbol names (the thread pool)."""
+    return symbol.bind == elf.WEAK and symbol.name.startswith("mlcc_") and symbol.section != elf.UNDEFINED
+
+
+def bind_shared(obj: ObjectFile, known: Mapping[str, int]) -> ObjectFile:
+    """The object with the shared symbols that are already in the process made outside ones."""
+    if not any(is_shared(s) and s.name in known for s in obj.symbols):
+        return obj
+    symbols = tuple(
+        replace(s, section=elf.UNDEFINED, value=0, size=0) if is_shared(s) and s.name in known else s
+        for s in obj.symbols
+    )
+    return replace(obj, symbols=symbols)
+
+
+def _protect(address: int, size: int, rights: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, use_errno=True)(
+        ("mprotect", libc)
+    )
+    if size and call(address, size, rights) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise LoadError(error("E0856", f"the system refuses to protect the object's memory: {reason}"))
+
+
+def _flush_instructions(machine: int, start: int, end: int) -> None:
+    """Where data and instruction caches are apart, tell the processor that new code is there."""
+    if machine != elf.AARCH64:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        clear = ctypes.CDLL("libgcc_s.so.1").__clear_cache
+        clear.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        clear(start, end)

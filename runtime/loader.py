@@ -1,0 +1,178 @@
+"""Loading artifacts: objects by our own linker, shared libraries by the system's.
+
+A loaded artifact stays in memory for the life of the process, also when its `Executable` is gone: its code may be
+running in another thread, and other objects may use its thread pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mlcc.errors import CallError, LoadError, did_you_mean, error
+from mlcc.runtime import elf, externs, machine, manifest, registry
+from mlcc.runtime.abi import SetSlotFn, TimeFn
+from mlcc.runtime.call import Entry, Function
+from mlcc.runtime.image import link_image
+from mlcc.runtime.manifest import Manifest
+from mlcc.runtime.packed import Frames, make_trampoline
+from mlcc.runtime.timing import Timer
+
+
+def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = ()) -> Executable:
+    """Load an artifact: a path to an object or shared library, its bytes, or what `mlcc.build` returned.
+
+    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Raises LoadError, for an
+    artifact of another machine MachineError.
+    """
+    path = None
+    if isinstance(artifact, (bytes, bytearray, memoryview)):
+        data = bytes(artifact)
+    elif isinstance(artifact, (str, os.PathLike)):
+        path = os.fspath(artifact)
+        data = read_file(path)
+    elif hasattr(artifact, "emit"):
+        data = artifact.emit("obj")
+    else:
+        raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
+    try:
+        return _load(data, path, frozenset(allow_extern))
+    except LoadError as exc:
+        raise (_named(exc, path) if path is not None else exc) from None
+
+
+def read_manifest(path: str) -> dict[str, Any]:
+    """The manifest of an artifact file, as plain data. Nothing of the file is mapped or run. Raises LoadError."""
+    try:
+        data = read_file(path)
+        raw = manifest.extract(data)
+        if elf.read_header(data)[0] == elf.RELOCATABLE:
+            manifest.verify_checksum(data)
+        manifest.read(raw)
+        return raw
+    except LoadError as exc:
+        raise _named(exc, path) from None
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file. Raises LoadError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as exc:
+        raise LoadError(error("E0850", f"cannot read {path}: {exc.strerror or exc}")) from None
+
+
+def _named(exc: LoadError, path: str) -> LoadError:
+    """The same error with the file's name in front of each message."""
+    from dataclasses import replace
+
+    return type(exc)([d if path in d.message else replace(d, message=f"{path}: {d.message}") for d in exc.diagnostics])
+
+
+def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Executable:
+    kind, _, _ = elf.read_header(data)
+    facts = manifest.read(manifest.extract(data))
+    machine.check(facts.arch, facts.features)
+    if kind == elf.RELOCATABLE:
+        manifest.verify_checksum(data)
+        return _load_object(data, facts, allow_extern)
+    return _load_shared(data, path, facts)
+
+
+def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
+    obj = elf.read_object(data)
+    if elf.MACHINES[obj.machine] != facts.arch:
+        raise elf.damaged("its manifest names another machine than its header")
+    allowed = externs.ALLOWED | allow_extern
+    image = link_image(obj, lambda name: externs.address_of(name, allowed))
+
+    def find(name: str) -> int:
+        if name not in image.functions:
+            raise elf.damaged(f"the function `{name}` of its manifest is not there")
+        return image.functions[name]
+
+    return Executable(facts, find, image.constants)
+
+
+def _load_shared(data: bytes, path: str | None, facts: Manifest) -> Executable:
+    elf.check_segments(data)
+    try:
+        if path is None:
+            handle = os.memfd_create("mlcc")
+            with open(handle, "wb", closefd=False) as file:
+                file.write(data)
+            path = f"/proc/self/fd/{handle}"
+        library = ctypes.CDLL(os.path.abspath(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as exc:
+        raise LoadError(error("E0856", f"the system cannot load it: {exc}")) from None
+
+    def find(name: str) -> int:
+        try:
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        except AttributeError:
+            raise elf.damaged(f"the function `{name}` of its manifest is not there") from None
+        return address or 0
+
+    return Executable(facts, find, (0, 0))
+
+
+class Executable:
+    """A loaded artifact: `exe["main"](x, w)` calls a function; `exe.functions` are all of them by name."""
+
+    def __init__(self, facts: Manifest, find: Callable[[str], int], constants: tuple[int, int]) -> None:
+        self._facts = facts
+        self._find = find
+        self._frames = Frames() if facts.packed else None
+        self._bound_at = -1
+        self._slots: list[Any] = []
+        if facts.packed:
+            assert self._frames is not None
+            self._set_slot = SetSlotFn(find(f"{facts.prefix}_set_packed_slot"))
+            self._slots = [make_trampoline(spec, self._frames, constants) for spec in facts.packed]
+        self.functions: dict[str, Function] = {}
+        for name, spec in facts.functions.items():
+            at = {part: find(f"{spec.symbol}_{part}") for part in ("query", "run", "error")}
+            entry = Entry.at(at["query"], at["run"], at["error"], self._frames, self._bind_packed)
+            self.functions[name] = Function(spec, entry)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the artifact says of itself; see `docs/abi.md`."""
+        return self._facts.raw
+
+    def __getitem__(self, name: str) -> Function:
+        found = self.functions.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.functions) or f"it has {', '.join(self.functions) or 'none'}"
+            raise CallError(error("E0801", f"the artifact has no function `{name}`", help=hint))
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __repr__(self) -> str:
+        return f"<mlcc executable with {', '.join(self.functions) or 'no functions'}>"
+
+    def time_evaluator(self, name: str, number: int = 10, repeat: int = 5, min_seconds: float = 0.0) -> Timer:
+        """A timer for a function: `exe.time_evaluator("main", number=100)(x, w).median` is in seconds."""
+        loop = TimeFn(self._find(f"{self._facts.prefix}_time_run"))
+        return Timer(self[name], loop, number, repeat, min_seconds)
+
+    def _bind_packed(self) -> None:
+        """Point the slots of packed functions at what is registered now: native code directly, else a trampoline."""
+        now = registry.version()
+        if not self._slots or self._bound_at == now:
+            return
+        self._bound_at = now
+        for index, (spec, trampoline) in enumerate(zip(self._facts.packed, self._slots, strict=True)):
+            function = registry.get_func(spec.name)
+            if isinstance(function, registry.NativeFunction):
+                self._set_slot(index, function.address, function.context)
+            else:
+                self._set_slot(index, ctypes.cast(trampoline, ctypes.c_void_p), None)

@@ -1,0 +1,86 @@
+"""What this machine is: its architecture and CPU features, in LLVM's names."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+
+from mlcc.errors import Diagnostic, MachineError, error
+
+_ARCHES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+
+# LLVM feature -> the kernel's word for it. A feature without a word asks nothing of the machine.
+_X86_WORDS = {
+    "sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "cx16": "cx16", "sahf": "lahf_lm", "lzcnt": "abm",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni", "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16",
+    "avx512vp2intersect": "avx512_vp2intersect", "avxvnni": "avx_vnni", "avxifma": "avx_ifma",
+    "avxneconvert": "avx_ne_convert", "avxvnniint8": "avx_vnni_int8", "amx-tile": "amx_tile", "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16", "sha": "sha_ni", "rdrnd": "rdrand", "prfchw": "3dnowprefetch",
+}  # fmt: skip
+_X86_SAME = frozenset({
+    "adx", "aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi", "avx512vl",
+    "bmi1", "bmi2", "clflushopt", "clwb", "f16c", "fma", "fma4", "fsgsbase", "gfni", "invpcid", "movbe",
+    "mwaitx", "pclmulqdq", "popcnt", "rdseed", "serialize", "sse4a", "ssse3", "vaes", "vpclmulqdq", "xop",
+    "xsave", "xsavec", "xsaveopt", "xsaves", "sse", "sse2",
+})  # fmt: skip
+_X86_OTHER_NAMES = {"bmi": "bmi1", "pclmul": "pclmulqdq"}
+_ARM_WORDS = {
+    "neon": "asimd", "fp-armv8": "fp", "fullfp16": "fphp", "dotprod": "asimddp", "crc": "crc32", "lse": "atomics",
+    "rdm": "asimdrdm", "sve": "sve", "sve2": "sve2", "bf16": "bf16", "i8mm": "i8mm", "aes": "aes", "sha2": "sha2",
+    "sha3": "sha3", "sm4": "sm4", "rcpc": "lrcpc", "jsconv": "jscvt", "complxnum": "fcma", "fp16fml": "asimdfhm",
+}  # fmt: skip
+
+
+def arch() -> str:
+    """x86_64, aarch64, or what the system calls itself."""
+    name = platform.machine().lower()
+    return _ARCHES.get(name, name)
+
+
+@functools.lru_cache(maxsize=1)
+def cpu_words() -> frozenset[str] | None:
+    """The kernel's list of CPU features; None where it gives none."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() in ("flags", "Features"):
+                    return frozenset(value.split())
+    except OSError:
+        return None
+    return None
+
+
+def word_of(feature: str, machine: str) -> str | None:
+    """The kernel's word for an LLVM feature; None if the feature asks nothing of the machine."""
+    if machine == "aarch64":
+        return _ARM_WORDS.get(feature)
+    feature = _X86_OTHER_NAMES.get(feature, feature)
+    return feature if feature in _X86_SAME else _X86_WORDS.get(feature)
+
+
+def required(features: list[str] | tuple[str, ...], machine: str) -> list[str]:
+    """Those LLVM features (`+avx2` or `avx2`) that a machine can lack, sorted: what a manifest lists."""
+    enabled = {f.removeprefix("+") for f in features if not f.startswith("-")}
+    return sorted(f for f in enabled if word_of(f, machine) is not None)
+
+
+def check(built_for: str, features: tuple[str, ...], what: str = "the artifact") -> None:
+    """Refuse code for another machine. Raises MachineError."""
+    if os.name != "posix" or built_for != arch():
+        raise MachineError(error("E0853", f"{what} is for {built_for}, this machine is {arch()}"))
+    have = cpu_words()
+    missing = [f for f in features if have is not None and word_of(f, built_for) not in {None, *have}]
+    if missing:
+        raise MachineError(_lacks(what, missing))
+
+
+def _lacks(what: str, missing: list[str]) -> Diagnostic:
+    plural = "s" if len(missing) > 1 else ""
+    return error(
+        "E0854", f"{what} needs the CPU feature{plural} {', '.join(missing)}, which this machine does not have",
+        help="compile it for this machine (-t 'llvm{cpu=native}') or for any (-t llvm)",
+    )  # fmt: skip

@@ -1,0 +1,313 @@
+"""The manifest of an artifact: what it holds and needs, as JSON in the object. `docs/abi.md` has the schema.
+
+What is read here was perhaps not written by mlcc: every field is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import LoadError, error
+from mlcc.runtime import elf
+from mlcc.runtime.abi import ABI_VERSION, MANIFEST_SECTION, dtype_code
+
+Dim = int | str | tuple[Any, ...]  # an integer, a symbol's name, or (operator, operands...)
+
+OPERATORS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else 0,  # as everywhere, x / 0 = x % 0 = 0
+    "%": lambda a, b: a % b if b else 0,
+    "div": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0,  # toward zero
+    "mod": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1) if b else 0,
+    "min": min,
+    "max": max,
+    "<<": lambda a, b: a << min(b, 64),
+    ">>": lambda a, b: a >> b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+}
+SELECT = "select"  # (select, condition, if true, if false)
+_WORDS = {"div", "mod", "min", "max", SELECT}
+
+
+def evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
+    """The value of a dimension. Raises KeyError for a symbol without a value, ValueError."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, str):
+        return symbols[dim]
+    if dim[0] == SELECT:
+        return evaluate(dim[2] if evaluate(dim[1], symbols) else dim[3], symbols)
+    return int(OPERATORS[dim[0]](evaluate(dim[1], symbols), evaluate(dim[2], symbols)))
+
+
+def show(dim: Dim) -> str:
+    """A dimension as text."""
+    if isinstance(dim, (int, str)):
+        return str(dim)
+    parts = [show(d) for d in dim[1:]]
+    if dim[0] in _WORDS:
+        return f"{dim[0]}({', '.join(parts)})"
+    left, right = (
+        f"({p})" if isinstance(d, tuple) and d[0] not in _WORDS else p for p, d in zip(parts, dim[1:], strict=True)
+    )
+    return f"{left} {dim[0]} {right}"
+
+
+def show_shape(shape: tuple[Dim, ...]) -> str:
+    """A shape as Python writes tuples."""
+    return f"({', '.join(show(d) for d in shape)}{',' if len(shape) == 1 else ''})"
+
+
+def symbols_of(dim: Dim) -> Iterator[str]:
+    """The symbols in a dimension, left to right."""
+    if isinstance(dim, str):
+        yield dim
+    elif isinstance(dim, tuple):
+        for part in dim[1:]:
+            yield from symbols_of(part)
+
+
+# ---------------------------------------------------------------- specifications
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A parameter or result. `kind` is tensor, scalar, shape, tuple or pointer; the other fields as the kind needs.
+
+    `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal.
+    `role` of a tensor is in, out, or inout.
+    """
+
+    kind: str
+    name: str = ""
+    dtype: str = ""
+    dims: tuple[Dim, ...] = ()
+    role: str = "in"
+    strides: tuple[Dim, ...] | None = None
+    value: Dim | None = None
+    fields: tuple[Value, ...] = ()
+    code: tuple[int, int, int] = (0, 0, 0)
+
+    def leaves(self) -> Iterator[Value]:
+        """The values that take a place in the argument vector, tuples opened."""
+        if self.kind == "tuple":
+            for part in self.fields:
+                yield from part.leaves()
+        else:
+            yield self
+
+
+def show_tensor(leaf: Value) -> str:
+    """The declared type of a tensor in words."""
+    return f"{leaf.dtype}{show_shape(leaf.dims)}" if leaf.dims else f"a {leaf.dtype} scalar tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters."""
+
+    name: str
+    kind: str
+    symbol: str
+    symbols: tuple[str, ...]
+    params: tuple[Value, ...]
+    results: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSpec:
+    """A packed function that the code calls from one or more places, all with the same kinds of arguments.
+
+    `args` has one of tensor, int, float, bool, shape, str, pointer per argument; `results` tensors follow them. In
+    style `dps` the function writes into those, in style `value` a Python callable returns them. `args` of None means
+    any number of arguments, each a tensor.
+    """
+
+    name: str
+    args: tuple[str, ...] | None
+    results: int
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    raw: dict[str, Any]
+    prefix: str
+    arch: str
+    features: tuple[str, ...]
+    functions: dict[str, FunctionSpec]
+    packed: tuple[PackedSpec, ...]
+    externs: tuple[str, ...]
+
+
+def invalid(reason: str) -> LoadError:
+    """The error for a manifest that is not as it should be."""
+    return LoadError(
+        error("E0852", f"the manifest is not valid: {reason}", help="compile the artifact again with this mlcc")
+    )
+
+
+# ---------------------------------------------------------------- reading
+
+
+def extract(data: bytes) -> dict[str, Any]:
+    """The manifest of an object or shared library as plain data; its checksum is verified. Raises LoadError."""
+    content = elf.find_section(data, MANIFEST_SECTION)
+    if content is None:
+        raise elf.damaged("it has no manifest, so mlcc did not make it")
+    try:
+        raw = json.loads(content.split(b"\0", 1)[0])
+    except (ValueError, RecursionError):
+        raise elf.damaged("its manifest is no JSON") from None
+    if not isinstance(raw, dict):
+        raise elf.damaged("its manifest is no JSON object")
+    return raw
+
+
+CHECKSUM = b'"checksum": "'
+
+
+def checksum_place(data: bytes, start: int = 0) -> int:
+    """Where the eight hexadecimal digits of the checksum stand, -1 if nowhere."""
+    at = data.rfind(CHECKSUM, start)
+    return at + len(CHECKSUM) if at >= 0 and at + len(CHECKSUM) + 8 <= len(data) else -1
+
+
+def verify_checksum(data: bytes) -> None:
+    """Refuse an object that is not, byte for byte, what was written."""
+    at = checksum_place(data)
+    if at < 0:
+        raise elf.damaged("it has no checksum")
+    view = memoryview(data)
+    found = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
+    if data[at : at + 8] != b"%08x" % found:
+        raise elf.damaged("its content does not match its checksum")
+
+
+class _Reader:
+    """Field access with checks; a fault is a LoadError that says where."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def get(self, raw: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+        if not isinstance(raw, dict) or key not in raw:
+            raise invalid(f"{self.where} has no `{key}`")
+        value = raw[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise invalid(f"`{key}` of {self.where} is of the wrong kind")
+        return value
+
+    def strings(self, raw: Any, key: str) -> tuple[str, ...]:
+        found = self.get(raw, key, list)
+        if not all(isinstance(s, str) for s in found):
+            raise invalid(f"`{key}` of {self.where} holds more than strings")
+        return tuple(found)
+
+
+def read(raw: dict[str, Any]) -> Manifest:
+    """Check a manifest and give it types. Raises LoadError."""
+    top = _Reader("the manifest")
+    about = top.get(raw, "mlcc", dict)
+    abi = _Reader("mlcc").get(about, "abi", int)
+    if abi != ABI_VERSION:
+        version = about.get("version", "of another version")
+        raise LoadError(
+            error(
+                "E0852",
+                f"made by mlcc {version} for interface {abi}; this one loads {ABI_VERSION}",
+                help="compile it again",
+            )
+        )
+    target = top.get(raw, "target", dict)
+    machine = _Reader("target")
+    functions = {name: _function(name, spec) for name, spec in top.get(raw, "functions", dict).items()}
+    packed = tuple(_packed(i, spec) for i, spec in enumerate(top.get(raw, "packed", list)))
+    return Manifest(
+        raw, top.get(raw, "prefix", str), machine.get(target, "arch", str), machine.strings(target, "features"),
+        functions, packed, top.strings(raw, "externs"),
+    )  # fmt: skip
+
+
+def _function(name: str, raw: Any) -> FunctionSpec:
+    reader = _Reader(f"function `{name}`")
+    kind = reader.get(raw, "kind", str)
+    if kind not in ("relax", "prim"):
+        raise invalid(f"function `{name}` is of kind `{kind}`")
+    symbols = reader.strings(raw, "symbols")
+    params = tuple(_value(reader, p, symbols, 0) for p in reader.get(raw, "params", list))
+    results = None if kind == "prim" else _value(reader, reader.get(raw, "results", dict), symbols, 0)
+    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results)
+
+
+KINDS = ("tensor", "scalar", "shape", "tuple", "pointer")
+DEPTH = 64
+
+
+def _value(reader: _Reader, raw: Any, symbols: tuple[str, ...], depth: int) -> Value:
+    kind = reader.get(raw, "kind", str)
+    name = raw.get("name", "")
+    if kind not in KINDS or not isinstance(name, str) or depth > DEPTH:
+        raise invalid(f"{reader.where} has a value of unknown kind")
+    if kind == "tuple":
+        fields = tuple(_value(reader, f, symbols, depth + 1) for f in reader.get(raw, "fields", list))
+        return Value(kind, name, fields=fields)
+    if kind == "shape":
+        return Value(kind, name, dims=_dims(reader, reader.get(raw, "values", list), symbols))
+    if kind == "pointer":
+        return Value(kind, name)
+    dtype = reader.get(raw, "dtype", str)
+    try:
+        code = dtype_code(dtype)
+    except ValueError:
+        raise invalid(f"{reader.where} has a value of dtype `{dtype}`") from None
+    if kind == "scalar":
+        value = raw.get("value")
+        return Value(kind, name, dtype, value=None if value is None else _dim(reader, value, symbols, 0), code=code)
+    dims = _dims(reader, reader.get(raw, "shape", list), symbols)
+    strides = _dims(reader, raw["strides"], symbols) if isinstance(raw.get("strides"), list) else None
+    role = raw.get("role", "in")
+    if role not in ("in", "out", "inout") or (strides is not None and len(strides) != len(dims)) or len(dims) > 32:
+        raise invalid(f"{reader.where} has a malformed tensor")
+    return Value(kind, name, dtype, dims, role, strides, code=code)
+
+
+def _dims(reader: _Reader, raw: Any, symbols: tuple[str, ...]) -> tuple[Dim, ...]:
+    return tuple(_dim(reader, d, symbols, 0) for d in raw)
+
+
+def _dim(reader: _Reader, raw: Any, symbols: tuple[str, ...], depth: int) -> Dim:
+    if isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 1 << 63:
+        return raw
+    if isinstance(raw, str) and raw in symbols:
+        return raw
+    if isinstance(raw, list) and raw and depth < DEPTH:
+        operands = 3 if raw[0] == SELECT else 2
+        if isinstance(raw[0], str) and (raw[0] in OPERATORS or raw[0] == SELECT) and len(raw) == operands + 1:
+            return (raw[0], *(_dim(reader, d, symbols, depth + 1) for d in raw[1:]))
+    raise invalid(f"{reader.where} has a malformed dimension")
+
+
+ARGUMENT_KINDS = ("tensor", "int", "float", "bool", "shape", "str", "pointer")
+
+
+def _packed(index: int, raw: Any) -> PackedSpec:
+    reader = _Reader(f"packed function {index}")
+    args = None if isinstance(raw, dict) and raw.get("args", 0) is None else reader.strings(raw, "args")
+    results = reader.get(raw, "results", int)
+    style = reader.get(raw, "style", str)
+    if not set(args or ()) <= set(ARGUMENT_KINDS) or not 0 <= results < 1 << 16 or style not in ("dps", "value"):
+        raise invalid(f"{reader.where} is malformed")
+    return PackedSpec(reader.get(raw, "name", str), args, results, style)

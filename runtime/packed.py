@@ -1,0 +1,172 @@
+"""Packed functions at run time: Python callables behind C function pointers, and native ones called from Python.
+
+An exception of a Python function is kept in the frame of the call that is running, reported to native code as an error
+code, and raised again when the native call has returned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlcc.errors import CallError, error
+from mlcc.runtime import registry
+from mlcc.runtime.abi import CPU, DLTENSOR, KIND_BY_NAME, PackedFn
+from mlcc.runtime.dlpack import NotATensor, Tensor, as_array, borrow, view
+from mlcc.runtime.manifest import PackedSpec
+
+_FAILED = KIND_BY_NAME["PACKED_FAILED"].code
+_SCALARS = {"int": "<q", "float": "<d", "bool": "<?", "pointer": "<Q"}
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One native call in progress: what keeps its memory alive, what of it is read-only, and what went wrong in it."""
+
+    owner: Any = None
+    readonly: tuple[tuple[int, int], ...] = ()  # address ranges
+    exception: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Frames:
+    """The calls of one executable that are in progress. A thread that native code made belongs to the latest."""
+
+    local: threading.local = field(default_factory=threading.local)
+    every: list[Frame] = field(default_factory=list)
+
+    def push(self, frame: Frame) -> None:
+        stack = getattr(self.local, "stack", None)
+        if stack is None:
+            stack = self.local.stack = []
+        stack.append(frame)
+        self.every.append(frame)
+
+    def pop(self) -> None:
+        self.every.remove(self.local.stack.pop())
+
+    def current(self) -> Frame | None:
+        stack = getattr(self.local, "stack", None)
+        if stack:
+            return stack[-1]  # type: ignore[no-any-return]
+        return self.every[-1] if self.every else None
+
+
+def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]) -> Any:
+    """A C function pointer that finds `spec.name` in the registry at each call and calls it."""
+
+    def trampoline(_context: int | None, pointers: int, count: int) -> int:
+        frame = frames.current() or Frame()
+        try:
+            function = registry.get_func(spec.name)
+            if function is None:
+                raise registry.missing(spec.name)
+            kinds = ("tensor",) * count if spec.args is None else spec.args
+            if count != len(kinds) + spec.results:
+                raise CallError(error("E0812", f"packed function `{spec.name}` was called with {count} arguments"))
+            readonly = (constants, *frame.readonly)
+            words = struct.unpack(f"<{count}Q", ctypes.string_at(pointers, 8 * count)) if count else ()
+            tensors = [read_tensor(word, frame.owner) for word in words]
+            inputs = [decode(k, t, readonly) for k, t in zip(kinds, tensors, strict=False)]
+            outputs = tensors[len(kinds) :]
+            if spec.style == "dps":
+                function(*inputs, *(view(t) for t in outputs))
+            else:
+                accept(spec.name, function(*inputs), outputs)
+            return 0
+        except BaseException as exc:
+            if frame.exception is None:
+                frame.exception = exc
+            return _FAILED
+
+    return PackedFn(trampoline)
+
+
+def read_tensor(address: int, owner: Any) -> Tensor:
+    """A DLTensor of native code, which is sound and compact."""
+    data, _, _, ndim, code, bits, lanes, shape, _, offset = DLTENSOR.unpack(ctypes.string_at(address, DLTENSOR.size))
+    dims = struct.unpack(f"<{ndim}q", ctypes.string_at(shape, 8 * ndim)) if ndim else ()
+    return Tensor(data + offset, dims, None, (code, bits, lanes), False, owner)
+
+
+def decode(kind: str, tensor: Tensor, readonly: tuple[tuple[int, int], ...]) -> Any:
+    """The Python value of an input."""
+    if kind == "tensor":
+        if any(low <= tensor.address < high for low, high in readonly):
+            tensor = Tensor(tensor.address, tensor.shape, None, tensor.code, True, tensor.owner)
+        return view(tensor)
+    count = tensor.shape[0] if tensor.shape else 1
+    if kind == "str":
+        return ctypes.string_at(tensor.address, count).decode("utf-8", "replace")
+    if kind == "shape":
+        return struct.unpack(f"<{count}q", ctypes.string_at(tensor.address, 8 * count))
+    code = _SCALARS[kind]
+    return struct.unpack(code, ctypes.string_at(tensor.address, struct.calcsize(code)))[0]
+
+
+def accept(name: str, value: Any, outputs: list[Tensor]) -> None:
+    """Copy what a value-returning function gave into the places of its results."""
+    values = list(value) if isinstance(value, (tuple, list)) and len(outputs) != 1 else [value]
+    if not outputs:
+        return
+    if len(values) != len(outputs):
+        raise CallError(
+            error("E0812", f"packed function `{name}` returned {len(values)} values, expected {len(outputs)}")
+        )
+    for index, (given, place) in enumerate(zip(values, outputs, strict=True)):
+        which = (
+            f"result {index} of packed function `{name}`"
+            if len(outputs) > 1
+            else f"the result of packed function `{name}`"
+        )
+        if isinstance(given, (int, float, np.generic)) and not place.shape:
+            given = np.asarray(given, as_array(place).dtype)
+        try:
+            source = borrow(given)
+        except NotATensor as exc:
+            raise CallError(error("E0812", f"{which} is {exc}")) from None
+        if source.shape != place.shape or source.code != place.code:
+            raise CallError(
+                error(
+                    "E0812", f"{which} is {source.dtype}{list(source.shape)}, expected {place.dtype}{list(place.shape)}"
+                )
+            )
+        as_array(place)[...] = as_array(source)
+
+
+def call_native(function: registry.NativeFunction, args: tuple[Any, ...]) -> None:
+    """Call a registered C function from Python. Raises CallError if it fails or an argument is no compact array."""
+    tensors = []
+    for index, value in enumerate(args):
+        try:
+            tensor = borrow(value)
+        except NotATensor as exc:
+            raise CallError(error("E0803", f"argument {index} of `{function.name}` is {exc}")) from None
+        if tensor.strides is not None:
+            raise CallError(error("E0803", f"argument {index} of `{function.name}` is not contiguous"))
+        tensors.append(tensor)
+    memory = [write_tensor(t) for t in tensors]
+    pointers = (ctypes.c_void_p * len(memory))(*(ctypes.addressof(m) for m in memory))
+    code = PackedFn(function.address)(function.context, ctypes.addressof(pointers), len(memory))
+    if code != 0:
+        raise failed(function.name, code)
+
+
+def failed(name: str, code: int) -> CallError:
+    """The error for a native packed function that returned a code."""
+    return CallError(error("E0812", f"packed function `{name}` failed with code {code}"))
+
+
+def write_tensor(tensor: Tensor) -> ctypes.Array[ctypes.c_char]:
+    """A DLTensor with its shape behind it, for a compact tensor."""
+    ndim = len(tensor.shape)
+    memory = ctypes.create_string_buffer(DLTENSOR.size + 8 * ndim)
+    base = ctypes.addressof(memory)
+    DLTENSOR.pack_into(memory, 0, tensor.address, CPU, 0, ndim, *tensor.code, base + DLTENSOR.size, 0, 0)
+    struct.pack_into(f"<{ndim}q", memory, DLTENSOR.size, *tensor.shape)
+    return memory

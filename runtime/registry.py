@@ -1,0 +1,92 @@
+"""The registry of packed functions: what `R.call_dps_packed("env.linear", ...)` finds by its name.
+
+One of the project's two process-wide registries. Names are looked up when they are called, so registration may come
+before or after loading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import CallError, did_you_mean, error
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFunction:
+    """A packed function from a shared library: called from native code without Python in between."""
+
+    name: str
+    address: int
+    context: int = 0
+
+    def __call__(self, *args: Any) -> None:
+        """Call it from Python with arrays, the last of which it writes (like any packed function)."""
+        from mlcc.runtime.packed import call_native
+
+        call_native(self, args)
+
+
+_functions: dict[str, Callable[..., Any]] = {}
+_lock = threading.Lock()
+_version = 0
+
+
+def register_func(
+    name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Callable[..., Any]:
+    """Register `f` under `name` for packed calls; without `f`, a decorator. A bare decorator takes the function's name.
+
+    `f` gets arrays over the caller's memory, inputs first, and writes its results into the last. Raises CallError if
+    the name is taken and `override` is not set.
+    """
+    if callable(name):
+        return _add(name.__name__, name, override)
+    if f is None:
+        return lambda made: _add(name, made, override)
+    return _add(name, f, override)
+
+
+def _add(name: str, f: Callable[..., Any], override: bool) -> Callable[..., Any]:
+    global _version
+    if not isinstance(name, str) or not callable(f):
+        raise CallError(error("E0815", "register_func takes a name and a function"))
+    with _lock:
+        if name in _functions and not override:
+            raise CallError(
+                error("E0815", f"a packed function `{name}` is registered already", help="override=True replaces it")
+            )
+        _functions[name] = f
+        _version += 1
+    return f
+
+
+def get_func(name: str) -> Callable[..., Any] | None:
+    """The function registered under `name`, or None."""
+    return _functions.get(name)
+
+
+def remove_func(name: str) -> None:
+    """Forget a name; nothing happens if it is not registered."""
+    global _version
+    with _lock:
+        _functions.pop(name, None)
+        _version += 1
+
+
+def registered() -> list[str]:
+    """All names, sorted."""
+    return sorted(_functions)
+
+
+def version() -> int:
+    """A number that changes with every registration."""
+    return _version
+
+
+def missing(name: str) -> CallError:
+    """The error for a packed function that nobody registered."""
+    hint = did_you_mean(name, _functions) or 'register it: mlcc.register_func("' + name + '", f), or pass --env FILE'
+    return CallError(error("E0811", f"no packed function `{name}` is registered", help=hint))

@@ -1,0 +1,79 @@
+"""Timing functions inside native code."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CallError, error
+
+if TYPE_CHECKING:
+    from mlcc.runtime.call import BoundCall, Function
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds per call: one number for each repeat."""
+
+    times: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.times)
+
+    @property
+    def min(self) -> float:
+        return min(self.times)
+
+    @property
+    def max(self) -> float:
+        return max(self.times)
+
+    def quantile(self, q: float) -> float:
+        """The time that a fraction `q` of the repeats stayed below, interpolated."""
+        ordered = sorted(self.times)
+        at = q * (len(ordered) - 1)
+        low = int(at)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+    def __str__(self) -> str:
+        return f"median {self.median * 1e6:.2f} us of {len(self.times)} repeats"
+
+
+class Timer:
+    """Calls a function `number` times in a native loop, `repeat` times over, after one call to warm up.
+
+    With `min_seconds`, `number` grows until one repeat takes as long.
+    """
+
+    def __init__(self, function: Function, loop: Any, number: int, repeat: int, min_seconds: float) -> None:
+        if number < 1 or repeat < 1:
+            raise CallError(error("E0817", f"number and repeat are at least 1, got {number} and {repeat}"))
+        self.function = function
+        self.number = number
+        self.repeat = repeat
+        self.min_seconds = min_seconds
+        self._loop = loop
+        self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+
+    def __call__(self, *args: Any) -> Timing:
+        """Time calls with these arguments."""
+        call = self.function.bind(*args)
+        call()
+        number = self.number
+        spent = self.sample(call, number)
+        while spent < self.min_seconds:
+            number = max(number + 1, int(number * min(100.0, 1.2 * self.min_seconds / max(spent, 1e-9))))
+            spent = self.sample(call, number)
+        return Timing(tuple(self.sample(call, number) / number for _ in range(self.repeat)))
+
+    def sample(self, call: BoundCall, number: int) -> float:
+        """Seconds that `number` calls take together."""
+        return call.timed(self._loop, number, self._clock)

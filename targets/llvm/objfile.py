@@ -1,0 +1,147 @@
+"""Finishing an object that LLVM emitted: data sections of any size, final symbol names, a checksum.
+
+Large constants never go through LLVM: the code refers to an undefined hidden symbol, and the section that it names is
+added here, streamed from where the data lie. The result is a list of pieces; only the small ones are copies.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcc.runtime import elf
+from mlcc.runtime.elf import HEADER, SECTION_HEADER, SYMBOL
+from mlcc.runtime.manifest import checksum_place
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class NewSection:
+    """A section to be added, its content in pieces."""
+
+    name: str
+    flags: int
+    align: int
+    pieces: tuple[Buffer, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(len(p) for p in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Where a symbol that the code leaves undefined is to be: an offset in a new section."""
+
+    section: int
+    offset: int
+    size: int
+
+
+def finish(
+    obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str]
+) -> list[Buffer]:
+    """The object with sections added, symbols defined and renamed, and the checksum of its manifest filled in."""
+    old = elf.read_sections(obj)
+    symtab = next(s for s in old if s.type == elf.SYMTAB)
+    strings = old[symtab.link]
+    fields = list(HEADER.unpack_from(obj))
+    keep = max(s.offset + s.size for s in old if s.type not in (elf.NOBITS, 0) and s is not strings)
+    code = bytearray(obj[: max(keep, HEADER.size)])
+
+    table = _StringTable()
+    names = [table.add(s.name) for s in old]
+    new_names = [table.add(s.name) for s in sections]
+    _symbols(code, obj, symtab, strings, table, define, rename, len(old))
+
+    pieces: list[Buffer] = [code]
+    at = len(code)
+    headers = [SECTION_HEADER.pack(*([0] * 10))]
+    for section, name in zip(old[1:], names[1:], strict=True):
+        raw = list(SECTION_HEADER.unpack_from(obj, fields[6] + section.index * SECTION_HEADER.size))
+        raw[0] = name
+        headers.append(SECTION_HEADER.pack(*raw))
+    for section, name in zip(sections, new_names, strict=True):
+        at = _pad(pieces, at, section.align)
+        headers.append(
+            SECTION_HEADER.pack(name, elf.PROGBITS, section.flags, 0, at, section.size, 0, 0, section.align, 0)
+        )
+        pieces += section.pieces
+        at += section.size
+    content = table.content()
+    headers[strings.index] = SECTION_HEADER.pack(names[strings.index], elf.STRTAB, 0, 0, at, len(content), 0, 0, 1, 0)
+    pieces.append(content)
+    at = _pad(pieces, at + len(content), 8)
+    pieces.append(b"".join(headers))
+    fields[6], fields[12], fields[13] = at, len(headers), strings.index
+    HEADER.pack_into(code, 0, *fields)
+    return _with_checksum(pieces)
+
+
+class _StringTable:
+    """Names, each once."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {"": 0}
+        self._bytes = bytearray(b"\0")
+
+    def add(self, name: str) -> int:
+        found = self._at.get(name)
+        if found is None:
+            found = self._at[name] = len(self._bytes)
+            self._bytes += name.encode() + b"\0"
+        return found
+
+    def content(self) -> bytes:
+        return bytes(self._bytes)
+
+
+def _symbols(
+    code: bytearray, obj: bytes, symtab: elf.Section, strings: elf.Section, table: _StringTable,
+    define: Mapping[str, Definition], rename: Callable[[str], str], first: int,
+) -> None:  # fmt: skip
+    """Rewrite the symbol table in place: names in the new string table, definitions of the symbols of `define`."""
+    source = elf.Strings(obj, strings.offset, strings.size)
+    for at in range(symtab.offset, symtab.offset + symtab.size, SYMBOL.size):
+        name_at, info, other, section, value, size = SYMBOL.unpack_from(obj, at)
+        name = source.at(name_at) if name_at else ""
+        place = define.get(name)
+        if place is not None:
+            section, value, size = first + place.section, place.offset, place.size
+            info = info & 0xF0 | 1  # an object
+        SYMBOL.pack_into(code, at, table.add(rename(name)), info, other, section, value, size)
+
+
+def _pad(pieces: list[Buffer], at: int, align: int) -> int:
+    gap = -at % align
+    if gap:
+        pieces.append(bytes(gap))
+    return at + gap
+
+
+def _with_checksum(pieces: list[Buffer]) -> list[Buffer]:
+    """Fill in the checksum, taken over the whole object with zeros in its place."""
+    crc = 0
+    for piece in pieces:
+        crc = zlib.crc32(piece, crc)
+    for index in range(len(pieces) - 1, -1, -1):
+        if len(pieces[index]) < 1 << 24 or index == len(pieces) - 1:
+            at = checksum_place(bytes(pieces[index]))
+            if at >= 0:
+                piece = bytearray(pieces[index])
+                piece[at : at + 8] = b"%08x" % crc
+                pieces[index] = piece
+                return pieces
+    raise AssertionError("the object has no manifest")
+
+
+# ---------------------------------------------------------------- names
+
+
+def c_identifier(name: str) -> str:
+    """`name` with every character that C does not take in names made `_`."""
+    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{made}" if not made or made[0].isdigit() else made
