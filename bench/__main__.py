@@ -12,7 +12,9 @@ NAMES = ("startup", "parsing", "calls")
 def main() -> int:
     pinned = [n for n in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if n in os.environ]
     if pinned:
-        print(f"unset {' and '.join(pinned)}: NumPy would run with kernels that are not this machine's", file=sys.stderr)
+        print(
+            f"unset {' and '.join(pinned)}: NumPy would run with kernels that are not this machine's", file=sys.stderr
+        )
         return 2
     for name in sys.argv[1:] or NAMES:
         if name not in NAMES:

@@ -7,7 +7,7 @@ import time
 
 from bench.measure import machine
 
-FUNCTION = '''
+FUNCTION = """
     @T.prim_func
     def matmul{n}(A: T.Buffer((128, 64), "float32"), B: T.Buffer((64, 96), "float32"), C: T.Buffer((128, 96), "float32")):
         T.func_attr({{"tir.noalias": True}})
@@ -24,7 +24,7 @@ FUNCTION = '''
             with T.block("C"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 C[vi, vj] = T.max(Y[vi, vj] * T.float32(0.5) + T.float32({n}), T.float32(0))
-'''
+"""
 
 
 def module(lines: int) -> str:
@@ -55,4 +55,6 @@ def main() -> None:
             rows.append([(b - a) * 1e3 for a, b in zip(marks, marks[1:], strict=False)])
         yardstick, parse, check, show = (min(column) for column in zip(*rows, strict=True))
         count = text.count("\n")
-        print(f"{count:7} {parse:9.1f} {check:9.1f} {show:9.1f} {yardstick:10.1f} {parse * 1e3 / count:8.1f} {parse / yardstick:6.1f}")
+        print(
+            f"{count:7} {parse:9.1f} {check:9.1f} {show:9.1f} {yardstick:10.1f} {parse * 1e3 / count:8.1f} {parse / yardstick:6.1f}"
+        )

@@ -2,29 +2,109 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option
 
+if TYPE_CHECKING:
+    import numpy as np
+
+LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
+
 
 @click.command("bench")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name (default: ones are made).")
+@click.option(
+    "--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times."
+)
 @click.option("--func", default="main", show_default=True, help="The function to time.")
 @click.option("--number", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond).")
 @click.option("--repeat", type=click.IntRange(2), default=25, show_default=True, help="Samples per competitor.")
+@click.option("--json", "as_json", is_flag=True, help="All samples as JSON, in seconds per call.")
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
 @extern_options
 @env_option
 def command(
-    files: tuple[str, ...], inputs: tuple[str, ...], func: str, number: int | None, repeat: int, target: str, level: int,
-    pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...],
+    files: tuple[str, ...], inputs: tuple[str, ...], func: str, number: int | None, repeat: int, as_json: bool,
+    target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+    envs: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Time a function of each FILE (text or artifact) inside native code.
 
-    Several files are competitors: their samples are interleaved. Shows the median, the middle half, and the ratio to
-    the first.
+    Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
+    Shows the median, the middle half, and the ratio to the first.
     """
-    raise NotImplementedError
+    from mlcc.cli.options import load_executable, load_inputs
+
+    arrays = load_inputs(inputs)
+    if envs:
+        from mlcc.runtime.env import load_env
+
+        for path in envs:
+            load_env(path)
+    loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native) for path in files]
+    samples = interleave(loaded, func, arrays, number, repeat)
+    if as_json:
+        import json
+
+        click.echo(json.dumps([{"file": f, "seconds": s} for f, s in zip(files, samples, strict=True)]))
+        return 0
+    for line in table(files, samples):
+        click.echo(line)
+    return 0
+
+
+def interleave(
+    loaded: list[Any], func: str, arrays: dict[str, np.ndarray], number: int | None, repeat: int
+) -> list[list[float]]:
+    """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
+    from mlcc.cli.cmd_run import arguments, find_function
+
+    running = []
+    for exe in loaded:
+        callee = find_function(exe, func)
+        given = arguments(callee, arrays)
+        outputs = len(callee.output_names)
+        while outputs and given and given[-1] is None:
+            given.pop()
+            outputs -= 1
+        timer = exe.time_evaluator(func, number=number or 1)
+        call = callee.bind(*given)
+        call()
+        count = number or 1
+        while number is None and timer.sample(call, count) < LEAST_SECONDS:
+            count *= 2
+        running.append((timer, call, count))
+    samples: list[list[float]] = [[] for _ in running]
+    for _ in range(repeat):
+        for at, (timer, call, count) in enumerate(running):
+            samples[at].append(timer.sample(call, count) / count)
+    return samples
+
+
+def table(files: tuple[str, ...], samples: list[list[float]]) -> list[str]:
+    """One line per competitor."""
+    import statistics
+
+    width = max(map(len, files))
+    first = statistics.median(samples[0])
+    lines = []
+    for path, times in zip(files, samples, strict=True):
+        low, middle, high = statistics.quantiles(times, n=4)
+        ratio = f"  {first / middle:6.2f} x the first" if len(files) > 1 else ""
+        lines.append(
+            f"{path:{width}}  median {show_time(middle)}  middle half {show_time(low)} to {show_time(high)}{ratio}"
+        )
+    return lines
+
+
+def show_time(seconds: float) -> str:
+    """Seconds in a unit that leaves few digits."""
+    for unit, scale in (("s ", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:8.3f} {unit}"
+    return f"{seconds * 1e9:8.1f} ns"

@@ -10,7 +10,9 @@ import click
 @click.command("fmt")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files instead of printing.")
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 and name the files that would change.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Change nothing; exit 1 and name the files that would change."
+)
 def command(files: tuple[str, ...], in_place: bool, only_check: bool) -> int:
     """Format each FILE (default: standard input) in the canonical layout. Meaning and comments stay."""
     from mlcc.files import read_bytes, write_atomic

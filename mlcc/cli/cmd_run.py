@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("file", default="-")
-@click.option("--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times.")
-@click.option("--out", "output", metavar="NPZ", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown).")
+@click.option(
+    "--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times."
+)
+@click.option(
+    "--out", "output", metavar="NPZ", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown)."
+)
 @click.option("--expect", metavar="NPZ", help="Compare the results with these; exit 3 if they differ.")
 @click.option("--rtol", default=1e-5, show_default=True)
 @click.option("--atol", default=1e-6, show_default=True)
@@ -54,25 +58,59 @@ def command(
 
 
 def call_by_name(exe: Any, func: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005.
-
-    For a PrimFunc the arrays that it wrote come back under their parameters' names if they were passed in, otherwise
-    as results.
-    """
-    from mlcc.cli.options import match_inputs
-    from mlcc.errors import CompileError, did_you_mean, error
-
-    functions = exe.functions
-    if func not in functions:
-        hint = did_you_mean(func, functions) or f"it has {', '.join(functions) or 'none'}"
-        raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
-    callee = exe[func]
-    given = match_inputs(arrays, callee.parameter_names, f"`{func}`", callee.output_names)
-    result = callee.call_with_fresh_outputs(given)
-    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005."""
+    callee = find_function(exe, func)
+    result = callee.call_with_fresh_outputs(arguments(callee, arrays))
+    values = flatten(result)
     if len(values) == 1:
         return {"out": values[0]}
     return {f"out{i}": v for i, v in enumerate(values)}
+
+
+def find_function(exe: Any, func: str) -> Any:
+    """A function of a loaded artifact. Raises CompileError E0005."""
+    from mlcc.errors import CompileError, did_you_mean, error
+
+    if func not in exe.functions:
+        hint = did_you_mean(func, exe.functions) or f"it has {', '.join(exe.functions) or 'none'}"
+        raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
+    return exe[func]
+
+
+def arguments(callee: Any, arrays: dict[str, np.ndarray]) -> list[Any]:
+    """One value per parameter; the fields of a tuple parameter `t` are the arrays `t.0`, `t.1`, ..."""
+    from mlcc.cli.options import match_inputs
+
+    names = [name for param in callee.spec.params for name in leaf_names(param, param.name)]
+    given = dict(zip(names, match_inputs(arrays, names, f"`{callee.name}`", callee.output_names), strict=True))
+
+    def value(param: Any, name: str) -> Any:
+        if param.kind == "tuple":
+            return tuple(value(part, f"{name}.{i}") for i, part in enumerate(param.fields))
+        array = given[name]
+        if array is None or param.kind == "tensor":
+            return array
+        return tuple(int(v) for v in array.reshape(-1)) if param.kind == "shape" else array.reshape(-1)[0].item()
+
+    return [value(param, param.name) for param in callee.spec.params]
+
+
+def leaf_names(param: Any, name: str) -> list[str]:
+    """The arrays that a parameter takes."""
+    if param.kind != "tuple":
+        return [name]
+    return [n for i, part in enumerate(param.fields) for n in leaf_names(part, f"{name}.{i}")]
+
+
+def flatten(result: Any) -> list[np.ndarray]:
+    """Results as arrays, tuples opened; a shape is an int64 array."""
+    import numpy as np
+
+    if result is None:
+        return []
+    if isinstance(result, tuple) and not all(isinstance(v, int) for v in result):
+        return [a for part in result for a in flatten(part)]
+    return [np.asarray(result)]
 
 
 def show(results: dict[str, np.ndarray]) -> None:

@@ -16,15 +16,21 @@ ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
 
 
 def target_option(default: str) -> Callable[[Any], Any]:
-    return click.option("-t", "--target", default=default, show_default=True, help="What to compile for: see `docs/targets.md`.")
+    return click.option(
+        "-t", "--target", default=default, show_default=True, help="What to compile for: see `docs/targets.md`."
+    )
 
 
 def level_option(command: Any) -> Any:
-    return click.option("-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run.")(command)
+    return click.option(
+        "-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run."
+    )(command)
 
 
 def pipeline_option(command: Any) -> Any:
-    return click.option("-p", "--passes", "pipeline", help="Run this pipeline instead, such as 'fuse,lower-to-tir,fuse-tir'.")(command)
+    return click.option(
+        "-p", "--passes", "pipeline", help="Run this pipeline instead, such as 'fuse,lower-to-tir,fuse-tir'."
+    )(command)
 
 
 def extern_options(command: Any) -> Any:
@@ -49,18 +55,33 @@ def is_artifact(path: str) -> bool:
 
 
 def build_artifact(
-    path: str, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...] = (), allow_native: bool = False
+    path: str,
+    target: str,
+    level: int,
+    pipeline: str | None,
+    allow_extern: tuple[str, ...] = (),
+    allow_native: bool = False,
 ) -> Artifact:
     """Compile a text file for running at once."""
     from mlcc.driver import build, parse_file
 
     return build(
-        parse_file(path), target=target, opt_level=level, pipeline=pipeline, allow_extern=allow_extern, allow_native=allow_native
+        parse_file(path),
+        target=target,
+        opt_level=level,
+        pipeline=pipeline,
+        allow_extern=allow_extern,
+        allow_native=allow_native,
     )
 
 
 def load_executable(
-    path: str, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...] = (), allow_native: bool = False
+    path: str,
+    target: str,
+    level: int,
+    pipeline: str | None,
+    allow_extern: tuple[str, ...] = (),
+    allow_native: bool = False,
 ) -> Any:
     """An executable from an artifact file, or from a text file compiled on the spot."""
     from mlcc.runtime.loader import load
@@ -84,7 +105,9 @@ def load_inputs(paths: tuple[str, ...]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def match_inputs(arrays: dict[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = ()) -> list[np.ndarray | None]:
+def match_inputs(
+    arrays: dict[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = ()
+) -> list[np.ndarray | None]:
     """The arrays in the order of the parameters; None for an optional one that is missing.
 
     Raises CompileError E0004 that lists every missing and every unknown name.

@@ -70,7 +70,9 @@ def _swap_tokens(text: str, pool: list[str], rng: random.Random) -> str:
     return "".join(words)
 
 
-def _lines(change: Callable[[list[str], list[str], random.Random], None]) -> Callable[[str, list[str], random.Random], str]:
+def _lines(
+    change: Callable[[list[str], list[str], random.Random], None],
+) -> Callable[[str, list[str], random.Random], str]:
     def mutator(text: str, pool: list[str], rng: random.Random) -> str:
         lines = text.split("\n")
         change(lines, rng.choice(pool).split("\n"), rng)

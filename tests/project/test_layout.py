@@ -104,9 +104,7 @@ def test_packages_are_the_folders() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     listed = set(config["options"]["packages"].split())
-    found = {
-        dotted if path.name == "__init__.py" else dotted.rsplit(".", 1)[0] for dotted, path in modules().items()
-    }
+    found = {dotted if path.name == "__init__.py" else dotted.rsplit(".", 1)[0] for dotted, path in modules().items()}
     assert listed == found
 
 

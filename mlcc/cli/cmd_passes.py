@@ -1,0 +1,149 @@
+"""`mlcc passes model.mlc -p 'fuse,lower-to-tir,fuse-tir' --dump-after`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from mlcc.cli.options import target_option
+
+
+def _separate(argv: list[str]) -> list[str]:
+    """click would take the word after a bare `--dump-after` for its value; here only `=` gives one."""
+    return [f"{w}=*" if w in ("--dump-after", "--dump-before") else w for w in argv]
+
+
+class Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _separate(args))
+
+
+@click.command("passes", cls=Command)
+@click.argument("file", default="-")
+@click.option(
+    "-p", "--passes", "pipeline", help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2)."
+)
+@click.option("-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run.")
+@click.option(
+    "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
+)
+@click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
+@click.option("--list", "list_passes", is_flag=True, help="List the passes and the named pipelines.")
+@click.option("--help-pass", metavar="NAME", help="What a pass does, and its options.")
+@click.option("--print-pipeline", is_flag=True, help="Print the text of the pipeline and run nothing.")
+@click.option("--dump-before", metavar="[=PASS,..]", help="Show the module before passes (bare: before each).")
+@click.option("--dump-after", metavar="[=PASS,..]", help="Show the module after passes (bare: after each).")
+@click.option("--dump-dir", metavar="FOLDER", help="Dump into numbered files that parse, instead of to stderr.")
+@click.option("--diff", is_flag=True, help="Show what each pass changed, to stderr.")
+@click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")
+@click.option(
+    "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the module after each pass."
+)
+@click.option(
+    "--check-each", metavar="NPZ", help="Run the module after each pass on these inputs; exit 3 if numbers move."
+)
+@click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
+              help="Operations up to which --check-each interprets; past it, the compiled object is used.")  # fmt: skip
+@click.option("--func", default="main", show_default=True, help="The function that --check-each runs.")
+@click.option("--rtol", default=1e-4, show_default=True)
+@click.option("--atol", default=1e-5, show_default=True)
+@target_option("llvm")
+def command(
+    file: str, pipeline: str | None, level: int, output: str, dialect: str, list_passes: bool, help_pass: str | None,
+    print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
+    timing: bool, verify_each: bool, check_each: str | None, check_work: int, func: str, rtol: float, atol: float,
+    target: str,
+) -> int:  # fmt: skip
+    """Run passes over FILE (default: standard input) and print the module that comes out.
+
+    Without -p, a first comment `# PASSES: ...` in FILE names the pipeline, else -O does.
+    """
+    if list_passes:
+        return _list()
+    from mlcc.passes.manager import PassContext, Pipeline, help_text, run_pipeline
+
+    if help_pass is not None:
+        from mlcc.errors import CompileError, did_you_mean, error
+        from mlcc.passes import ALIASES, PASSES
+
+        if help_pass not in PASSES and help_pass not in ALIASES:
+            help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` names them all"
+            raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
+        click.echo(help_text(help_pass))
+        return 0
+    from mlcc.passes.levels import level_text
+
+    if print_pipeline:
+        click.echo(str(Pipeline.parse(level_text(level) if pipeline is None else pipeline)))
+        return 0
+    from mlcc.driver import parse_text
+    from mlcc.files import read_bytes
+    from mlcc.grammar.syntax import decode
+    from mlcc.passes.reproducer import directive
+    from mlcc.target import Target
+
+    chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p")
+    text = decode(read_bytes(file), file)
+    folder = "." if file == "-" else os.path.dirname(file) or "."
+    asked = directive(text)
+    confined = chosen is None and asked is not None
+    if chosen is None:
+        chosen = Pipeline.parse(asked, f"{file}: PASSES") if asked is not None else Pipeline.parse(level_text(level))
+    module = parse_text(text, file, folder)
+    ctx = PassContext(target=Target.parse(target), folder=folder if confined else ".", confined=confined)
+
+    from mlcc.passes import observers as looking
+
+    def write(part: str) -> None:
+        click.echo(part, err=True, nl=not part.endswith("\n"))
+
+    observers: list[Any] = []
+    if dump_before is not None or dump_after is not None or dump_dir is not None:
+        before = () if dump_before is None else looking.parse_names(dump_before)
+        every = dump_before is None and dump_after is None  # --dump-dir alone
+        after = None if every else () if dump_after is None else looking.parse_names(dump_after)
+        observers.append(looking.Dump(write, before, after, dump_dir))
+    if diff:
+        observers.append(looking.Diff(write))
+    if timing:
+        observers.append(looking.Timing(write))
+    if verify_each:
+        observers.append(looking.VerifyEach())
+    check = None
+    if check_each is not None:
+        from mlcc.cli.options import load_inputs
+        from mlcc.passes.check_each import CheckEach
+
+        check = CheckEach(load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=write)
+        observers.append(check)
+    made = run_pipeline(chosen, module, ctx, observers)
+    if check is not None and check.guilty is not None:
+        return 3
+    if output == "-" and sys.stdout.isatty():
+        from mlcc.grammar.printer import script
+
+        click.echo(script(made, dialect=dialect, data=False), nl=False)
+    else:
+        from mlcc.driver import write_module
+
+        write_module(made, output, dialect)
+    return 0
+
+
+def _list() -> int:
+    from mlcc.passes import ALIASES, PASSES
+    from mlcc.passes.levels import LEVELS
+    from mlcc.passes.manager import summary
+
+    width = max(map(len, [*PASSES, *ALIASES]))
+    for name in PASSES:
+        click.echo(f"{name:{width}}  {summary(name)}")
+    for alias, name in ALIASES.items():
+        click.echo(f"{alias:{width}}  the same as {name}")
+    click.echo()
+    for name, text in LEVELS.items():
+        click.echo(f"-{name}  {text}")
+    return 0
