@@ -1,0 +1,127 @@
+"""Facts about the machine that mlcc runs on, each found once and only when asked for."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+from dataclasses import dataclass
+
+DEFAULT_CACHES = (32 << 10, 1 << 20, 8 << 20)  # where the system does not say
+_CPU_FOLDER = "/sys/devices/system/cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Data cache sizes in bytes as one core sees them; a level that does not exist has the size of the one before."""
+
+    l1: int
+    l2: int
+    l3: int
+    line: int = 64
+
+
+@functools.cache
+def triple() -> str:
+    """This machine's LLVM triple."""
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    system = platform.system()
+    if system == "Darwin":
+        return f"{machine.replace('aarch64', 'arm64')}-apple-darwin"
+    if system == "Windows":
+        return f"{machine}-pc-windows-msvc"
+    return f"{machine}-unknown-linux-gnu"
+
+
+@functools.cache
+def cpu_name() -> str:
+    """This machine's CPU as LLVM names it."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
+
+
+@functools.cache
+def cpu_features() -> tuple[str, ...]:
+    """The features of this CPU that the operating system lets programs use, sorted: `+avx2`, ..."""
+    import llvmlite.binding as llvm
+
+    return tuple(f"+{name}" for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
+
+
+def num_cores() -> int:
+    """Cores that this process may use: its affinity mask, and the quota of its control groups, rounded up.
+
+    Asked anew each time: a mask may change while the process runs.
+    """
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:
+        allowed = os.cpu_count() or 1
+    quota = cgroup_quota()
+    return max(1, allowed if quota is None else min(allowed, -int(-quota // 1)))
+
+
+def cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
+    """The least CPU quota, in cores, of this process's control groups (versions 1 and 2); None: no limit."""
+    found = []
+    for line in _lines(own):
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if not controllers:
+            top = root
+        elif "cpu" in controllers.split(","):
+            top = os.path.join(root, "cpu")
+        else:
+            continue
+        folder = os.path.normpath(os.path.join(top, path.strip("/")))
+        while folder.startswith(top):
+            found += [q for q in (_quota(folder),) if q is not None]
+            folder = os.path.dirname(folder)
+    return min(found, default=None)
+
+
+def _quota(folder: str) -> float | None:
+    """The quota written in one control group's folder."""
+    words = " ".join(_lines(os.path.join(folder, "cpu.max"))).split()
+    if len(words) != 2:
+        period = _lines(os.path.join(folder, "cpu.cfs_period_us"))
+        words = [*_lines(os.path.join(folder, "cpu.cfs_quota_us")), *period]
+    if len(words) != 2 or not all(re.fullmatch(r"\d+", w) for w in words) or int(words[1]) == 0:
+        return None
+    return int(words[0]) / int(words[1])
+
+
+@functools.cache
+def caches() -> Caches:
+    """The cache sizes of the first core that this process may use."""
+    cpu = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return read_caches(f"{_CPU_FOLDER}/cpu{cpu}/cache")
+
+
+def read_caches(folder: str) -> Caches:
+    """Cache sizes from a folder laid out as Linux lays out `cpuN/cache`."""
+    sizes: dict[int, int] = {}
+    line = 64
+    for index in range(16):
+        at = f"{folder}/index{index}"
+        kind, level, size = (" ".join(_lines(f"{at}/{name}")).strip() for name in ("type", "level", "size"))
+        found = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if kind == "Instruction" or not level.isdigit() or found is None:
+            continue
+        sizes[int(level)] = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+        written = " ".join(_lines(f"{at}/coherency_line_size")).strip()
+        line = int(written) if written.isdigit() else line
+    if not sizes:
+        return Caches(*DEFAULT_CACHES)
+    l1 = sizes.get(1, DEFAULT_CACHES[0])
+    l2 = sizes.get(2, l1)
+    return Caches(l1, l2, sizes.get(3, l2), line)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
