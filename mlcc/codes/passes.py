@@ -1,3 +1,76 @@
 """Diagnostic codes: passes."""
 
-CODES: dict[str, tuple[str, str]] = {}
+CODES: dict[str, tuple[str, str]] = {
+    "E0500": (
+        "a pipeline's text cannot be read",
+        "A pipeline is a list of passes separated by commas, each with options in braces: "
+        "`bind-params{params=w.npz},fuse,lower-to-tir`. A value is a word, a number, a string in double quotes, or a "
+        "JSON list or map. In a shell the whole stands in single quotes.",
+    ),
+    "E0501": (
+        "no such pass",
+        "`mlcc passes --list` names the passes, `mlcc passes --help-pass NAME` explains one.",
+    ),
+    "E0502": (
+        "the pass has no such option",
+        "`mlcc passes --help-pass NAME` lists the options of a pass. `-` and `_` are the same in their names.",
+    ),
+    "E0503": (
+        "an option of a pass has a wrong value",
+        "The option takes a value of another type, such as a list of strings or an integer.",
+    ),
+    "E0504": (
+        "a pass lacks an option",
+        "The pass cannot do anything without that option; its help says what it means.",
+    ),
+    "E0505": (
+        "a pass needs another one before it",
+        "Some passes work on what an earlier one leaves: `fuse-tir`, for example, joins the TIR calls inside fused "
+        "functions, and `lower-to-tir` turns operators into such calls.",
+    ),
+    "E0506": (
+        "a pass names a function that the module does not have",
+        "The option that names a function (`func`, `entry`) has a name that no function of the module has at that point "
+        "of the pipeline. An earlier pass may have removed it.",
+    ),
+    "E0507": (
+        "an array does not fit the parameter it is to be bound to",
+        "`bind-params` takes arrays by parameter name. The file has a name that no parameter has, or an array whose "
+        "dtype or shape is not the parameter's. A symbolic size takes the array's; two arrays must agree on it.",
+    ),
+    "E0508": (
+        "a symbolic variable cannot be bound",
+        "`bind-symbolic-vars` takes sizes by the names of symbolic variables. The function has no variable of that name, "
+        "or several, or the size is negative.",
+    ),
+    "E0509": (
+        "something cannot be lowered",
+        "Code is made for TIR functions and what calls them. The operators listed have no lowering yet, or their "
+        "shapes are not known well enough. Each is listed once, with its first place and how often it occurs.",
+    ),
+    "E0510": (
+        "a file that a pipeline in a text names lies outside its folder",
+        "A pipeline written in a text (`# PASSES: ...`) may only name files under the folder of that text. Give the "
+        "pipeline on the command line instead: `mlcc passes FILE -p ...`.",
+    ),
+    "E0511": (
+        "a pass changed what the module computes",
+        "`--check-each` runs the module after every pass and compares with the results before the first one. "
+        "The pass named is the first whose results differ by more than the tolerance.",
+    ),
+    "E0512": (
+        "`--check-each` cannot run the module",
+        "The function to run must be in the module before and after every pass, and every parameter needs an array of "
+        "its name in the file.",
+    ),
+    "E0520": (
+        "a function is called that the module does not have",
+        "Calls such as `cls.f(...)` and `R.call_tir(cls.f, ...)` name functions of the same module. Packed functions of the "
+        'environment are called with `R.call_dps_packed("name", ...)` or `R.call_packed("name", ...)`.',
+    ),
+    "E0521": (
+        "the data of a constant are absent",
+        "A text may refer to constants by key only, as TVM prints `metadata[...]`; such a module parses and prints, but "
+        "there is nothing to compute with. Put the arrays in FILE.npz beside FILE, or pass them as parameters.",
+    ),
+}

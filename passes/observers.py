@@ -1,0 +1,147 @@
+"""What looks on while a pipeline runs: dumps, differences, times, verification."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from mlcc.errors import CompileError, Diagnostic
+from mlcc.ir.module import IRModule
+from mlcc.passes import ALIASES
+from mlcc.passes.manager import Observer, Pass, Pipeline
+from mlcc.typed_options import kebab
+
+DATA_LIMIT = 1 << 20  # bytes of constants that a dump still carries
+
+Write = Callable[[str], None]
+
+
+def dump_text(module: IRModule) -> str:
+    """The module as a text that parses; large constants are named, not written."""
+    from mlcc.grammar.printer import script
+    from mlcc.ir import relax
+    from mlcc.ir.node import walk
+
+    total = 0
+    for func in module.functions.values():
+        for node in walk(func):
+            total += node.data.nbytes if isinstance(node, relax.Constant) else 0
+    return script(module, data=total <= DATA_LIMIT)
+
+
+@dataclass
+class Dump(Observer):
+    """Writes the module before or after passes: fenced by `# --- after fuse`, or as numbered files in `folder`.
+
+    `names` are the passes it looks at; None is every pass.
+    """
+
+    write: Write
+    names_before: Collection[str] | None = ()
+    names_after: Collection[str] | None = ()
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        self.names_before = _canonical_names(self.names_before)
+        self.names_after = _canonical_names(self.names_after)
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        if self.names_before is None or current.name in self.names_before:
+            self._dump(at, "before", current, module)
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        if self.names_after is None or current.name in self.names_after:
+            self._dump(at, "after", current, module)
+
+    def _dump(self, at: int, when: str, current: Pass, module: IRModule) -> None:
+        text = dump_text(module)
+        if self.folder is None:
+            self.write(f"# --- {when} {current.name}\n{text}")
+            return
+        from mlcc.files import write_atomic
+
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, f"{at + 1:02}-{when}-{current.name}.mlc")
+        write_atomic(path, f"# --- {when} {current}\n{text}")
+
+
+def _canonical_names(names: Collection[str] | None) -> set[str] | None:
+    return None if names is None else {ALIASES.get(kebab(n), kebab(n)) for n in names}
+
+
+@dataclass
+class Diff(Observer):
+    """Writes what each pass changed, function by function, as a unified difference of texts."""
+
+    write: Write
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        lines: list[str] = []
+        for name in dict.fromkeys([*before, *module]):
+            old, new = before.functions.get(name), module.functions.get(name)
+            if old is not new:
+                lines += difflib.unified_diff(_lines(old), _lines(new), f"{name} before", f"{name} after", lineterm="")
+        body = "\n".join(lines) if lines else "# nothing changed"
+        self.write(f"# --- changed by {current.name}\n{body}\n")
+
+
+def _lines(func: object) -> list[str]:
+    from mlcc.grammar.printer import script
+
+    return [] if func is None else script(func, data=False).splitlines()  # type: ignore[arg-type]
+
+
+@dataclass
+class Timing(Observer):
+    """Writes how long each pass took, when all are done."""
+
+    write: Write
+    clock: Callable[[], float] = time.perf_counter
+    spent: list[tuple[str, float]] = field(default_factory=list)
+    _started: float = 0.0
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        self._started = self.clock()
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        self.spent.append((current.name, self.clock() - self._started))
+
+    def finish(self) -> None:
+        total = sum(seconds for _, seconds in self.spent)
+        lines = [f"{1e3 * s:10.2f} ms  {100 * s / total if total else 0:5.1f} %  {name}" for name, s in self.spent]
+        self.write("\n".join([*lines, f"{1e3 * total:10.2f} ms  100.0 %  all passes"]) + "\n")
+
+
+class VerifyEach(Observer):
+    """Verifies the module before the first pass, where a violation is the user's, and after each, where it is ours."""
+
+    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+        from mlcc.verify import verify
+
+        found = verify(module)
+        if found:
+            raise CompileError(found)
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        from mlcc.verify import verify
+
+        if module.functions != before.functions:  # functions compare by identity
+            found = verify(module)
+            if found:
+                raise IllFormed(found)
+
+
+class IllFormed(Exception):
+    """A pass left a module that breaks a rule of the IR."""
+
+    def __init__(self, found: list[Diagnostic]) -> None:
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in found[:4]))
+
+
+def parse_names(text: str) -> list[str] | None:
+    """The names of `--dump-after=fuse,fuse-tir`; None for the bare option (every pass)."""
+    return None if text in ("", "*") else [n for n in re.split(r"[,\s]+", text) if n]
