@@ -1,0 +1,183 @@
+"""Which operations become one kernel: groups by dominators of the data flow and by fusion kinds.
+
+An operation may join the operation that all paths from it lead to (its immediate post-dominator) if the kinds on the
+way allow it: then whatever is computed from it is computed in the same kernel, and nothing is computed twice. This is
+the algorithm of TVM's FuseOps, on one dataflow block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mlcc.ops import FusionKind
+
+MAX_FUSED = 256  # operations in one kernel
+
+
+@dataclass(eq=False)
+class Node:
+    """One binding. `exposed`: its value is needed outside the block, so it can only end a kernel."""
+
+    index: int
+    kind: FusionKind
+    exposed: bool
+    users: list[tuple[Node, FusionKind]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Group:
+    """A set of nodes (union-find). `kind` is that of the group as a whole once it is a root."""
+
+    kind: FusionKind
+    parent: Group | None = None
+    size: int = 1
+    has_anchor: bool = False
+
+    def root(self) -> Group:
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        below = self
+        while below.parent is not None and below.parent is not top:
+            below.parent, below = top, below.parent
+        return top
+
+
+@dataclass(eq=False)
+class _Dominator:
+    """A place in the post-dominator tree: `kind` is the most complex kind on any path up to the parent."""
+
+    node: Node
+    parent: _Dominator | None
+    depth: int
+    kind: FusionKind
+
+
+def partition(nodes: list[Node]) -> list[Group]:
+    """The group of each node; nodes stand in an order in which producers come before their users."""
+    groups = [Group(n.kind, has_anchor=n.kind is FusionKind.OUT_EWISE_FUSABLE) for n in nodes]
+    tree = _post_dominators(nodes)
+    for phase in (0, 1):
+        for node, group in zip(nodes, groups, strict=True):
+            sink = _sink(node, group, tree[node.index], groups, phase)
+            if sink is not None:
+                _join(node, sink, groups)
+    return [g.root() for g in groups]
+
+
+# ---------------------------------------------------------------- dominators
+
+
+def _post_dominators(nodes: list[Node]) -> list[_Dominator]:
+    """The tree as one entry per node, from the last node to the first."""
+    made: list[_Dominator | None] = [None] * len(nodes)
+    for node in reversed(nodes):
+        parent, kind = (None, FusionKind.OPAQUE) if node.exposed else _common_user(node, made)
+        made[node.index] = _Dominator(node, parent, parent.depth + 1 if parent else 1, kind)
+    return made  # type: ignore[return-value]
+
+
+def _common_user(node: Node, made: list[_Dominator | None]) -> tuple[_Dominator | None, FusionKind]:
+    """The nearest node on all paths from `node`, and the most complex kind on the way."""
+    kind = FusionKind.ELEMWISE
+    common: _Dominator | None = None
+    for number, (user, edge) in enumerate(node.users):
+        here = made[user.index]
+        if number == 0:
+            common = here
+        else:
+            common, kind = _common_ancestor(common, here, kind)
+        kind = max(kind, edge)
+    return common, kind
+
+
+def _common_ancestor(
+    a: _Dominator | None, b: _Dominator | None, kind: FusionKind
+) -> tuple[_Dominator | None, FusionKind]:
+    while a is not b:
+        if a is None or b is None:
+            return None, kind
+        depth = max(a.depth, b.depth)
+        steps = [x for x in (a, b) if x.depth == depth]
+        kind = max(kind, *(x.kind for x in steps))
+        a, b = (a.parent if a in steps else a), (b.parent if b in steps else b)
+    return a, kind
+
+
+# ---------------------------------------------------------------- grouping
+
+
+def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phase: int) -> Node | None:
+    """The node whose group `node` should join in this phase, if any.
+
+    What is complex (a matmul) takes element-wise work behind it first; injective work joins in the second phase, so
+    that it does not stand between a matmul and what follows it.
+    """
+    if group.kind is FusionKind.OPAQUE or place.parent is None:
+        return None
+    sink = place.parent.node
+    if group.root() is groups[sink.index].root():
+        return None
+    if _size_up_to(node, sink, groups) > MAX_FUSED:
+        return None
+    if group.kind is FusionKind.OUT_EWISE_FUSABLE:
+        wanted = phase == 0 and place.kind is FusionKind.ELEMWISE
+        return sink if wanted and _all_on_path(node, sink, groups, _at_most_broadcast) else None
+    if group.kind <= FusionKind.BROADCAST:
+        wanted = place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE
+        return sink if wanted and _all_on_path(node, sink, groups, _into_anything) else None
+    if group.kind is FusionKind.INJECTIVE:
+        return sink if phase == 1 and _all_on_path(node, sink, groups, _at_most_injective) else None
+    return None
+
+
+def _at_most_broadcast(kind: FusionKind, is_sink: bool) -> bool:
+    return kind <= FusionKind.BROADCAST
+
+
+def _at_most_injective(kind: FusionKind, is_sink: bool) -> bool:
+    return kind <= FusionKind.INJECTIVE
+
+
+def _into_anything(kind: FusionKind, is_sink: bool) -> bool:
+    """Injective work on the way, any fusible kernel at its end."""
+    return kind <= (FusionKind.OUT_EWISE_FUSABLE if is_sink else FusionKind.INJECTIVE)
+
+
+def _between(node: Node, sink: Node) -> list[Node]:
+    """The nodes on the paths from `node` to `sink`, without either."""
+    seen: dict[Node, None] = {}
+    stack = [user for user, _ in reversed(node.users)]
+    while stack:
+        top = stack.pop()
+        if top is not sink and top not in seen:
+            seen[top] = None
+            stack.extend(user for user, _ in reversed(top.users))
+    return list(seen)
+
+
+def _all_on_path(node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]) -> bool:
+    on_way = all(allowed(groups[n.index].root().kind, False) for n in _between(node, sink))
+    return on_way and allowed(groups[sink.index].root().kind, True)
+
+
+def _size_up_to(node: Node, sink: Node, groups: list[Group]) -> int:
+    between = sum(groups[n.index].size for n in (node, *_between(node, sink)))
+    return groups[sink.index].root().size + between
+
+
+def _join(node: Node, sink: Node, groups: list[Group]) -> None:
+    """Put `node` and all between it and `sink` in the group of `sink`."""
+    for member in (node, *_between(node, sink)):
+        _merge(groups[member.index].root(), groups[sink.index].root())
+
+
+def _merge(child: Group, parent: Group) -> None:
+    if child is parent:
+        return
+    parent.size += child.size
+    child.parent = parent
+    if child.has_anchor:
+        parent.has_anchor = True
+        parent.kind = max(child.kind, parent.kind)

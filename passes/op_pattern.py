@@ -1,0 +1,150 @@
+"""The fusion kind of a TIR function, read off its blocks: the rules of TVM's AnnotateTIROpPattern."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import children, walk
+from mlcc.ops import FusionKind
+
+ATTRIBUTE = "op_pattern"
+
+
+def kind_of(func: tir.PrimFunc) -> FusionKind:
+    """The kind that the attribute `op_pattern` states, or the one that the blocks show."""
+    stated = func.attrs.get(ATTRIBUTE)
+    if isinstance(stated, tir.IntImm):
+        stated = stated.value
+    if isinstance(stated, int):
+        return FusionKind(stated) if stated in FusionKind.__members__.values() else FusionKind.OPAQUE
+    return computed_kind(func)
+
+
+def computed_kind(func: tir.PrimFunc) -> FusionKind:
+    """The most complex kind among the blocks; opaque for what is not a nest of simple blocks."""
+    if func.root is None:
+        return FusionKind.OPAQUE
+    outputs = {b for b in func.buffers if b is not None}
+    kind = FusionKind.ELEMWISE
+    blocks = _outer_blocks(func.root.body)
+    if not blocks:
+        return FusionKind.OPAQUE
+    for block in blocks:
+        found = _block_kind(block)
+        if found is FusionKind.OPAQUE:
+            return FusionKind.OPAQUE
+        writes_output = any(w.buffer in outputs for w in block.writes)
+        if kind is FusionKind.COMM_REDUCE and writes_output and found <= FusionKind.INJECTIVE:
+            kind = FusionKind.OUT_EWISE_FUSABLE  # reduce, then scale: softmax and its kin
+        else:
+            kind = max(kind, found)
+    return kind
+
+
+def _outer_blocks(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
+    """The blocks outside other blocks, in order."""
+    found = []
+    stack: list[Any] = list(reversed(body))
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Block):
+            found.append(top)
+        elif isinstance(top, tir.Node):
+            stack.extend(reversed(list(children(top))))
+    return found
+
+
+def _block_kind(block: tir.Block) -> FusionKind:
+    """The kind of one block with one store; opaque if it has none, several, or no known shape."""
+    nodes = [n for stmt in block.body for n in walk(stmt)]
+    stores = [n for n in nodes if isinstance(n, tir.BufferStore)]
+    if not stores or any(not _same(s.indices, stores[0].indices) for s in stores):
+        return FusionKind.OPAQUE
+    store = stores[-1]
+    loads = [n for n in nodes if isinstance(n, tir.BufferLoad)]
+    kind = FusionKind.ELEMWISE
+    has_elemwise = False
+    for load in loads:
+        if _same(store.indices, load.indices):
+            has_elemwise = True
+        elif _is_broadcast(store, load):
+            kind = max(kind, FusionKind.BROADCAST)
+        elif _is_injective(store, load):
+            kind = max(kind, FusionKind.INJECTIVE)
+        else:
+            return _reduction_kind(block, loads)
+    # A[i, j] = B[i, j] + C[i] counts as element-wise: it follows the layout of one of its operands
+    return FusionKind.ELEMWISE if kind is FusionKind.BROADCAST and has_elemwise else kind
+
+
+def _reduction_kind(block: tir.Block, loads: list[tir.BufferLoad]) -> FusionKind:
+    reduced = {i.var for i in block.iter_vars if i.kind is tir.IterKind.REDUCE}
+    if not reduced:
+        return FusionKind.OPAQUE
+    if len(block.body) == 1 and _is_multiply_add(block.body[0]):
+        return FusionKind.OUT_EWISE_FUSABLE
+    if all(_reduces_plainly(load, reduced) for load in loads):
+        return FusionKind.COMM_REDUCE
+    return FusionKind.OUT_EWISE_FUSABLE  # pooling: an axis of the load mixes spatial and reduced variables
+
+
+def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
+    """The same indices, expression by expression; what is only equal in value does not count."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
+    """All indices of the load come up among those of the store, in order; a dimension of 1 does not count."""
+    remaining = iter(store.indices)
+    for extent, index in zip(load.buffer.shape, load.indices, strict=True):
+        if tir.const_int(extent) == 1 and tir.const_int(index) == 0:
+            continue
+        if not any(x is index for x in remaining):
+            return False
+    return True
+
+
+def _is_injective(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
+    """The load uses no variables but those that the store's indices are."""
+    if not all(isinstance(i, tir.Var) for i in store.indices):
+        return False
+    known = set(store.indices)
+    return all(v in known for i in load.indices for v in _vars(i))
+
+
+def _is_multiply_add(stmt: tir.Stmt) -> bool:
+    """`C[i, j] = C[i, j] + A[...] * B[...]`, each factor lacking an axis of the result; casts do not count."""
+    if not isinstance(stmt, tir.BufferStore):
+        return False
+    total = _uncast(stmt.value)
+    if not isinstance(total, tir.Add):
+        return False
+    before, product = _uncast(total.lhs), _uncast(total.rhs)
+    if not (isinstance(before, tir.BufferLoad) and before.buffer is stmt.buffer and isinstance(product, tir.Mul)):
+        return False
+    factors = (_uncast(product.lhs), _uncast(product.rhs))
+    return _same(before.indices, stmt.indices) and all(
+        isinstance(f, tir.BufferLoad) and _is_reused(stmt, f) for f in factors
+    )
+
+
+def _is_reused(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
+    """Whether one element of the load serves several of the store."""
+    if not all(isinstance(i, tir.Var) for i in store.indices):
+        return False
+    return bool(set(store.indices) - {v for i in load.indices for v in _vars(i)})
+
+
+def _reduces_plainly(load: tir.BufferLoad, reduced: set[tir.Var]) -> bool:
+    return all(index in reduced or not any(v in reduced for v in _vars(index)) for index in load.indices)
+
+
+def _uncast(expr: tir.Expr) -> tir.Expr:
+    while isinstance(expr, tir.Cast):
+        expr = expr.value
+    return expr
+
+
+def _vars(expr: tir.Expr) -> list[tir.Var]:
+    return [n for n in walk(expr) if isinstance(n, tir.Var)]
