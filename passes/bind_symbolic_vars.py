@@ -1,0 +1,56 @@
+"""Symbolic sizes become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.bind_params import relax_function
+from mlcc.passes.graph import function_info
+from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.symbolic import bind_symbols, info_symbols
+
+
+@dataclass(frozen=True)
+class BindSymbolicVars(Pass):
+    """Give symbolic variables of a function's parameters fixed sizes, by name.
+
+    Before:  def main(x: R.Tensor((n, 784), "float32"))
+    After:   def main(x: R.Tensor((16, 784), "float32"))        # bind-symbolic-vars{vars={"n": 16}}
+    """
+
+    name: ClassVar[str] = "bind-symbolic-vars"
+    vars: Mapping[str, int]
+    func: str = "main"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        func = relax_function(module, self.func, self.name)
+        by_name: dict[str, list[tir.Var]] = {}
+        for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
+            by_name.setdefault(var.name, []).append(var)
+        wrong = []
+        values: dict[tir.Var, tir.Expr] = {}
+        for key, value in self.vars.items():
+            found = by_name.get(key, [])
+            if len(found) != 1:
+                what = "several symbolic variables" if found else "no symbolic variable"
+                help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
+                wrong.append(
+                    error("E0508", f"the parameters of `{self.func}` have {what} `{key}`", func.span, help=help)
+                )
+            elif value < 0:
+                wrong.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
+            else:
+                values[found[0]] = c.const(value, found[0].dtype)
+        if wrong:
+            raise CompileError(wrong)
+        made = module.copy()
+        done: relax.Function = bind_symbols(func, values, {}, module)
+        made.functions[self.func] = replace(done, struct_info=function_info(done))
+        return made

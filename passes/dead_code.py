@@ -1,0 +1,116 @@
+"""Removal of what nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph import Mutator, all_bindings, callees, is_impure, map_relax_functions, used_vars
+from mlcc.passes.manager import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class DeadCode(Pass):
+    """Remove unused bindings, and functions that no entry reaches.
+
+    Entries are the public functions and those that `entry` names. A binding goes if nothing needs its variable and
+    its value has no effect beside it; inside a dataflow block nothing has. `match_cast` stays: it checks, and it
+    defines symbolic variables.
+
+    Before:  lv0 = R.multiply(x, y)
+             gv0 = R.ewise_fma(x, y, y)
+    After:   gv0 = R.ewise_fma(x, y, y)
+    """
+
+    name: ClassVar[str] = "dead-code"
+    entry: tuple[str, ...] = ()
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        entries = entry_functions(module, self.entry, self.name)
+        module = keep_reachable(module, entries)
+        module = map_relax_functions(module, lambda _, func: remove_unused(func, module))
+        return keep_reachable(module, entries)
+
+
+def entry_functions(module: IRModule, named: Iterable[str], who: str) -> set[str]:
+    """The public functions and those named. Raises CompileError E0506 for a name that no function has."""
+    named = set(named)
+    wrong = [
+        error("E0506", f"`{who}`: the module has no function `{n}`", help=did_you_mean(n, module))
+        for n in sorted(named)
+        if n not in module
+    ]
+    if wrong:
+        raise CompileError(wrong)
+    return named | {name for name, func in module.functions.items() if not func.is_private}
+
+
+def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
+    """The module without the functions that no entry calls, directly or not."""
+    reached = set(entries)
+    waiting = list(entries)
+    while waiting:
+        for name in callees(module[waiting.pop()]):
+            if name not in reached and name in module:
+                reached.add(name)
+                waiting.append(name)
+    made = module.copy()
+    made.functions = {name: func for name, func in module.functions.items() if name in reached}
+    return made
+
+
+def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function without bindings that nothing needs; the same object if it has none."""
+    live = _live(func, module)
+    return _Remover(module, live).visit_function(func)
+
+
+def _live(func: relax.Function, module: IRModule) -> set[relax.Var]:
+    """The variables whose values are needed. A branch's own bindings count on their own, not for the `if`."""
+    needs: dict[relax.Var, list[relax.Var]] = {}
+    waiting = list(_outer_uses(func.body))
+    for binding, block in all_bindings(func.body):
+        value = binding.value  # type: ignore[attr-defined]
+        needs[binding.var] = list(_outer_uses(value))
+        if isinstance(binding, relax.MatchCast):
+            needs[binding.var] += used_vars(binding.struct_info)
+        in_dataflow = isinstance(block, relax.DataflowBlock)
+        if isinstance(binding, relax.MatchCast) or (not in_dataflow and is_impure(value, module)):
+            waiting.append(binding.var)
+    live: set[relax.Var] = set()
+    while waiting:
+        var = waiting.pop()
+        if var not in live:
+            live.add(var)
+            waiting += needs.get(var, ())
+            waiting += used_vars(var.struct_info)
+    return live
+
+
+def _outer_uses(expr: Any) -> Iterable[relax.Var]:
+    """The uses in an expression, of nested sequences only their results."""
+    match expr:
+        case relax.SeqExpr(body=body):
+            return _outer_uses(body)
+        case relax.Function(body=body):
+            return _outer_uses(body)
+        case relax.If(condition=condition, true_branch=then, false_branch=other):
+            return [*_outer_uses(condition), *_outer_uses(then), *_outer_uses(other)]
+    return used_vars(expr)
+
+
+class _Remover(Mutator):
+    def __init__(self, module: IRModule, live: set[relax.Var]) -> None:
+        super().__init__(module)
+        self.live = live
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if binding.var in self.live:
+            # the value keeps its struct info: nothing that it uses has changed
+            value = self.visit(binding.value)  # type: ignore[attr-defined]
+            self.put(replace(binding, value=value))

@@ -1,0 +1,85 @@
+"""Equal values are computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax
+from mlcc.ir.equal import structural_equal, structural_hash
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph import Mutator, is_impure, map_relax_functions
+from mlcc.passes.manager import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(Pass):
+    """Use the first of several equal values in the place of the later ones, which become renamings.
+
+    With `call_only` only calls count, not tuples and other values. What has effects is left alone; `canonicalize` or
+    `dead-code` removes the renamings.
+
+    Before:  lv = R.add(x, y)
+             lv1 = R.add(x, y)
+             gv = R.multiply(lv, lv1)
+    After:   lv = R.add(x, y)
+             lv1 = lv
+             gv = R.multiply(lv, lv)
+    """
+
+    name: ClassVar[str] = "eliminate-common-subexpr"
+    call_only: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return map_relax_functions(module, lambda _, f: _Eliminator(module, self.call_only).visit_function(f))
+
+
+class _Eliminator(Mutator):
+    def __init__(self, module: IRModule, call_only: bool) -> None:
+        super().__init__(module)
+        self.call_only = call_only
+        self.known: dict[int, list[relax.VarBinding]] = {}
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        value = self.visit(binding.value)  # type: ignore[attr-defined]
+        if isinstance(binding, relax.MatchCast):
+            self.put(replace(binding, value=value))
+            return
+        if not self.counts(value):
+            self.rebind(binding, value)
+            return
+        key = structural_hash(value)
+        for earlier in self.known.get(key, ()):
+            if structural_equal(earlier.value, value):
+                self.put(replace(binding, value=earlier.var))
+                self.remap[binding.var] = earlier.var
+                return
+        self.rebind(binding, value)
+        made: Any = self._made[-1][-1]
+        self.known.setdefault(key, []).append(made)
+
+    def counts(self, value: relax.Expr) -> bool:
+        if isinstance(value, relax.Var) or (self.call_only and not isinstance(value, relax.Call)):
+            return False
+        return not is_impure(value, self.module)
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        made = super().visit_block(block)
+        if isinstance(block, relax.DataflowBlock):  # its own variables are not seen outside
+            for found in self.known.values():
+                found[:] = [b for b in found if not isinstance(b.var, relax.DataflowVar)]
+            self.remap = {k: v for k, v in self.remap.items() if not isinstance(v, relax.DataflowVar)}
+        return made
+
+    def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        outer, self.known = self.known, {k: list(v) for k, v in self.known.items()}
+        made = super().visit_scope(seq)
+        self.known = outer
+        return made
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        outer, self.known = self.known, {}  # a nested function runs elsewhere
+        made = super().visit_function(func)
+        self.known = outer
+        return made

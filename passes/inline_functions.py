@@ -1,0 +1,115 @@
+"""Calls of private functions become what they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.visit import substitute
+from mlcc.passes.dead_code import entry_functions, keep_reachable
+from mlcc.passes.graph import Mutator, all_bindings, callees, is_primitive, map_relax_functions
+from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.symbolic import info_symbols, mentioned_symbols
+
+
+@dataclass(frozen=True)
+class InlineFunctions(Pass):
+    """Put the bodies of private relax functions in the place of their calls, and drop the functions.
+
+    Fused functions stay, and so do functions that call themselves. A body with more than dataflow blocks is not put
+    into one.
+
+    Before:  gv = cls.helper(x)          # def helper(a): b = R.add(a, a); return b
+    After:   b = R.add(x, x)
+             gv = b
+    """
+
+    name: ClassVar[str] = "inline-functions"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        recursive = _recursive(module)
+        chosen = {
+            name
+            for name, func in module.functions.items()
+            if isinstance(func, relax.Function) and func.is_private and not is_primitive(func) and name not in recursive
+        }
+        for _ in chosen:  # callees of callees, the innermost ones last
+            made = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
+            if made.functions == module.functions:
+                break
+            module = made
+        entries = entry_functions(module, (), self.name)
+        return keep_reachable(module, entries | (set(module) - chosen))
+
+
+def _recursive(module: IRModule) -> set[str]:
+    """Functions that reach themselves by calls."""
+    calls = {name: callees(func) for name, func in module.functions.items()}
+    found = set()
+    for name in calls:
+        seen: set[str] = set()
+        waiting = list(calls[name])
+        while waiting:
+            other = waiting.pop()
+            if other not in seen:
+                seen.add(other)
+                waiting += calls.get(other, ())
+        if name in seen:
+            found.add(name)
+    return found
+
+
+class _Inliner(Mutator):
+    def __init__(self, module: IRModule, chosen: set[str]) -> None:
+        super().__init__(module)
+        self.chosen = chosen
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not (isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar)):
+            return expr
+        name = expr.op.name
+        func = self.module.functions.get(name)
+        if name not in self.chosen or not isinstance(func, relax.Function):
+            return expr
+        plain = all(isinstance(b, relax.DataflowBlock) for b in func.body.blocks)
+        return self.inline(func, expr.args) if plain or not self.in_dataflow else expr
+
+    def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.Expr:
+        """Emit the bindings of a function over its arguments; returns its result."""
+        fresh: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
+        for param, argument in zip(func.params, args, strict=True):
+            _bind(param.struct_info, argument.struct_info, fresh)
+        for binding, _ in all_bindings(func.body):
+            fresh[binding.var] = replace(binding.var, span=None, name=binding.var.name)
+        kind = relax.DataflowVar if self.in_dataflow else relax.Var
+        for binding, _ in all_bindings(func.body):
+            info = substitute(binding.var.struct_info, fresh) if binding.var.struct_info is not None else None
+            fresh[binding.var] = kind(binding.var.name, info)
+        fresh.update(zip(func.params, args, strict=True))
+        body = substitute(func.body, fresh)
+        for block in body.blocks:
+            for binding in block.bindings:
+                self.put(binding)
+        return body.body  # type: ignore[no-any-return]
+
+
+def _bind(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
+    """Symbolic variables of a parameter stand for what the argument has in their place."""
+    match pattern, info:
+        case relax.TensorStructInfo(), relax.TensorStructInfo():
+            pairs = zip(pattern.dims or (), info.dims or (), strict=False)
+        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+            pairs = zip(pattern.values or (), info.values or (), strict=False)
+        case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
+            for a, b in zip(fields, others, strict=False):
+                _bind(a, b, values)
+            return
+        case _:
+            return
+    symbols = set(info_symbols(pattern))
+    for want, have in pairs:
+        if want in symbols:
+            values[want] = have

@@ -1,0 +1,238 @@
+"""Operators become calls of TIR functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace, walk
+from mlcc.ir.visit import substitute
+from mlcc.ops import OpDef
+from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
+from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.module_builder import ModuleBuilder
+
+# Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
+# functions apart from those of the C library.
+_TIR_PREFIX = {
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "clip", "cos", "cosh", "exp",
+    "floor", "isfinite", "isinf", "isnan", "log", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",
+    "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+}  # fmt: skip
+_NAMES = {
+    "permute_dims": "transpose", "concat": "concatenate", "flatten": "reshape", "astype": "cast",
+    "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "full_like": "full", "ones_like": "ones",
+    "zeros_like": "zeros", "nn.leakyrelu": "leaky_relu", "nn.batch_flatten": "reshape",
+}  # fmt: skip
+# Operators whose scalar constants become numbers inside the function; of the first two operands only one does.
+_SCALAR_PAIR = {
+    "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "floor_mod",
+    "greater", "greater_equal", "left_shift", "less", "less_equal", "log_add_exp", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
+}  # fmt: skip
+_SCALARS = {"eye", "eye_like", "full", "full_like"}
+
+
+@dataclass(frozen=True)
+class LowerToTir(Pass):
+    """Turn operators into `call_tir` of TIR functions built from the operator table, in fused functions as well.
+
+    Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
+    shapes.
+
+    Before:  lv = R.add(x, y)
+    After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
+    """
+
+    name: ClassVar[str] = "lower-to-tir"
+    skip: tuple[str, ...] = ()
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        builder = ModuleBuilder(module)
+        skipped = _operator_names(self.skip)
+        for name in sorted(module):
+            func = module[name]
+            if isinstance(func, relax.Function):
+                builder.module.functions[name] = _Lowering(builder, Uses.of(func), skipped).visit_function(func)
+        return builder.module
+
+
+def _operator_names(names: Sequence[str]) -> set[str]:
+    """Full names of operators. Raises CompileError E0503 for one that does not exist."""
+    wrong = []
+    found = set()
+    for name in names:
+        known = ops.get(name)
+        if known is None:
+            help = did_you_mean(name, ops.names())
+            wrong.append(error("E0503", f"`lower-to-tir`: there is no operator `{name}` to skip", help=help))
+        else:
+            found.add(known.name)
+    if wrong:
+        raise CompileError(wrong)
+    return found
+
+
+def function_name(op: OpDef) -> str:
+    """What the TIR function of an operator is called."""
+    short = op.short
+    return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
+
+
+class _Lowering(Mutator):
+    def __init__(self, builder: ModuleBuilder, uses: Uses, skipped: set[str]) -> None:
+        super().__init__(builder.module)
+        self.builder = builder
+        self.uses = uses
+        self.skipped = skipped
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
+            return expr
+        op = ops.get(expr.op.name)
+        if op is None or op.impl.lower is None or not shapes_known(expr):
+            return expr
+        arguments = [self.argument(a) for a in expr.args]
+        made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder)
+        return replace(made, span=expr.span)  # type: ignore[no-any-return]
+
+    def argument(self, expr: relax.Expr) -> relax.Expr:
+        """Tuples and shapes written out, where a variable stands for them."""
+        if isinstance(expr.struct_info, relax.TupleStructInfo):
+            known = self.uses.resolve(expr)
+            if isinstance(known, relax.Tuple):
+                return self.visit(known)
+            fields = tuple(self.emit(get_item(expr, i)) for i in range(len(expr.struct_info.fields)))
+            return relax.Tuple(fields, expr.struct_info)
+        if isinstance(expr.struct_info, relax.ShapeStructInfo) and expr.struct_info.values is not None:
+            return relax.ShapeExpr(expr.struct_info.values, expr.struct_info)
+        return expr
+
+
+def shapes_known(call: relax.Call) -> bool:
+    """Whether the shapes and dtypes of a call's arguments and result are known expressions."""
+    return all(_known(e.struct_info) for e in (*call.args, call))
+
+
+def _known(info: relax.StructInfo | None) -> bool:
+    match info:
+        case relax.TensorStructInfo():
+            return info.dims is not None and info.dtype is not None
+        case relax.ShapeStructInfo(values=values):
+            return values is not None
+        case relax.PrimStructInfo(value=value):
+            return value is not None
+        case relax.TupleStructInfo(fields=fields):
+            return all(map(_known, fields))
+    return info is not None
+
+
+# ---------------------------------------------------------------- one call
+
+
+@dataclass
+class _Arguments:
+    """The arguments of a call as tensor expressions, over symbolic variables of the function's own."""
+
+    inputs: list[Any] = field(default_factory=list)
+    passed: list[relax.Expr] = field(default_factory=list)
+    scalars: list[tir.Expr] = field(default_factory=list)
+    fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)
+
+    def convert(self, expr: relax.Expr) -> Any:
+        """A tensor, a list of what a tuple or a shape holds, or a scalar."""
+        from mlcc import te
+
+        match expr:
+            case relax.Tuple(fields=fields):
+                return [self.convert(f) for f in fields]
+            case relax.ShapeExpr(values=values):
+                return [self.scalar(v) for v in values]
+            case relax.PrimValue(value=value):
+                return self.scalar(value)
+            case relax.StringImm(value=value) | relax.DataTypeImm(value=value):
+                return value
+        match expr.struct_info:
+            case relax.PrimStructInfo(value=value) if value is not None:
+                return self.scalar(value)
+            case relax.TensorStructInfo() as info:
+                name = expr.name if isinstance(expr, relax.Var) else _letter(len(self.inputs))
+                dims = tuple(self.renew(d) for d in info.dims or ())
+                self.inputs.append(te.placeholder(dims, info.dtype, name))
+                self.passed.append(expr)
+                return self.inputs[-1]
+        return expr
+
+    def scalar(self, value: tir.Expr) -> tir.Expr:
+        made = self.renew(value)
+        self.scalars.append(made)
+        return made
+
+    def renew(self, value: tir.Expr) -> tir.Expr:
+        for var in walk(value):
+            if isinstance(var, tir.Var) and var not in self.fresh:
+                self.fresh[var] = tir.Var(var.name, var.dtype)
+        return substitute(value, self.fresh)  # type: ignore[no-any-return]
+
+    def unbound(self, outputs: Sequence[Any]) -> list[tir.Var]:
+        """Variables that no tensor argument has alone as a dimension."""
+        tensors = [*self.inputs, *outputs]
+        used = [d for t in tensors for d in t.buffer.shape] + self.scalars
+        bound = {d for t in tensors for d in t.buffer.shape if isinstance(d, tir.Var)}
+        return list(dict.fromkeys(v for e in used for v in walk(e) if isinstance(v, tir.Var) and v not in bound))
+
+
+def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder) -> relax.Expr:
+    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
+    from mlcc import te
+
+    given = _Arguments()
+    lower: Any = op.impl.lower
+    result = lower(call, *_operands(op, call, given))
+    if isinstance(result, relax.Expr):
+        return result
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    unbound = given.unbound(outputs)
+    made = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    name = builder.add(made, function_name(op))
+    back = {new: old for old, new in given.fresh.items()}
+    infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
+    single = not isinstance(call.struct_info, relax.TupleStructInfo)
+    out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
+    symbolic = [prim_value(substitute(v, back)) for v in unbound]
+    return call_tir(name, builder.module[name], [*given.passed, *symbolic], out)  # type: ignore[arg-type]
+
+
+def _int64(value: tir.Expr) -> tir.Expr:
+    return c.cast("int64", value)
+
+
+def _operands(op: OpDef, call: relax.Call, given: _Arguments) -> list[Any]:
+    numbers: dict[int, tir.Expr] = {}
+    if op.short in _SCALAR_PAIR:
+        for index in (1, 0):
+            value = scalar_constant(call.args[index])
+            if value is not None and not numbers:
+                numbers[index] = value
+    elif op.short in _SCALARS:
+        numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
+    return [numbers[i] if i in numbers else given.convert(a) for i, a in enumerate(call.args)]
+
+
+def scalar_constant(expr: relax.Expr) -> tir.Expr | None:
+    """The number that a constant without dimensions is."""
+    if not isinstance(expr, relax.Constant) or expr.data.shape != () or expr.data.array is None:
+        return None
+    from mlcc.ir.narrow import decode
+
+    return c.const(decode(expr.data.array, expr.data.dtype).item(), expr.data.dtype)
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"

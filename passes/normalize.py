@@ -1,0 +1,95 @@
+"""Administrative normal form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph import Mutator, make_seq, map_relax_functions
+from mlcc.passes.manager import Pass, PassContext
+
+_LEAVES = (
+    relax.Var, relax.Constant, relax.GlobalVar, relax.ExternFunc, relax.ShapeExpr, relax.PrimValue, relax.StringImm,
+    relax.DataTypeImm,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Normalize(Pass):
+    """Bind every intermediate result to a variable of its own, and drop empty blocks.
+
+    Operands are then variables, constants, or tuples of these. Results of functions and branches are such, too.
+
+    Before:  gv = R.add(R.multiply(x, y), y)
+    After:   lv = R.multiply(x, y)
+             gv = R.add(lv, y)
+    """
+
+    name: ClassVar[str] = "normalize"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return map_relax_functions(module, lambda _, func: _Normalizer(module).visit_function(func))
+
+
+def is_leaf(expr: relax.Expr) -> bool:
+    """Whether an expression needs no variable of its own."""
+    return isinstance(expr, _LEAVES)
+
+
+class _Normalizer(Mutator):
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        match expr:
+            case relax.Call(args=args):
+                op = expr.op if not isinstance(expr.op, relax.Function) else self.name_it(expr.op)
+                return replace(expr, op=op, args=self.operands(args))  # type: ignore[no-any-return]
+            case relax.Tuple(fields=fields):
+                return replace(expr, fields=self.operands(fields))  # type: ignore[no-any-return]
+            case relax.TupleGetItem(tuple_value=value):
+                return replace(expr, tuple_value=self.operand(value))  # type: ignore[no-any-return]
+        return expr
+
+    def operands(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
+        made = tuple(self.operand(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+
+    def operand(self, expr: relax.Expr) -> relax.Expr:
+        return expr if is_leaf(expr) or isinstance(expr, relax.Tuple) else self.name_it(expr)
+
+    def name_it(self, expr: relax.Expr) -> relax.Expr:
+        """A variable bound to the expression; the blocks of a sequence move in front of it."""
+        if isinstance(expr, relax.SeqExpr):
+            for block in expr.blocks:
+                for binding in block.bindings:
+                    self.put(binding)
+            return self.operand(expr.body)
+        return self.emit(expr)
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        value = self.visit(binding.value)  # type: ignore[attr-defined]
+        if isinstance(value, relax.SeqExpr):
+            value = self.name_it(value)
+        if isinstance(binding, relax.MatchCast):
+            value = self.operand(value)
+        self.put(replace(binding, value=value))
+
+    def _if(self, expr: relax.If) -> relax.If:
+        made = super()._if(expr)
+        return replace(made, condition=self.operand(made.condition))  # type: ignore[no-any-return]
+
+    def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        blocks: list[relax.BindingBlock] = []
+        for block in map(self.visit_block, seq.blocks):
+            if block.bindings:
+                blocks.append(block)
+        self._made.append([])
+        body: Any = self.operand(self.visit(seq.body))
+        rest = tuple(self._made.pop())
+        if rest and blocks and not isinstance(blocks[-1], relax.DataflowBlock):
+            blocks[-1] = replace(blocks[-1], bindings=blocks[-1].bindings + rest)
+        elif rest:
+            blocks.append(relax.BindingBlock(rest))
+        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        return seq if same and body is seq.body else replace(make_seq(blocks, body), span=seq.span)
