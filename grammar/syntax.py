@@ -87,6 +87,11 @@ def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -
         raise CompileError(_not_utf8(text, bad, name or "<text>")) from None
 
 
+def decode(raw: bytes, name: str) -> str:
+    """The text that bytes are. Raises CompileError for what is not UTF-8."""
+    return read_source(raw, name).text.removeprefix("\ufeff")
+
+
 def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
     source = Source(name, text.decode("utf-8", "replace"))
     at = len(text[: bad.start].decode("utf-8", "replace"))

@@ -1,0 +1,152 @@
+"""From text to artifact: reading, passes, building, writing. What the command line and the public API share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Diagnostic, Label, MlccError, Span, error
+from mlcc.ir.module import IRModule
+
+if TYPE_CHECKING:
+    from mlcc.passes.manager import Observer, Pipeline
+    from mlcc.target import Target
+    from mlcc.targets.llvm.artifact import Artifact
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def parse_file(path: str) -> IRModule:
+    """The module of a file; `-` is standard input. Raises CompileError."""
+    from mlcc.files import read_bytes
+    from mlcc.grammar.syntax import decode
+
+    folder = None if path == "-" else os.path.dirname(path) or "."
+    return parse_text(decode(read_bytes(path), path), path, folder)
+
+
+def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
+    """The module of a text; its constants may lie in NAME.npz in `folder`. Raises CompileError."""
+    from mlcc.grammar.parser import parse
+
+    return parse(text, name=name, folder=None if name == "-" else folder)  # type: ignore[no-any-return]
+
+
+def write_module(module: IRModule, path: str, dialect: str = "mlcc") -> None:
+    """Write the text of a module. Large constants go into FILE.npz beside it, or along in the text on standard output."""
+    from mlcc.files import save_npz, write_atomic
+    from mlcc.grammar.printer import constant_data, script
+
+    if path == "-" or dialect != "mlcc":
+        write_atomic(path, script(module, dialect=dialect))
+        return
+    arrays = {key: data.array for key, data in constant_data(module).items() if data.array is not None}
+    if arrays:
+        save_npz(f"{os.path.splitext(path)[0]}.npz", arrays)
+    write_atomic(path, script(module, data=False))
+
+
+# ---------------------------------------------------------------- passes
+
+
+def run_passes(
+    mod: IRModule, passes: str | Pipeline, *, target: str | Target = "llvm", folder: str = ".",
+    observers: Sequence[Observer] = (), verify_each: bool = True,
+) -> IRModule:  # fmt: skip
+    """The module after a pipeline such as "fuse,lower-to-tir,fuse-tir"; the one given stays as it is.
+
+    Paths in the pipeline are taken from `folder`. Raises CompileError for what is wrong with either.
+    """
+    from mlcc.passes.manager import PassContext, Pipeline, run_pipeline
+    from mlcc.passes.observers import VerifyEach
+    from mlcc.target import Target
+
+    pipeline = Pipeline.parse(passes) if isinstance(passes, str) else passes
+    looking = [*([VerifyEach()] if verify_each else []), *observers]
+    return run_pipeline(pipeline, mod, PassContext(Target.parse(target), folder), looking)
+
+
+# ---------------------------------------------------------------- building
+
+
+def build(
+    mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
+    prefix: str = "mlcc", allow_extern: Sequence[str] = (), allow_native: bool = False,
+) -> Artifact:  # fmt: skip
+    """Compile a module (or a single function) for a target.
+
+    Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
+    symbols; `allow_extern` and `allow_native` are what the text may reach outside itself. Raises CompileError.
+    """
+    from mlcc.passes.levels import level_text
+    from mlcc.target import Target
+
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    where = Target.parse(target)
+    if not 0 <= opt_level <= 3:
+        raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
+    complete(module)
+    text = level_text(opt_level) if pipeline is None else pipeline
+    lowered = run_passes(module, text, target=where)
+    try:
+        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
+    except (MlccError, RecursionError, MemoryError):
+        raise
+    except Exception as exc:
+        from mlcc.passes.manager import PassContext, PassFailed, Pipeline
+        from mlcc.passes.reproducer import write_reproducer
+
+        path = write_reproducer(lowered, Pipeline(), PassContext(where), exc, f"mlcc compile FILE -t '{where}' -p ''")
+        raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
+
+
+def _generate(
+    module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str, allow_extern: Sequence[str],
+    allow_native: bool,
+) -> Artifact:  # fmt: skip
+    if target.kind != "llvm":
+        raise CompileError(error("E0794", f"no code is generated for `{target.kind}` yet", help="use `llvm`"))
+    from mlcc.targets.llvm import compile_module
+
+    return compile_module(  # type: ignore[no-any-return]
+        module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
+        allow_native=allow_native,
+    )  # fmt: skip
+
+
+def complete(module: IRModule) -> None:
+    """Check that nothing is missing that code needs: functions that are called, and the data of constants.
+
+    Raises CompileError listing all of it.
+    """
+    from mlcc.errors import did_you_mean
+    from mlcc.ir import relax
+    from mlcc.ir.node import walk
+
+    missing: dict[str, list[Span | None]] = {}
+    absent: dict[str, list[Span | None]] = {}
+    seen: set[int] = set()
+    for func in module.functions.values():
+        for node in walk(func.body):
+            if isinstance(node, relax.GlobalVar) and node.name not in module:
+                missing.setdefault(node.name, []).append(node.span)
+            elif isinstance(node, relax.Constant) and node.data.array is None and id(node) not in seen:
+                seen.add(id(node))
+                absent.setdefault(node.data.key or "?", []).append(node.span)
+    found: list[Diagnostic] = []
+    for name, spans in missing.items():
+        message = f"the module has no function `{name}`{_count(spans)}"
+        found.append(error("E0520", message, spans[0], help=did_you_mean(name, module)))
+    for key, spans in absent.items():
+        message = f"the data of the constant `{key}` are absent{_count(spans)}"
+        help = "put them into FILE.npz beside FILE, or make the constant a parameter"
+        others = tuple(Label(s, "and here") for s in spans[1:4] if s is not None)
+        found.append(error("E0521", message, spans[0], related=others, help=help))
+    if found:
+        raise CompileError(found)
+
+
+def _count(spans: list[Span | None]) -> str:
+    return f" ({len(spans)} uses)" if len(spans) > 1 else ""
