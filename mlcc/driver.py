@@ -35,7 +35,7 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
 
 
 def write_module(module: IRModule, path: str, dialect: str = "mlcc") -> None:
-    """Write the text of a module. Large constants go into FILE.npz beside it, or along in the text on standard output."""
+    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on standard output."""
     from mlcc.files import save_npz, write_atomic
     from mlcc.grammar.printer import constant_data, script
 
