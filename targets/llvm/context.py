@@ -40,13 +40,14 @@ class ModuleContext:
     `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
     LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
     `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
-    `externs` are the symbols that the linker or loader has to provide.
+    `externs` are the symbols that `allow_extern` let through (what `libm.ALLOWED` names is not among them).
     """
 
     module: ModuleText
     functions: Mapping[str, tir.PrimFunc] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     options: EmitOptions = EmitOptions()
+    function_attrs: str = "nounwind"
     kernels: dict[str, Kernel] = field(default_factory=dict)
     packed: dict[str, int] = field(default_factory=dict)
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -61,7 +62,13 @@ class ModuleContext:
         """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
         return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
 
-    def extern(self, symbol: str, ret: str, params: list[str], attrs: str = "") -> str:
-        """Declare a symbol that comes from outside the object; gives `@symbol`."""
-        self.externs.setdefault(symbol)
-        return self.module.declare(symbol, ret, params, attrs)
+    @property
+    def has_half_conversions(self) -> bool:
+        """The CPU converts between float16 and float32 itself."""
+        return "f16c" in self.features or self.module.triple.startswith("aarch64")
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""
+        from mlcc.targets.llvm.kernel import emit_kernel
+
+        return self.kernels.get(name) or emit_kernel(name, self)

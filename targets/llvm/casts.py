@@ -1,0 +1,83 @@
+"""Conversions between dtypes, in registers and at the border to memory. See `docs/semantics.md`, "Casts"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.targets.llvm import small_float
+from mlcc.targets.llvm.ir_text import Value, vector
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.emitter import Emitter
+
+
+def cast_node(e: Emitter, node: tir.Cast) -> Value:
+    if node.dtype.lanes != node.value.dtype.lanes:
+        raise unsupported(f"a cast of {node.value.dtype} to {node.dtype} changes the lanes", node.span)
+    return cast(e, e.expr(node.value), node.value.dtype, node.dtype)
+
+
+def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:
+    """`value` of dtype `source` as `target`."""
+    fn = e.fn
+    type = register_type(target)
+    if source is target:
+        return value
+    if target.is_bool:
+        return fn.fcmp("une", value, zero(source)) if source.is_float else fn.icmp("ne", value, zero(source))
+    if source.is_handle or target.is_handle:
+        op = "inttoptr" if target.is_handle else "ptrtoint"
+        return value if source.is_handle and target.is_handle else fn.convert(op, value, type)
+    if target.is_float:
+        return _to_float(e, value, source, target)
+    if source.is_float:
+        return _to_int(e, value, target)
+    if source.is_bool:
+        return fn.convert("zext", value, type)
+    if source.bits > target.bits:
+        return fn.convert("trunc", value, type)
+    return fn.convert("zext" if source.is_uint else "sext", value, type)
+
+
+def _to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
+    fn = e.fn
+    type = register_type(target)
+    if not source.is_float:
+        made = fn.convert("sitofp" if source.kind == "int" else "uitofp", value, type)
+        return small_float.rounded(e, made, target)
+    if is_small_float(target):
+        return (small_float.from_double if source.bits == 64 else small_float.rounded)(e, value, target)
+    return fn.convert("fptrunc" if source.bits == 64 else "fpext", value, type)
+
+
+def _to_int(e: Emitter, value: Value, target: DType) -> Value:
+    """Saturating, NaN to 0."""
+    type = register_type(target)
+    name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
+    return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
+
+
+def mangled(type: str) -> str:
+    """A type as part of the name of an overloaded intrinsic."""
+    if type[0] == "<":
+        lanes, scalar = type[1:-1].split(" x ")
+        return f"v{lanes}{mangled(scalar)}"
+    return {"float": "f32", "double": "f64", "ptr": "p0"}.get(type, type)
+
+
+def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A register value as it lies in memory."""
+    if dtype.is_bool:
+        return e.fn.convert("zext", value, memory_type(dtype))
+    return small_float.to_memory(e, value, dtype) if is_small_float(dtype) else value
+
+
+def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A value from memory in its register type."""
+    if dtype.is_bool:
+        return e.fn.icmp("ne", value, Value(vector("i8", dtype.lanes), "0" if dtype.lanes == 1 else "zeroinitializer"))
+    return small_float.from_memory(e, value, dtype) if is_small_float(dtype) else value

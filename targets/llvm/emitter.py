@@ -1,0 +1,182 @@
+"""The state of one function under emission, and the dispatch over expressions and statements.
+
+How each kind of node is emitted is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics and
+functions) and `statements`; the tables at the end of this file put them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.node import children
+from mlcc.targets.llvm import arith, calls, casts, memory, statements
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.storage import Storage
+
+# pure calls that are cheap and never fault, so that evaluating one for nothing does no harm
+_CHEAP = frozenset(
+    f"tir.{name}"
+    for name in (
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "abs", "isnan", "isinf",
+        "isfinite", "likely", "reinterpret", "if_then_else", "fabs", "copysign", "popcount", "clz", "selector", "filter",
+    )
+)  # fmt: skip
+
+
+class Emitter:
+    """Emits expressions and statements at the end of `fn`.
+
+    `values` maps variables to what they are in this function; `wide` holds the 64-bit form of a narrower integer
+    variable where it was computed without overflow, for addresses. Every way out of the function goes through `leave`.
+    `storage` gives memory to buffers, `callee_workspace` is scratch memory for called kernels, and `result` is the
+    dtype and place of a returned value.
+    """
+
+    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Storage | None = None) -> None:
+        self.fn = fn
+        self.ctx = ctx
+        self.storage = storage
+        self.values: dict[tir.Var, Value] = {}
+        self.wide: dict[tir.Var, Value] = {}
+        self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
+        self.fast = " contract" if ctx.options.contract else ""
+        self.callee_workspace = NULL
+        self.result: tuple[DType, Value] | None = None
+        self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
+        self._failures: dict[int, str] = {}
+
+    # ------------------------------------------------------------ expressions
+
+    def expr(self, node: tir.Expr) -> Value:
+        """The value of an expression, of its register type."""
+        emit = _EXPRESSIONS.get(type(node))
+        if emit is None:
+            raise unsupported(f"`{type(node).__name__}` has no place in loop code", node.span)
+        return emit(self, node)
+
+    def index(self, node: tir.Expr) -> Value:
+        """A scalar integer as i64. Sums and products are computed in 64 bits, so that they do not wrap at 32."""
+        fn = self.fn
+        kind = type(node)
+        if kind is tir.IntImm:
+            return integer("i64", node.value)  # type: ignore[attr-defined]
+        if kind is tir.Var:
+            found = self.wide.get(node)  # type: ignore[call-overload]
+            if found is not None:
+                return found
+        op = _INDEX_OPS.get(kind)
+        if op is not None and node.dtype.kind == "int" and node.dtype.bits >= 32:  # type: ignore[attr-defined]
+            return fn.binary(op, self.index(node.lhs), self.index(node.rhs))  # type: ignore[attr-defined]
+        if kind is tir.Cast and node.dtype is INT64 and _is_index(node.value.dtype):  # type: ignore[attr-defined]
+            return self.index(node.value)  # type: ignore[attr-defined]
+        value = self.expr(node)
+        if value.type == "i64":
+            return value
+        return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")  # type: ignore[attr-defined]
+
+    def intrinsic(self, name: str, *args: Value) -> Value:
+        """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
+        type = args[0].type
+        declared = self.ctx.module.declare(f"{name}.{casts.mangled(type)}", type, [type] * len(args))
+        return self.fn.call(type, declared, args)
+
+    def speculatable(self, node: tir.Expr) -> bool:
+        """Evaluating it for nothing neither faults nor costs much."""
+        found = self._cheap.get(id(node))
+        if found is not None:
+            return found[1]
+        if isinstance(node, tir.BufferLoad) or (isinstance(node, tir.Call) and getattr(node.op, "name", "") not in _CHEAP):
+            answer = False
+        else:
+            answer = all(self.speculatable(child) for child in children(node) if isinstance(child, tir.Expr))
+        self._cheap[id(node)] = (node, answer)
+        return answer
+
+    # ------------------------------------------------------------ statements and ways out
+
+    def body(self, statements: tuple[tir.Stmt, ...]) -> None:
+        """Statements in order; what follows an end of the function or a jump is not emitted."""
+        for stmt in statements:
+            if not self.fn.is_open:
+                return
+            emit = _STATEMENTS.get(type(stmt))
+            if emit is None:
+                raise unsupported(f"`{type(stmt).__name__}` is not lowered to loop code", stmt.span)
+            emit(self, stmt)
+
+    def bind(self, var: tir.Var, value: Value) -> None:
+        self.values[var] = value
+        self.wide.pop(var, None)
+
+    def allocate(self, buffer: tir.Buffer) -> Value:
+        """Memory for a buffer."""
+        if self.storage is None:
+            raise unsupported(f"`{buffer.name}` cannot be allocated here", buffer.span)
+        return self.storage.allocate(self, buffer)
+
+    def leave(self, code: Value) -> None:
+        """Return a code, giving back what came from the heap."""
+        if self.storage is None:
+            self.fn.ret(code)
+        else:
+            self.storage.leave(self, code)
+
+    def fail_unless(self, condition: Value, code: int) -> None:
+        """Leave the function with an error code where `condition` is false."""
+        fn = self.fn
+        label = self._failures.get(code)
+        if label is None:
+            label = self._failures[code] = fn.label("fail")
+        go_on = fn.label("ok")
+        fn.cond_br(condition, go_on, label)
+        fn.start(go_on)
+
+    def fail_if_error(self, code: Value) -> None:
+        """Leave the function with a called function's code unless it is 0."""
+        fn = self.fn
+        failed, go_on = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(failed)
+        self.leave(code)
+        fn.start(go_on)
+
+    def finish(self) -> None:
+        """The end of the function: return 0, then the failure exits."""
+        if self.fn.is_open:
+            self.leave(integer("i32", 0))
+        for code, label in self._failures.items():
+            self.fn.start(label)
+            self.leave(integer("i32", code))
+
+
+_INDEX_OPS = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
+
+
+def _is_index(dtype: DType) -> bool:
+    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
+
+
+_EXPRESSIONS: dict[type, Callable[[Emitter, Any], Value]] = {
+    tir.Var: arith.variable, tir.IntImm: arith.int_imm, tir.FloatImm: arith.float_imm, tir.StringImm: arith.string_imm,
+    tir.Add: arith.add, tir.Sub: arith.sub, tir.Mul: arith.mul,
+    tir.Div: arith.div, tir.Mod: arith.mod, tir.FloorDiv: arith.floordiv, tir.FloorMod: arith.floormod,
+    tir.Min: arith.minimum, tir.Max: arith.maximum,
+    tir.EQ: arith.compare, tir.NE: arith.compare, tir.LT: arith.compare,
+    tir.LE: arith.compare, tir.GT: arith.compare, tir.GE: arith.compare,
+    tir.And: arith.logical, tir.Or: arith.logical, tir.Not: arith.logical_not,
+    tir.Select: arith.select, tir.Let: arith.let,
+    tir.Ramp: arith.ramp, tir.Broadcast: arith.broadcast, tir.Shuffle: arith.shuffle,
+    tir.Cast: casts.cast_node, tir.BufferLoad: memory.load, tir.Call: calls.call,
+}  # fmt: skip
+
+_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
+    tir.Bind: statements.bind, tir.BufferStore: memory.store, tir.AllocBuffer: statements.alloc_buffer,
+    tir.DeclBuffer: statements.decl_buffer, tir.Evaluate: statements.evaluate, tir.AssertStmt: statements.assertion,
+    tir.IfThenElse: statements.if_then_else, tir.While: statements.while_loop, tir.For: statements.for_loop,
+    tir.Break: statements.jump, tir.Continue: statements.jump, tir.AttrStmt: statements.attr,
+}  # fmt: skip

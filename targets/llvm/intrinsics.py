@@ -1,0 +1,313 @@
+"""TensorIR's intrinsics by name: mathematics and bits. `TABLE` maps a name (without `tir.`) to its emitter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.targets.llvm import arith, casts, small_float
+from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
+from mlcc.targets.llvm.libm import LIBM
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.emitter import Emitter
+
+Emit = Callable[["Emitter", tir.Call], Value]
+
+
+# ---------------------------------------------------------------- floats
+
+
+def _floats(e: Emitter, node: tir.Call, count: int) -> list[Value]:
+    """The arguments, which must be `count` floats of one dtype."""
+    args = node.args
+    if len(args) != count or any(not a.dtype.is_float or a.dtype is not args[0].dtype for a in args):
+        given = ", ".join(str(a.dtype) for a in args)
+        raise unsupported(f"`T.{name_of(node)}` takes {count} float argument{'s' * (count > 1)}, not ({given})", node.span)
+    return [e.expr(a) for a in args]
+
+
+def name_of(node: tir.Call) -> str:
+    """The intrinsic's name as the text writes it."""
+    name: str = node.op.name
+    return name.removeprefix("tir.")
+
+
+def _llvm(base: str, count: int = 1) -> Emit:
+    """An LLVM intrinsic on floats; for narrow types computed in float32 and rounded."""
+
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        return small_float.rounded(e, e.intrinsic(f"llvm.{base}", *_floats(e, node, count)), node.dtype)
+
+    return emit
+
+
+def _libm(base: str, count: int = 1) -> Emit:
+    """A function of libm, called for each lane."""
+
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        args = _floats(e, node, count)
+        return small_float.rounded(e, libm_call(e, base, args, node.dtype), node.dtype)
+
+    return emit
+
+
+def libm_call(e: Emitter, base: str, args: list[Value], dtype: DType) -> Value:
+    """`base` or `basef` of libm, by dtype; vectors lane by lane."""
+    fn = e.fn
+    scalar = register_type(dtype.element)
+    name = base if scalar == "double" else f"{base}f"
+    types = LIBM[name]
+    callee = e.ctx.module.declare(name, types[0], types[1:], "nounwind willreturn memory(none)")
+    if dtype.lanes == 1:
+        return fn.call(types[0], callee, args)
+    made = Value(register_type(dtype), "poison")
+    for lane in range(dtype.lanes):
+        made = fn.insert(made, fn.call(types[0], callee, [fn.extract(a, lane) for a in args]), lane)
+    return made
+
+
+def _fabs_or_abs(e: Emitter, node: tir.Call) -> Value:
+    (arg,) = _arguments(e, node, 1)
+    dtype = node.dtype
+    if dtype.is_float:
+        return e.intrinsic("llvm.fabs", arg)
+    if dtype.kind != "int":
+        return arg
+    name = e.ctx.module.declare(f"llvm.abs.{casts.mangled(arg.type)}", arg.type, [arg.type, "i1"])
+    return e.fn.call(arg.type, name, [arg, Value("i1", "false")])
+
+
+def _sigmoid(e: Emitter, node: tir.Call) -> Value:
+    (x,) = _floats(e, node, 1)
+    one = arith.constant(node.dtype, 1)
+    power = e.intrinsic("llvm.exp", e.fn.op(x.type, f"fneg {x}"))
+    return small_float.rounded(e, e.fn.binary("fdiv", one, e.fn.binary("fadd", one, power)), node.dtype)
+
+
+def _rsqrt(e: Emitter, node: tir.Call) -> Value:
+    (x,) = _floats(e, node, 1)
+    root = e.intrinsic("llvm.sqrt", x)
+    return small_float.rounded(e, e.fn.binary("fdiv", arith.constant(node.dtype, 1), root), node.dtype)
+
+
+def _exp10(e: Emitter, node: tir.Call) -> Value:
+    (x,) = _floats(e, node, 1)
+    return small_float.rounded(e, e.intrinsic("llvm.pow", arith.constant(node.dtype, 10), x), node.dtype)
+
+
+def _fmod(e: Emitter, node: tir.Call) -> Value:
+    lhs, rhs = _floats(e, node, 2)
+    return small_float.rounded(e, arith.fmod(e, lhs, rhs), node.dtype)
+
+
+def _fma(e: Emitter, node: tir.Call) -> Value:
+    if node.dtype.is_int:
+        a, b, c = _arguments(e, node, 3)
+        return e.fn.binary("add", e.fn.binary("mul", a, b), c)
+    return _llvm("fma", 3)(e, node)
+
+
+def _ldexp(e: Emitter, node: tir.Call) -> Value:
+    """x * 2**n; the exponent is an integer of any width, brought to int32 by saturation."""
+    x, n = _arguments(e, node, 2)
+    by = node.args[1].dtype
+    if not node.dtype.is_float or not by.is_int:
+        raise unsupported(f"`T.ldexp` takes a float and an integer, not ({node.args[0].dtype}, {by})", node.span)
+    wide = casts.cast(e, n, by, DType.of("int64").with_lanes(by.lanes))
+    limit = [e.fn.splat(integer("i64", v), by.lanes) for v in (-100000, 100000)]
+    wide = e.fn.select(e.fn.icmp("slt", wide, limit[0]), limit[0], wide)
+    wide = e.fn.select(e.fn.icmp("sgt", wide, limit[1]), limit[1], wide)
+    narrow = e.fn.convert("trunc", wide, vector("i32", by.lanes))
+    symbol = f"llvm.ldexp.{casts.mangled(x.type)}.{casts.mangled(narrow.type)}"
+    name = e.ctx.module.declare(symbol, x.type, [x.type, narrow.type])
+    return small_float.rounded(e, e.fn.call(x.type, name, [x, narrow]), node.dtype)
+
+
+def _nextafter(e: Emitter, node: tir.Call) -> Value:
+    if is_small_float(node.dtype):
+        raise unsupported(f"`T.nextafter` of {node.dtype} is not supported", node.span)
+    return _libm("nextafter", 2)(e, node)
+
+
+def _classify(test: str) -> Emit:
+    """isnan, isinf, isfinite: false, false and true for integers."""
+
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        (x,) = _arguments(e, node, 1)
+        dtype = node.args[0].dtype
+        if not dtype.is_float:
+            return arith.constant(DType.of("bool").with_lanes(dtype.lanes), int(test == "isfinite"))
+        if test == "isnan":
+            return e.fn.fcmp("uno", x, x)
+        infinity = e.fn.splat(floating(register_type(dtype.element), float("inf")), dtype.lanes)
+        return e.fn.fcmp("oeq" if test == "isinf" else "one", e.intrinsic("llvm.fabs", x), infinity)
+
+    return emit
+
+
+def _infinity(e: Emitter, node: tir.Call) -> Value:
+    if not node.dtype.is_float or str(node.dtype.element) == "float8_e4m3fn":
+        raise unsupported(f"{node.dtype} has no infinity", node.span)
+    return e.fn.splat(floating(register_type(node.dtype.element), float("inf")), node.dtype.lanes)
+
+
+# ---------------------------------------------------------------- integers and bits
+
+
+def _arguments(e: Emitter, node: tir.Call, count: int) -> list[Value]:
+    if len(node.args) != count:
+        raise unsupported(f"`T.{name_of(node)}` takes {count} arguments, not {len(node.args)}", node.span)
+    return [e.expr(a) for a in node.args]
+
+
+def _bitwise(op: str) -> Emit:
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        lhs, rhs = _arguments(e, node, 2)
+        _need_bits(node)
+        return e.fn.binary(op, lhs, rhs)
+
+    return emit
+
+
+def _need_bits(node: tir.Call) -> None:
+    if not (node.dtype.is_int or node.dtype.is_bool) or any(a.dtype is not node.args[0].dtype for a in node.args):
+        given = ", ".join(str(a.dtype) for a in node.args)
+        raise unsupported(f"`T.{name_of(node)}` takes integers of one dtype, not ({given})", node.span)
+
+
+def _bitwise_not(e: Emitter, node: tir.Call) -> Value:
+    (x,) = _arguments(e, node, 1)
+    _need_bits(node)
+    return e.fn.binary("xor", x, arith.constant(node.dtype, 1 if node.dtype.is_bool else -1))
+
+
+def _shift(left: bool) -> Emit:
+    """Shifts whose count is outside 0..bits-1 shift everything out."""
+
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        fn, dtype = e.fn, node.dtype
+        value, count = _arguments(e, node, 2)
+        _need_bits(node)
+        if dtype.is_bool:
+            raise unsupported(f"`T.{name_of(node)}` takes integers, not bool", node.span)
+        op = "shl" if left else "lshr" if dtype.is_uint else "ashr"
+        known = tir.const_int(node.args[1])
+        if known is not None and 0 <= known < dtype.bits:
+            return fn.binary(op, value, count)
+        inside = fn.icmp("ult", count, arith.constant(dtype, dtype.bits))
+        if op == "ashr":
+            return fn.binary(op, value, fn.select(inside, count, arith.constant(dtype, dtype.bits - 1)))
+        return fn.select(inside, fn.binary(op, value, count), arith.constant(dtype, 0))
+
+    return emit
+
+
+def _count_bits(op: str) -> Emit:
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        (x,) = _arguments(e, node, 1)
+        source = node.args[0].dtype
+        if not source.is_int:
+            raise unsupported(f"`T.{name_of(node)}` takes an integer, not {source}", node.span)
+        extra = [Value("i1", "false")] if op == "ctlz" else []
+        name = e.ctx.module.declare(f"llvm.{op}.{casts.mangled(x.type)}", x.type, [x.type, *(v.type for v in extra)])
+        unsigned = DType.of(f"uint{source.bits}").with_lanes(source.lanes)
+        return casts.cast(e, e.fn.call(x.type, name, [x, *extra]), unsigned, node.dtype)
+
+    return emit
+
+
+def _reinterpret(e: Emitter, node: tir.Call) -> Value:
+    """The same bits as another dtype of the same size."""
+    (x,) = _arguments(e, node, 1)
+    source, target = node.args[0].dtype, node.dtype
+    if source.is_handle or target.is_handle:
+        return casts.cast(e, x, source, target)
+    if source.bytes * source.lanes != target.bytes * target.lanes:
+        raise unsupported(f"`T.reinterpret` of {source} as {target}: the sizes differ", node.span)
+    return casts.from_memory(
+        e, e.fn.convert("bitcast", casts.to_memory(e, x, source), memory_type(target)), target
+    )
+
+
+def _q_multiply_shift(e: Emitter, node: tir.Call) -> Value:
+    """round(x * y * 2**-(q + s)) in 64 bits, halves up; a negative s shifts x left first."""
+    fn = e.fn
+    x, y, q, s = _arguments(e, node, 4)
+    lanes = node.dtype.lanes
+    wide = vector("i64", lanes)
+
+    def extended(value: Value, dtype: DType) -> Value:
+        return fn.splat(fn.convert("sext", value, "i64"), lanes) if dtype.lanes == 1 else fn.convert("sext", value, wide)
+
+    a, b, bits, shift = (extended(v, n.dtype) for v, n in zip((x, y, q, s), node.args, strict=True))
+    zero, one = (fn.splat(integer("i64", v), lanes) for v in (0, 1))
+    negative = fn.icmp("slt", shift, zero)
+    left = fn.select(negative, fn.binary("sub", zero, shift), zero)
+    right = fn.binary("add", bits, fn.select(negative, zero, shift))
+    product = fn.binary("mul", fn.binary("shl", a, left), b)
+    half = fn.binary("shl", one, fn.binary("sub", right, one))
+    moved = fn.binary("ashr", fn.binary("add", product, half), right)
+    return fn.convert("trunc", moved, register_type(node.dtype))
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def _if_then_else(e: Emitter, node: tir.Call) -> Value:
+    if len(node.args) != 3:
+        raise unsupported(f"`T.if_then_else` takes 3 arguments, not {len(node.args)}", node.span)
+    return arith.choose(e, *node.args)
+
+
+def _first_argument(e: Emitter, node: tir.Call) -> Value:
+    return e.expr(node.args[0])
+
+
+def _nothing(e: Emitter, node: tir.Call) -> Value:
+    """A hint without effect; its arguments are not evaluated."""
+    return zero(node.dtype)
+
+
+def _isnullptr(e: Emitter, node: tir.Call) -> Value:
+    (x,) = _arguments(e, node, 1)
+    return e.fn.icmp("eq", x, Value("ptr", "null"))
+
+
+def _halves(which: str) -> Emit:
+    def emit(e: Emitter, node: tir.Call) -> Value:
+        value = e.expr(node.args[0])
+        count = node.dtype.lanes
+        first = count if which == "high" else 0
+        mask = ", ".join(f"i32 {first + i}" for i in range(count))
+        text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{mask}>"
+        return e.fn.op(register_type(node.dtype), text)
+
+    return emit
+
+
+def _combine(e: Emitter, node: tir.Call) -> Value:
+    low, high = (e.expr(a) for a in node.args[:2])
+    mask = ", ".join(f"i32 {i}" for i in range(node.dtype.lanes))
+    return e.fn.op(register_type(node.dtype), f"shufflevector {low}, {high}, <{node.dtype.lanes} x i32> <{mask}>")
+
+
+TABLE: dict[str, Emit] = {
+    **{name: _llvm(name) for name in ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "floor", "ceil", "trunc", "fabs")},
+    **{name: _libm(name) for name in ("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log1p", "erf")},
+    "round": _llvm("nearbyint"), "nearbyint": _llvm("nearbyint"), "pow": _llvm("pow", 2), "copysign": _llvm("copysign", 2),
+    "atan2": _libm("atan2", 2), "hypot": _libm("hypot", 2), "nextafter": _nextafter, "fmod": _fmod, "fma": _fma,
+    "abs": _fabs_or_abs, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "exp10": _exp10, "ldexp": _ldexp, "infinity": _infinity,
+    "isnan": _classify("isnan"), "isinf": _classify("isinf"), "isfinite": _classify("isfinite"),
+    "bitwise_and": _bitwise("and"), "bitwise_or": _bitwise("or"), "bitwise_xor": _bitwise("xor"), "bitwise_not": _bitwise_not,
+    "shift_left": _shift(True), "shift_right": _shift(False), "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"),
+    "reinterpret": _reinterpret, "q_multiply_shift": _q_multiply_shift,
+    "if_then_else": _if_then_else, "likely": _first_argument, "tvm_thread_invariant": _first_argument,
+    "ignore_loop_partition": _first_argument, "assume": _nothing, "prefetch": _nothing, "start_profile_intrinsic": _nothing,
+    "end_profile_intrinsic": _nothing, "undef": _nothing, "isnullptr": _isnullptr,
+    "vectorlow": _halves("low"), "vectorhigh": _halves("high"), "vectorcombine": _combine,
+}  # fmt: skip

@@ -1,0 +1,95 @@
+"""A PrimFunc as an LLVM function: `emit_kernel`. The calling convention is in `signature`."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.node import walk
+from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.emitter import Emitter
+from mlcc.targets.llvm.ir_text import Value
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
+from mlcc.targets.llvm.storage import Storage
+
+__all__ = ["Kernel", "KernelSignature", "emit_kernel", "signature"]
+
+
+def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
+    """Add the kernel of `ctx.functions[name]` to the module, and those that it calls. Raises CompileError."""
+    func = ctx.functions.get(name)
+    if func is None:
+        hint = did_you_mean(name, ctx.functions)
+        raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
+    if name in ctx.emitting:
+        chain = " -> ".join([*ctx.emitting[ctx.emitting.index(name) :], name])
+        raise CompileError(error("E0703", f"PrimFuncs call each other in a circle: {chain}", func.span))
+    ctx.emitting.append(name)
+    try:
+        made = _emit(name, func, ctx)
+    finally:
+        ctx.emitting.pop()
+    ctx.kernels[name] = made
+    return made
+
+
+def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
+    options = ctx.options
+    lowered = lower_func(func, ctx.functions, LowerOptions(options.unroll_limit, options.vector_lanes))
+    sig = signature(func)
+    known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
+    storage = Storage(lowered.body, known, options.stack_bytes, _callee_bytes(lowered, ctx))
+    kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
+    noalias = "noalias " if func.attrs.get("tir.noalias") or func.attrs.get("tirx.noalias") else ""
+    types = sig.llvm_params()
+    param_attrs = [f"{noalias}noundef" if type == "ptr" else "noundef" for type, _ in types[:-1]]
+    fn = ctx.module.function(
+        "i32", kernel.symbol, types, param_attrs=[*param_attrs, "noalias align 64"], attrs=ctx.function_attrs
+    )
+    e = Emitter(fn, ctx, storage)
+    _bind_parameters(e, sig)
+    storage.begin(e, fn.params[-1])
+    e.body(lowered.body)
+    e.finish()
+    storage.finish(e)
+    return kernel
+
+
+def _bind_parameters(e: Emitter, sig: KernelSignature) -> None:
+    values = iter(e.fn.params)
+    for param in sig.params:
+        value = next(values)
+        e.bind(param.var, casts.from_memory(e, value, param.var.dtype))
+        if param.buffer is not None:
+            e.bind(param.buffer.data, value)
+    for symbol in sig.symbols:
+        wide: Value = next(values)
+        e.bind(symbol, e.fn.convert("trunc", wide, f"i{symbol.dtype.bits}"))
+        e.wide[symbol] = wide
+    if sig.result is not None:
+        e.result = (sig.result, next(values))
+
+
+def _callee_bytes(func: tir.PrimFunc, ctx: ModuleContext) -> int:
+    """Emit the kernels that this one calls; the most scratch memory that one of them needs."""
+    most = 0
+    for node in walk(func):
+        if not isinstance(node, tir.Call):
+            continue
+        name = node.op.name if isinstance(node.op, relax.GlobalVar) else _extern_name(node)
+        if name in ctx.functions or isinstance(node.op, relax.GlobalVar):
+            size = tir.const_int(ctx.kernel(name).workspace)
+            if size is None:
+                message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
+                raise unsupported(message, node.span)
+            most = max(most, size)
+    return most
+
+
+def _extern_name(node: tir.Call) -> str:
+    match node.op, node.args:
+        case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_):
+            return name
+    return ""

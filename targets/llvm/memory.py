@@ -1,0 +1,114 @@
+"""Loads and stores: buffers with one index, which may be a vector.
+
+A contiguous run of lanes is one access; others go lane by lane. Accesses claim only the element's natural alignment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.ir_text import Value, integer, vector
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.types import memory_type
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.emitter import Emitter
+
+
+def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: tir.Node) -> tir.Expr:
+    if len(indices) != 1 or buffer.strides:
+        raise unsupported(f"`{buffer.name}` is not flattened", node.span)
+    return indices[0]
+
+
+def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
+    """The address of the element at a scalar index."""
+    return _element(e, buffer, e.index(index))
+
+
+def _element(e: Emitter, buffer: tir.Buffer, index: Value) -> Value:
+    lanes = buffer.dtype.lanes
+    if lanes > 1:
+        index = e.fn.binary("mul nsw", index, integer("i64", lanes))
+    return e.fn.gep(memory_type(buffer.dtype.element), e.expr(buffer.data), index)
+
+
+def _run(index: tir.Expr) -> int:
+    """1 or -1 for a ramp of that stride, else 0."""
+    stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
+    return stride if stride in (1, -1) else 0
+
+
+def _first(e: Emitter, index: tir.Ramp, step: int) -> Value:
+    """The lowest index of a run."""
+    base = e.index(index.base)
+    return base if step == 1 else e.fn.binary("sub nsw", base, integer("i64", index.lanes - 1))
+
+
+def _reversed(e: Emitter, value: Value, lanes: int) -> Value:
+    mask = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
+    return e.fn.op(value.type, f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>")
+
+
+def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
+    """The address of every element that a vector index names."""
+    fn, lanes = e.fn, index.dtype.lanes
+    if isinstance(index, tir.Ramp):
+        base, stride = e.index(index.base), e.index(index.stride)
+        steps = [fn.binary("mul nsw", stride, integer("i64", i)) for i in range(lanes)]
+        return [_element(e, buffer, fn.binary("add nsw", base, step)) for step in steps]
+    value = e.expr(index)
+    if index.dtype.bits < 64:
+        value = fn.convert("zext" if index.dtype.is_uint else "sext", value, vector("i64", lanes))
+    return [_element(e, buffer, fn.extract(value, i)) for i in range(lanes)]
+
+
+def load(e: Emitter, node: tir.BufferLoad) -> Value:
+    buffer = node.buffer
+    index = _index_of(buffer, node.indices, node)
+    fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(element.lanes * lanes)
+    if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1 and element.lanes == 1:
+        one = fn.load(memory_type(element), address(e, buffer, index.value), element.bytes)
+        return fn.splat(casts.from_memory(e, one, element), lanes)
+    step = 1 if lanes == 1 else _run(index)
+    if step:
+        start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]
+        value = fn.load(memory_type(dtype), _element(e, buffer, start), element.bytes)
+        if step == -1:
+            value = _reversed(e, value, lanes)
+        return casts.from_memory(e, value, dtype)
+    made = Value(memory_type(dtype), "poison")
+    scalar = memory_type(element.element)
+    for at, place in enumerate(_lane_addresses(e, buffer, index)):
+        for part in range(element.lanes):
+            where = fn.gep(scalar, place, integer("i64", part)) if part else place
+            made = fn.insert(made, fn.load(scalar, where, element.bytes), at * element.lanes + part)
+    return casts.from_memory(e, made, dtype)
+
+
+def store(e: Emitter, node: tir.BufferStore) -> None:
+    buffer = node.buffer
+    index = _index_of(buffer, node.indices, node)
+    fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(element.lanes * lanes)
+    if node.value.dtype is not dtype:
+        message = f"a value of {node.value.dtype} is stored in `{buffer.name}`, which takes {dtype} here"
+        raise unsupported(message, node.span)
+    value = casts.to_memory(e, e.expr(node.value), dtype)
+    step = 1 if lanes == 1 else _run(index)
+    if step:
+        start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]
+        if step == -1:
+            if element.lanes > 1:
+                raise unsupported("a reversed store of vectors", node.span)
+            value = _reversed(e, value, lanes)
+        fn.store(value, _element(e, buffer, start), element.bytes)
+        return
+    scalar = memory_type(element.element)
+    for at, place in enumerate(_lane_addresses(e, buffer, index)):
+        for part in range(element.lanes):
+            where = fn.gep(scalar, place, integer("i64", part)) if part else place
+            fn.store(fn.extract(value, at * element.lanes + part), where, element.bytes)

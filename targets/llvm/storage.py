@@ -1,0 +1,249 @@
+"""Where a kernel's temporary buffers live: on the stack, in the caller's workspace, or on the heap.
+
+Small buffers of constant size are on the stack, bounded in sum. Others share the workspace: buffers whose lifetimes do
+not meet share bytes. Sizes that only the kernel can compute (they depend on more than its symbols and parameters) come
+from the heap, and are given back on every way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import children, walk
+from mlcc.targets.llvm.ir_text import NULL, Value, integer
+from mlcc.targets.llvm.types import memory_type
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.emitter import Emitter
+
+ALIGNMENT = 64
+_LARGEST = 1 << 46  # bytes; more is a mistake, and sums of it still fit 64 bits
+
+
+@dataclass(slots=True)
+class Region:
+    """Bytes of the workspace, in use until the statement numbered `last`."""
+
+    offset: int
+    size: int
+    last: int
+
+
+class Storage:
+    """The memory plan of one function body, and the emission of allocations by it.
+
+    `known` are the variables that a caller can compute a size from. `workspace` is the number of bytes needed, as an
+    int64 expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels.
+    """
+
+    def __init__(
+        self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
+    ) -> None:
+        self._known = known
+        self._stack_left = stack_bytes
+        self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None: on the stack
+        self._moving: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
+        self._heap: list[tir.Var] = []
+        self._top = 0
+        self._dynamic: tir.Expr = tir.IntImm(INT64, 0)
+        self._number = 0
+        self._last: dict[tir.Var, int] = {}
+        if any(True for _ in _allocations(body)):
+            self._find_uses(body)
+            self._number = 0
+            self._place(body, [])
+        self.callee_offset = self._top
+        self._top += _aligned(callee_bytes)
+        self.workspace: tir.Expr = c.add(tir.IntImm(INT64, self._top), self._dynamic)
+        self._base = NULL
+        self._slots: dict[tir.Var, Value] = {}
+        self._status = NULL
+        self._exit = ""
+
+    # ------------------------------------------------------------ planning
+
+    def _find_uses(self, body: tuple[tir.Stmt, ...]) -> None:
+        """For each allocated data variable, the number of the last statement that may use its memory."""
+        owners: dict[tir.Var, set[tir.Var]] = {}
+
+        def visit(statements: tuple[tir.Stmt, ...]) -> None:
+            for stmt in statements:
+                self._number += 1
+                used = {o for v in _handles(stmt) for o in owners.get(v, ())}
+                for owner in used:
+                    self._last[owner] = self._number
+                if isinstance(stmt, tir.AllocBuffer):
+                    owners[stmt.buffer.data] = {stmt.buffer.data}
+                    self._last[stmt.buffer.data] = self._number
+                elif isinstance(stmt, tir.DeclBuffer):
+                    owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
+                elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
+                    owners[stmt.var] = used
+                for nested in bodies(stmt):
+                    visit(nested)
+
+        visit(body)
+
+    def _place(self, body: tuple[tir.Stmt, ...], outer: list[Region]) -> None:
+        own: list[Region] = []
+        for stmt in body:
+            self._number += 1
+            own = [r for r in own if r.last >= self._number]
+            if isinstance(stmt, tir.AllocBuffer):
+                region = self._decide(stmt.buffer, outer, own)
+                if region is not None:
+                    own.append(region)
+            for nested in bodies(stmt):
+                self._place(nested, outer + own)
+
+    def _decide(self, buffer: tir.Buffer, outer: list[Region], own: list[Region]) -> Region | None:
+        data = buffer.data
+        size = byte_size(buffer)
+        if isinstance(size, int):
+            if size <= self._stack_left:
+                self._stack_left -= max(size, 1)
+                self._fixed[data] = None
+                return None
+            size = _aligned(size)
+            offset = _fit(sorted([*outer, *own], key=lambda r: r.offset), size)
+            self._top = max(self._top, offset + size)
+            self._fixed[data] = offset
+            return Region(offset, size, self._last[data])
+        if all(v in self._known for v in walk(size) if isinstance(v, tir.Var)):
+            self._moving[data] = self._dynamic
+            rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
+            self._dynamic = c.add(self._dynamic, rounded)
+        else:
+            self._heap.append(data)
+        return None
+
+    # ------------------------------------------------------------ emission
+
+    def begin(self, e: Emitter, workspace: Value) -> None:
+        """Set up at the function's entry."""
+        self._base = workspace
+        if self._heap:
+            self._exit = e.fn.label("exit")
+            self._status = e.fn.alloca("i32", hint="status")
+            for data in self._heap:
+                slot = self._slots[data] = e.fn.alloca("ptr", hint=data.name)
+                e.fn.store(NULL, slot)
+        if tir.const_int(self.workspace) != 0:
+            e.callee_workspace = e.fn.gep("i8", workspace, integer("i64", self.callee_offset))
+
+    def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """A pointer to memory for the buffer."""
+        fn, data = e.fn, buffer.data
+        if data in self._fixed:
+            offset = self._fixed[data]
+            if offset is not None:
+                return fn.gep("i8", self._base, integer("i64", offset))
+            size = byte_size(buffer)
+            assert isinstance(size, int)
+            scalar = memory_type(buffer.dtype.element)
+            count = size // buffer.dtype.bytes
+            return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, min(ALIGNMENT, 64), buffer.name)
+        if data in self._moving:
+            start = fn.binary("add", e.index(self._moving[data]), integer("i64", self._top))
+            return fn.gep("i8", self._base, start)
+        return self._from_heap(e, buffer)
+
+    def _from_heap(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """New memory; what the slot held from an earlier turn of a loop is given back first."""
+        fn, slot = e.fn, self._slots[buffer.data]
+        size = byte_size(buffer)
+        assert not isinstance(size, int)
+        wanted, one = e.index(size), integer("i64", 1)
+        wanted = fn.select(fn.icmp("slt", wanted, one), one, wanted)
+        module = e.ctx.module
+        fn.call("void", module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
+        made = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [wanted], "", "")
+        fn.store(made, slot)
+        code = e.ctx.error_code("MemoryError", f"no memory for the temporary buffer {buffer.name}")
+        e.fail_unless(fn.icmp("ne", made, NULL), code)
+        return made
+
+    def leave(self, e: Emitter, code: Value) -> None:
+        """Return, by way of the common exit if there is something to give back."""
+        if not self._heap:
+            e.fn.ret(code)
+            return
+        e.fn.store(code, self._status)
+        e.fn.br(self._exit)
+
+    def finish(self, e: Emitter) -> None:
+        """The common exit."""
+        if not self._heap:
+            return
+        fn = e.fn
+        fn.start(self._exit)
+        for slot in self._slots.values():
+            fn.call("void", e.ctx.module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
+        fn.ret(fn.load("i32", self._status))
+
+
+def bodies(stmt: tir.Stmt) -> Iterator[tuple[tir.Stmt, ...]]:
+    """The nested bodies of a statement of loop code."""
+    if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
+        yield stmt.body
+    elif isinstance(stmt, tir.IfThenElse):
+        yield stmt.then_body
+        if stmt.else_body is not None:
+            yield stmt.else_body
+
+
+def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
+    """Bytes of a compact buffer: a number, or an int64 expression. Raises CompileError if it is absurd."""
+    size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
+    total = buffer.dtype.bytes * buffer.dtype.lanes
+    for dim in buffer.shape:
+        known = tir.const_int(dim)
+        total *= max(known, 0) if known is not None else 1
+        if total > _LARGEST:
+            message = f"the temporary buffer `{buffer.name}` is too large"
+            raise CompileError(error("E0704", message, buffer.span, f"more than {_LARGEST} bytes"))
+        size = c.mul(size, c.cast(INT64, dim))
+    return total if isinstance(size, tir.IntImm) else size
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _fit(taken: list[Region], size: int) -> int:
+    """The lowest offset at which `size` bytes are free; `taken` is in order of offset."""
+    at = 0
+    for region in taken:
+        if region.offset - at >= size:
+            return at
+        at = max(at, region.offset + region.size)
+    return at
+
+
+def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
+    for stmt in body:
+        if isinstance(stmt, tir.AllocBuffer):
+            yield stmt
+        for nested in bodies(stmt):
+            yield from _allocations(nested)
+
+
+def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
+    """Handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
+    nested = {id(s) for body in bodies(stmt) for s in body}
+    stack: list[tir.Node] = [child for child in children(stmt) if id(child) not in nested]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.Buffer):
+            yield node.data
+        elif isinstance(node, tir.Var):
+            if node.dtype.is_handle:
+                yield node
+        else:
+            stack.extend(children(node))
