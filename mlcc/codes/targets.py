@@ -1,6 +1,45 @@
 """Diagnostic codes: targets."""
 
 CODES: dict[str, tuple[str, str]] = {
+    "E0701": (
+        "the target has no code for this",
+        "The function uses something that the llvm target cannot compile: an intrinsic of another kind of device, an "
+        "extern that may not be called, a dtype without machine form (4-bit integers), operands that an intrinsic does "
+        "not take. The message names it. Externs besides libm's are allowed one by one: --allow-extern NAME.",
+    ),
+    "E0702": (
+        "no such function",
+        "A call names a PrimFunc that the module does not have.",
+    ),
+    "E0703": (
+        "functions call each other in a circle",
+        "A PrimFunc calls itself, directly or through others. Kernels plan their memory before they run, which a "
+        "recursion makes impossible.",
+    ),
+    "E0704": (
+        "a temporary buffer is too large",
+        "The constant shape of an allocated buffer comes to more bytes than any machine has.",
+    ),
+    "E0705": (
+        "unknown triple",
+        "Objects are made for the systems that they are tested on. LLVM ends the process on some combinations that it "
+        "does not support, so others are refused here.",
+    ),
+    "E0706": (
+        "unknown CPU",
+        "The name is not among the CPUs known for this triple. `generic` always is.",
+    ),
+    "E0707": (
+        "threads have to run together",
+        "A CPU runs loops bound to thread axes as plain loops, one iteration after the other. Code that speaks of "
+        "other threads (barriers, shuffles, reductions across threads, memory shared by launched threads) would "
+        "compute something else, and is refused. Schedule the function for the CPU, or compile it for a GPU.",
+    ),
+    "E0708": (
+        "a call or access does not fit",
+        "A buffer is accessed with more or fewer indices than it has dimensions, or a call of another PrimFunc gives "
+        "it the wrong number of arguments, or arguments that do not tell the values of its symbolic dimensions.",
+    ),
     "E0790": (
         "a target's text cannot be read",
         "A target is written `llvm`, `llvm{cpu=native}` or `cuda{arch=sm_90}`: a name, and options in braces separated "

@@ -1,1 +1,31 @@
-"""TensorIR with blocks to plain loop code, one small step per module."""
+"""TensorIR with blocks to plain loop code, one small step per module.
+
+What comes out has no blocks, no thread bindings, one index per buffer access, explicit vectors in place of vectorized
+loops, and allocations as statements. It is TensorIR still: it prints, and the interpreter runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.ir import tir
+from mlcc.passes.lowering.flatten import flatten_buffers
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.realize import realize_blocks
+from mlcc.passes.lowering.threads import serial_threads
+from mlcc.passes.lowering.unroll import unroll_loops
+from mlcc.passes.lowering.vectorize import vectorize_loops
+
+__all__ = ["LowerOptions", "lower_func"]
+
+
+def lower_func(
+    func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None, options: LowerOptions | None = None
+) -> tir.PrimFunc:
+    """The loop code of a function; `functions` are the PrimFuncs that it may call. Raises CompileError."""
+    options = options or LowerOptions()
+    func = realize_blocks(func)
+    func = serial_threads(func)
+    func = flatten_buffers(func, functions or {})
+    func = vectorize_loops(func, options.vector_lanes)
+    return unroll_loops(func, options.unroll_limit)

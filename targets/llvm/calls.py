@@ -75,7 +75,9 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
 
 def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
     lanes = node.dtype.lanes
-    fits = len(args) == len(types) - 1 and register_type(node.dtype.element) == types[0] and not is_small_float(node.dtype)
+    fits = (
+        len(args) == len(types) - 1 and register_type(node.dtype.element) == types[0] and not is_small_float(node.dtype)
+    )
     if not fits or any(
         register_type(a.dtype.element) != t or a.dtype.lanes != lanes or is_small_float(a.dtype)
         for a, t in zip(args, types[1:], strict=True)

@@ -35,7 +35,9 @@ class Machine:
             raise CompileError(error("E0705", f"unknown triple `{self.triple}`", help=_known(self.triple, TRIPLES)))
         cpus = CPUS[self.triple.split("-")[0]]
         if self.cpu not in cpus:
-            raise CompileError(error("E0706", f"unknown CPU `{self.cpu}` for {self.triple}", help=_known(self.cpu, cpus)))
+            raise CompileError(
+                error("E0706", f"unknown CPU `{self.cpu}` for {self.triple}", help=_known(self.cpu, cpus))
+            )
 
 
 def _known(word: str, words: tuple[str, ...]) -> str:

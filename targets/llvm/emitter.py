@@ -90,7 +90,9 @@ class Emitter:
         found = self._cheap.get(id(node))
         if found is not None:
             return found[1]
-        if isinstance(node, tir.BufferLoad) or (isinstance(node, tir.Call) and getattr(node.op, "name", "") not in _CHEAP):
+        if isinstance(node, tir.BufferLoad) or (
+            isinstance(node, tir.Call) and getattr(node.op, "name", "") not in _CHEAP
+        ):
             answer = False
         else:
             answer = all(self.speculatable(child) for child in children(node) if isinstance(child, tir.Expr))

@@ -27,7 +27,9 @@ def _floats(e: Emitter, node: tir.Call, count: int) -> list[Value]:
     args = node.args
     if len(args) != count or any(not a.dtype.is_float or a.dtype is not args[0].dtype for a in args):
         given = ", ".join(str(a.dtype) for a in args)
-        raise unsupported(f"`T.{name_of(node)}` takes {count} float argument{'s' * (count > 1)}, not ({given})", node.span)
+        raise unsupported(
+            f"`T.{name_of(node)}` takes {count} float argument{'s' * (count > 1)}, not ({given})", node.span
+        )
     return [e.expr(a) for a in args]
 
 
@@ -229,9 +231,7 @@ def _reinterpret(e: Emitter, node: tir.Call) -> Value:
         return casts.cast(e, x, source, target)
     if source.bytes * source.lanes != target.bytes * target.lanes:
         raise unsupported(f"`T.reinterpret` of {source} as {target}: the sizes differ", node.span)
-    return casts.from_memory(
-        e, e.fn.convert("bitcast", casts.to_memory(e, x, source), memory_type(target)), target
-    )
+    return casts.from_memory(e, e.fn.convert("bitcast", casts.to_memory(e, x, source), memory_type(target)), target)
 
 
 def _q_multiply_shift(e: Emitter, node: tir.Call) -> Value:
@@ -242,7 +242,9 @@ def _q_multiply_shift(e: Emitter, node: tir.Call) -> Value:
     wide = vector("i64", lanes)
 
     def extended(value: Value, dtype: DType) -> Value:
-        return fn.splat(fn.convert("sext", value, "i64"), lanes) if dtype.lanes == 1 else fn.convert("sext", value, wide)
+        return (
+            fn.splat(fn.convert("sext", value, "i64"), lanes) if dtype.lanes == 1 else fn.convert("sext", value, wide)
+        )
 
     a, b, bits, shift = (extended(v, n.dtype) for v, n in zip((x, y, q, s), node.args, strict=True))
     zero, one = (fn.splat(integer("i64", v), lanes) for v in (0, 1))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import walk
+from mlcc.passes.lowering.symbols import symbols_of
 from mlcc.targets.llvm.types import memory_type
 
 
@@ -67,14 +67,4 @@ def signature(func: tir.PrimFunc) -> KernelSignature:
         KernelParam(var, "ptr" if var.dtype.is_handle else memory_type(var.dtype), buffer)
         for var, buffer in zip(func.params, func.buffers, strict=True)
     )
-    known = set(func.params)
-    symbols: dict[tir.Var, None] = {}
-    for buffer in func.buffers:
-        if buffer is None:
-            continue
-        offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
-        for dim in (*buffer.shape, *buffer.strides, *offset):
-            for node in walk(dim):
-                if isinstance(node, tir.Var) and node not in known:
-                    symbols.setdefault(node)
-    return KernelSignature(params, tuple(symbols), func.ret_dtype)
+    return KernelSignature(params, symbols_of(func), func.ret_dtype)

@@ -1,0 +1,46 @@
+"""Allocated buffers of blocks become statements, each before the first statement that uses it.
+
+A buffer stays in the body of the block that allocates it: its values may live from one iteration of an inner loop to
+the next, and without compaction of its region nothing is won by going deeper. What is after its last use is free for
+others; the memory plan of a target finds that by itself.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import children
+
+Body = tuple[tir.Stmt, ...]
+
+
+def place_allocations(buffers: tuple[tir.Buffer, ...], body: Body) -> Body:
+    """`body` (without blocks) with an allocation for each of `buffers` that it uses."""
+    if not buffers:
+        return body
+    waiting = {b.data: b for b in buffers}
+    made: list[tir.Stmt] = []
+    for stmt in body:
+        if waiting:
+            used = _data_vars(stmt, waiting)
+            made += [tir.AllocBuffer(b, span=b.span) for b in buffers if b.data in used]
+            for var in used:
+                del waiting[var]
+        made.append(stmt)
+    return tuple(made)
+
+
+def _data_vars(stmt: tir.Stmt, among: dict[tir.Var, tir.Buffer]) -> set[tir.Var]:
+    """Which of the data variables occur in a statement, directly or as a buffer's."""
+    found: set[tir.Var] = set()
+    stack: list[tir.Node] = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.Var):
+            if node in among:
+                found.add(node)
+        elif isinstance(node, tir.Buffer):
+            if node.data in among:
+                found.add(node.data)
+        else:
+            stack.extend(children(node))
+    return found

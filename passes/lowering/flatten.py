@@ -1,0 +1,212 @@
+"""Buffers of any rank become flat ones over the same memory: shapes, strides and offsets turn into index arithmetic.
+
+Index arithmetic is done in int32 where no element lies beyond it, else in int64. A parameter's flat view is declared at
+the start of the body (unless the parameter is flat already), so that the function's interface stays as it is. Calls of
+other functions get what they need to know of a buffer besides its data: its tensor description, or the values of the
+callee's symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.symbols import symbols_of
+
+_PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
+
+
+def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
+    """`func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
+    flattener = _Flattener(functions)
+    head: list[Stmt] = []
+    for buffer in func.buffers:
+        if buffer is not None:
+            flattener.by_data.setdefault(buffer.data, buffer)
+            flat = flattener.buffer(buffer)
+            if flat is not buffer:
+                head.append(tir.DeclBuffer(flat, buffer.data))
+    return replace(func, body=(*head, *flattener.body(func.body)))  # type: ignore[no-any-return]
+
+
+def _is_zero(offset: Expr | None) -> bool:
+    return offset is None or tir.const_int(offset) == 0
+
+
+def index_type(buffer: tir.Buffer) -> DType:
+    """int32 if every element's index, and no intermediate sum, can pass its range; else int64."""
+    strides = buffer.strides or compact_strides(buffer.shape)
+    if not _is_zero(buffer.elem_offset):
+        return INT64
+    reach = 1
+    for dim, step in zip(buffer.shape, strides, strict=True):
+        n, s = tir.const_int(dim), tir.const_int(step)
+        if n is None or s is None:
+            return INT64
+        reach += abs(n * s)
+    return INT32 if reach < 2**31 else INT64
+
+
+def _add(a: Expr, b: Expr) -> Expr:
+    """a + b; ramps stay ramps."""
+    match a, b:
+        case tir.Ramp(), tir.Ramp() if a.lanes == b.lanes:
+            return tir.Ramp(a.dtype, c.add(a.base, b.base), c.add(a.stride, b.stride), a.lanes)
+        case tir.Ramp(), tir.Broadcast(value=v) if v.dtype.lanes == 1:
+            return tir.Ramp(a.dtype, c.add(a.base, v), a.stride, a.lanes)
+        case tir.Broadcast(value=v), tir.Ramp() if v.dtype.lanes == 1:
+            return tir.Ramp(b.dtype, c.add(v, b.base), b.stride, b.lanes)
+        case tir.Ramp(), _ if b.dtype.lanes == 1:
+            return tir.Ramp(a.dtype, c.add(a.base, b), a.stride, a.lanes)
+        case _, tir.Ramp() if a.dtype.lanes == 1:
+            return tir.Ramp(b.dtype, c.add(a, b.base), b.stride, b.lanes)
+    return c.add(a, b)
+
+
+def _scaled(index: Expr, step: Expr) -> Expr:
+    if isinstance(index, tir.Ramp):
+        return tir.Ramp(index.dtype, c.mul(index.base, step), c.mul(index.stride, step), index.lanes)
+    return c.mul(index, step)
+
+
+def _as(dtype: DType, index: Expr) -> Expr:
+    if isinstance(index, tir.Ramp) and index.dtype.element is not dtype:
+        base, stride = c.cast(dtype, index.base), c.cast(dtype, index.stride)
+        return tir.Ramp(dtype.with_lanes(index.lanes), base, stride, index.lanes)
+    return c.cast(dtype.with_lanes(index.dtype.lanes), index)
+
+
+class _Flattener(Mutator):
+    def __init__(self, functions: Mapping[str, tir.PrimFunc]) -> None:
+        self._functions = functions
+        self._flat: dict[tir.Buffer, tir.Buffer] = {}
+        self.by_data: dict[tir.Var, tir.Buffer] = {}
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        found = self._flat.get(node)
+        if found is None:
+            found = self._flat[node] = _flat(node)
+        return found
+
+    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
+        self.by_data[node.data] = node
+        return self.buffer(node)
+
+    def _index(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> tuple[Expr]:
+        indices = self.exprs(indices)
+        if len(indices) != len(buffer.shape):
+            message = f"`{buffer.name}` has {len(buffer.shape)} dimensions and is accessed with {len(indices)} indices"
+            raise CompileError(error("E0708", message, buffer.span))
+        if len(indices) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
+            return (indices[0],)
+        dtype = index_type(buffer)
+        total: Expr = c.const(0, dtype)
+        if not _is_zero(buffer.elem_offset):
+            assert buffer.elem_offset is not None
+            total = c.cast(dtype, self.expr(buffer.elem_offset))
+        strides = self.exprs(buffer.strides) or compact_strides(self.exprs(buffer.shape))
+        for index, step in zip(indices, strides, strict=True):
+            total = _add(total, _scaled(_as(dtype, index), c.cast(dtype, step)))
+        return (total,)
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        indices = self._index(node.buffer, node.indices)
+        return tir.BufferLoad(node.dtype, self.buffer(node.buffer), indices, span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt:
+        indices, value = self._index(node.buffer, node.indices), self.expr(node.value)
+        return tir.BufferStore(self.buffer(node.buffer), value, indices, span=node.span)
+
+    # ------------------------------------------------------------ calls
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        if isinstance(node.op, relax.GlobalVar):
+            return self._module_call(node, node.op.name, node.args, ())
+        match node.op, node.args:
+            case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *args) if (
+                name in self._functions
+            ):
+                return self._module_call(node, name, tuple(args), node.args[:1])
+        args = self.exprs(node.args)
+        if node.op.name in _PACKED:
+            args = tuple(self._described(a) for a in args)
+        return node if args is node.args else replace(node, args=args)  # type: ignore[no-any-return]
+
+    def _described(self, arg: Expr) -> Expr:
+        """The data of a known buffer as a whole tensor, for a packed function."""
+        buffer = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
+        if buffer is None:
+            return arg
+        shape = tir.Call(arg.dtype, tir.Op("tir.tvm_stack_make_shape"), buffer.shape)
+        strides: Expr = c.const(0)
+        if buffer.strides:
+            strides = tir.Call(arg.dtype, tir.Op("tir.tvm_stack_make_shape"), buffer.strides)
+        offset = c.const(0) if buffer.elem_offset is None else buffer.elem_offset
+        like = c.const(0, buffer.dtype)
+        return c.call("handle", "tvm_stack_make_array", arg, shape, strides, len(buffer.shape), like, offset)
+
+    def _module_call(self, node: tir.Call, name: str, args: tuple[Expr, ...], head: tuple[Expr, ...]) -> Expr:
+        """A call of a PrimFunc, with the values of its symbols after its parameters."""
+        callee = self._functions.get(name)
+        if callee is None or len(callee.params) != len(args):
+            wanted = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
+            raise CompileError(error("E0708", f"`{name}` cannot be called here{wanted}", node.span))
+        made = list(self.exprs(args))
+        solved: dict[tir.Var, Expr] = {}
+        for number, (wanted_buffer, arg) in enumerate(zip(callee.buffers, args, strict=True)):
+            given = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
+            if wanted_buffer is not None and given is not None:
+                made[number] = _match_argument(wanted_buffer, given, solved)
+        symbols: list[Expr] = []
+        for symbol in symbols_of(callee):
+            value = solved.get(symbol)
+            if value is None:
+                message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
+                raise CompileError(error("E0708", message, node.span))
+            symbols.append(c.cast(INT64, self.expr(value)))
+        return replace(node, args=(*head, *made, *symbols))  # type: ignore[no-any-return]
+
+
+def _match_argument(wanted: tir.Buffer, given: tir.Buffer, solved: dict[tir.Var, Expr]) -> Expr:
+    """Solve the symbols of a callee's buffer by that of the argument; gives the pointer to pass."""
+    if len(wanted.shape) == len(given.shape):
+        steps = given.strides or compact_strides(given.shape)
+        pairs = [*zip(wanted.shape, given.shape, strict=True), *zip(wanted.strides, steps, strict=bool(wanted.strides))]
+        for symbol, value in pairs:
+            if isinstance(symbol, tir.Var):
+                solved.setdefault(symbol, value)
+    offset = c.const(0) if given.elem_offset is None else given.elem_offset
+    if isinstance(wanted.elem_offset, tir.Var):
+        solved.setdefault(wanted.elem_offset, offset)
+        return given.data
+    if _is_zero(offset):
+        return given.data
+    kind = tir.Call(given.dtype, tir.Op("tir.type_annotation"), ())
+    return c.call("handle", "tvm_access_ptr", kind, given.data, offset, 0, 3)
+
+
+def _flat(buffer: tir.Buffer) -> tir.Buffer:
+    """One dimension, of as many elements as the layout reaches over."""
+    if len(buffer.shape) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
+        return buffer
+    dtype = index_type(buffer)
+    size: Expr = c.const(1, dtype)
+    if buffer.strides or not _is_zero(buffer.elem_offset):
+        if not _is_zero(buffer.elem_offset):
+            assert buffer.elem_offset is not None
+            size = c.add(size, c.cast(dtype, buffer.elem_offset))
+        for dim, step in zip(buffer.shape, buffer.strides or compact_strides(buffer.shape), strict=True):
+            size = c.add(size, c.mul(c.sub(c.cast(dtype, dim), 1), c.cast(dtype, step)))
+    else:
+        for dim in buffer.shape:
+            size = c.mul(size, c.cast(dtype, dim))
+    return replace(  # type: ignore[no-any-return]
+        buffer, shape=(size,), strides=(), elem_offset=c.const(0, dtype), axis_separators=()
+    )

@@ -1,0 +1,96 @@
+"""Substitution that folds as it goes, and copies with binders of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+_FOLD: dict[type, Callable[[Any, Any], Expr]] = {
+    tir.Add: c.add, tir.Sub: c.sub, tir.Mul: c.mul, tir.FloorDiv: c.floordiv, tir.FloorMod: c.floormod, tir.Div: c.div,
+    tir.Mod: c.truncmod, tir.Min: c.minimum, tir.Max: c.maximum, tir.EQ: c.equal, tir.NE: c.not_equal, tir.LT: c.less,
+    tir.LE: c.less_equal, tir.GT: c.greater, tir.GE: c.greater_equal, tir.And: c.logical_and, tir.Or: c.logical_or,
+}  # fmt: skip
+
+
+class Folding(Mutator):
+    """Replaces variables, folds integer arithmetic, and drops branches that are never taken."""
+
+    def __init__(self, values: dict[tir.Var, Expr]) -> None:
+        self.values = values
+
+    def var(self, node: tir.Var) -> Expr:
+        return self.values.get(node, node)
+
+    def expr_binary(self, node: tir.BinaryOp) -> Expr:
+        lhs, rhs = self.expr(node.lhs), self.expr(node.rhs)
+        if lhs is node.lhs and rhs is node.rhs:
+            return node
+        if not lhs.dtype.is_float and not _zero_divisor(node, rhs):
+            return _FOLD[type(node)](lhs, rhs)
+        return type(node)(node.dtype, lhs, rhs, span=node.span)
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        condition = self.expr(node.condition)
+        known = tir.const_int(condition)
+        if known is not None:
+            return list(self.body(node.then_body if known else node.else_body or ()))
+        then = self.body(node.then_body)
+        other = None if node.else_body is None else self.body(node.else_body)
+        return replace(node, condition=condition, then_body=then, else_body=other)  # type: ignore[no-any-return]
+
+
+def _zero_divisor(node: tir.BinaryOp, rhs: Expr) -> bool:
+    return isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and tir.const_int(rhs) == 0
+
+
+class Copier(Folding):
+    """A copy in which every variable and buffer that the code binds is a new one."""
+
+    def __init__(self, values: dict[tir.Var, Expr]) -> None:
+        super().__init__(dict(values))
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+
+    def binder(self, node: tir.Var) -> tir.Var:
+        made = tir.Var(node.name, node.dtype, node.pointer, span=node.span)
+        self.values[node] = made
+        return made
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        found = self._buffers.get(node)
+        if found is None:
+            found = self._buffers[node] = self._renewed(node)
+        return found
+
+    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
+        if node.data not in self.values:
+            self.binder(node.data)
+        self._buffers.pop(node, None)
+        return self.buffer(node)
+
+    def _renewed(self, node: tir.Buffer) -> tir.Buffer:
+        """The buffer over the copy's variables."""
+        data = self.values.get(node.data, node.data)
+        offset = None if node.elem_offset is None else self.expr(node.elem_offset)
+        return replace(  # type: ignore[no-any-return]
+            node, data=data, shape=self.exprs(node.shape), strides=self.exprs(node.strides), elem_offset=offset
+        )
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        start, extent = self.expr(node.min), self.expr(node.extent)
+        step = None if node.step is None else self.expr(node.step)
+        var = self.binder(node.var)
+        return replace(  # type: ignore[no-any-return]
+            node, var=var, min=start, extent=extent, step=step, body=self.body(node.body),
+            annotations=self.annotations(node.annotations),
+        )  # fmt: skip
+
+
+def copied(body: Body, values: dict[tir.Var, Expr]) -> Body:
+    """A copy of statements with variables replaced and binders of its own."""
+    return Copier(values).body(body)

@@ -1,0 +1,19 @@
+"""`T.init`: what runs first at each point of a reduction becomes a condition on the reduce axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IterKind
+
+
+def at_start(block: tir.Block, values: tuple[Expr, ...], outer: Callable[[Expr], Expr]) -> Expr:
+    """The condition that all reduce axes are at their start. `values` are what the axes are bound to; `outer` brings
+    the starts, which may mention axes of outer blocks, to the same terms."""
+    condition: Expr = tir.TRUE
+    for axis, value in zip(block.iter_vars, values, strict=True):
+        if axis.kind is IterKind.REDUCE:
+            condition = c.logical_and(condition, c.equal(value, outer(axis.dom.min)))
+    return condition

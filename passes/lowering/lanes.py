@@ -1,0 +1,215 @@
+"""When may iterations of a loop run in lockstep? The test that a vectorized loop computes what the serial one does.
+
+Lockstep runs each statement for all lanes before the next statement. That differs from the serial order only if two
+lanes touch one element and at least one of them writes it. So, for each memory that the loop writes, all accesses must
+have the form `stride * lane + inner + rest` with one stride and one rest, where `inner` (made of inner loops'
+variables) and the lane together never name an element twice: the mixed-radix condition below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.node import children
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.unroll import nested_bodies
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`sum(coefficient * variable) + rest`; variables are those asked for."""
+
+    terms: dict[tir.Var, int]
+    rest: Expr
+
+
+def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Linear | None:
+    """An index as a linear form with constant coefficients over some variables, or None.
+
+    `binds` are variables that stand for expressions; `rest` mentions none of them, nor any of `over`.
+    """
+    kind = type(index)
+    if isinstance(index, tir.Var):
+        if index in over:
+            return Linear({index: 1}, c.const(0, index.dtype))
+        if index in binds:
+            return linear(binds[index], over, binds)
+    if kind is tir.Add or kind is tir.Sub:
+        lhs, rhs = (linear(side, over, binds) for side in (index.lhs, index.rhs))  # type: ignore[attr-defined]
+        if lhs is None or rhs is None:
+            return None
+        sign = 1 if kind is tir.Add else -1
+        terms = dict(lhs.terms)
+        for var, coefficient in rhs.terms.items():
+            terms[var] = terms.get(var, 0) + sign * coefficient
+        rest = c.add(lhs.rest, rhs.rest) if sign == 1 else c.sub(lhs.rest, rhs.rest)
+        return Linear({v: k for v, k in terms.items() if k}, rest)
+    if kind is tir.Mul:
+        for one, other in ((index.lhs, index.rhs), (index.rhs, index.lhs)):  # type: ignore[attr-defined]
+            if isinstance(other, tir.IntImm):
+                inner = linear(one, over, binds)
+                if inner is None:
+                    return None
+                terms = {v: k * other.value for v, k in inner.terms.items() if other.value}
+                return Linear(terms, c.mul(inner.rest, other))
+    if isinstance(index, tir.Cast) and index.dtype.is_int and index.value.dtype.is_int:
+        inner = linear(index.value, over, binds)
+        return None if inner is None else Linear(inner.terms, c.cast(index.dtype, inner.rest))
+    return None if mentions(index, over | binds.keys()) else Linear({}, index)
+
+
+def mentions(node: tir.Node, variables: set[tir.Var]) -> bool:
+    """Whether one of the variables occurs below."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Var):
+            if top in variables:
+                return True
+        elif isinstance(top, tir.Buffer):
+            stack.append(top.data)
+        else:
+            stack.extend(children(top))
+    return False
+
+
+@dataclass(slots=True)
+class _Access:
+    index: Expr
+    writes: bool
+
+
+class _Collector:
+    """The accesses of a loop body by memory, its inner loops and bindings, and whether nothing else is in the way."""
+
+    def __init__(self, owners: dict[tir.Var, tir.Var]) -> None:
+        self.accesses: dict[tir.Var, list[_Access]] = {}
+        self.loops: dict[tir.Var, tir.For] = {}
+        self.binds: dict[tir.Var, Expr] = {}
+        self.plain = True
+        self._owners = owners
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self._stmt(stmt)
+
+    def _stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, tir.BufferStore):
+            self._access(stmt.buffer, stmt.indices, True)
+            self._exprs(stmt.value)
+            for index in stmt.indices:
+                self._exprs(index)
+            return
+        if isinstance(stmt, (tir.AllocBuffer, tir.While, tir.Break, tir.Continue)):
+            self.plain = False
+        elif isinstance(stmt, tir.For):
+            self.loops[stmt.var] = stmt
+            self.plain = self.plain and tir.const_int(stmt.step) in (None, 1)
+            self._exprs(stmt.min)
+            self._exprs(stmt.extent)
+        elif isinstance(stmt, tir.Bind):
+            self.binds[stmt.var] = stmt.value
+            self._exprs(stmt.value)
+        elif isinstance(stmt, tir.AttrStmt):
+            pass
+        elif isinstance(stmt, tir.DeclBuffer):
+            if not isinstance(stmt.data, tir.Var):
+                self.plain = False
+        else:
+            inner = {id(s) for nested in nested_bodies(stmt) for s in nested}
+            for child in children(stmt):
+                if id(child) not in inner:
+                    self._exprs(child)
+        for nested in nested_bodies(stmt):
+            self.body(nested)
+
+    def _exprs(self, root: tir.Node) -> None:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.BufferLoad):
+                self._access(node.buffer, node.indices, False)
+                stack.extend(node.indices)
+            elif isinstance(node, tir.Var):
+                if node.dtype.is_handle:
+                    self.plain = False
+            else:
+                if isinstance(node, tir.Let):
+                    self.binds[node.var] = node.value
+                elif isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
+                    self.plain = False
+                stack.extend(children(node))
+
+    def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
+        owner = self._owners.get(buffer.data, buffer.data)
+        self.accesses.setdefault(owner, []).append(_Access(indices[0], writes))
+
+
+def in_lockstep(loop: tir.For, owners: dict[tir.Var, tir.Var]) -> bool:
+    """Whether the iterations of `loop` (flat code, constant extent) may run in lockstep. `owners` maps data variables
+    to those whose memory they view."""
+    collector = _Collector(owners)
+    collector.body(loop.body)
+    if not collector.plain:
+        return False
+    written = {owner for owner, accesses in collector.accesses.items() if any(a.writes for a in accesses)}
+    forms = _Forms(loop, collector, written, owners)
+    analyzer = Analyzer()
+    for owner in written:
+        first, *others = (forms.of(a.index) for a in collector.accesses[owner])
+        if first is None or not forms.injective(first):
+            return False
+        for form in others:
+            if form is None or forms.shape(form) != forms.shape(first):
+                return False
+            if form.rest is not first.rest and not analyzer.prove_equal(form.rest, first.rest):
+                return False
+    return True
+
+
+class _Forms:
+    """Linear forms of the accesses of one loop, their inner loops counting from 0."""
+
+    def __init__(
+        self, loop: tir.For, collector: _Collector, written: set[tir.Var], owners: dict[tir.Var, tir.Var]
+    ) -> None:
+        self._lane = loop.var
+        self._extent = tir.const_int(loop.extent) or 0
+        self._inner = collector.loops
+        self._over = {loop.var, *collector.loops}
+        self._binds = collector.binds
+        self._changing = written | {data for data, owner in owners.items() if owner in written}
+
+    def of(self, index: Expr) -> Linear | None:
+        """The form; None if there is none, or if it depends on memory that the loop writes."""
+        form = linear(index, self._over, self._binds)
+        if form is None or mentions(form.rest, self._changing):
+            return None
+        rest = form.rest
+        for var, coefficient in form.terms.items():
+            if var is not self._lane:
+                start = linear(self._inner[var].min, self._over, self._binds)
+                if start is None or start.terms or mentions(start.rest, self._changing):
+                    return None
+                rest = c.add(rest, c.mul(c.cast(rest.dtype, start.rest), coefficient))
+        return Linear(form.terms, rest)
+
+    def shape(self, form: Linear) -> tuple[int, list[tuple[int, int | None]]]:
+        """The stride, and coefficient and extent of each inner loop: equal for accesses that walk alike."""
+        inner = [(k, tir.const_int(self._inner[v].extent)) for v, k in form.terms.items() if v is not self._lane]
+        return form.terms.get(self._lane, 0), sorted((k, -1 if n is None else n) for k, n in inner if n != 1)
+
+    def injective(self, form: Linear) -> bool:
+        """No two lanes name one element: in order of size, each coefficient exceeds the reach of the smaller ones."""
+        stride, inner = self.shape(form)
+        digits = sorted([(abs(k), n) for k, n in inner] + [(abs(stride), self._extent)])
+        reach = 0
+        for coefficient, count in digits:
+            if count is None or count < 0 or coefficient <= reach:
+                return False
+            reach += coefficient * (count - 1)
+        return True

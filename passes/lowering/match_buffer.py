@@ -1,0 +1,74 @@
+"""`T.match_buffer` inside a block: a view of a region, with its strides and offset computed from the source."""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr
+
+Stmts = list[tir.Stmt]
+
+
+def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The strides of a row-major layout."""
+    made: list[Expr] = []
+    step: Expr | None = None
+    for dim in reversed(shape):
+        made.append(c.const(1, dim.dtype) if step is None else step)
+        step = dim if step is None else c.mul(step, dim)
+    return tuple(reversed(made))
+
+
+def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], defined: set[tir.Var]) -> Stmts:
+    """Statements that bind what `view` leaves open (dimensions, strides, offset) and declare it. What they bind is
+    added to `defined`, the variables that have a value.
+
+    Where `view` states a value of its own, it must agree with the source: what cannot be seen to is asserted.
+    """
+    strides = source.strides or compact_strides(source.shape)
+    start: Expr = source.elem_offset if source.elem_offset is not None else c.const(0, _index_type(source))
+    for axis, step in zip(region, strides, strict=True):
+        start = c.add(start, c.mul(axis.min, step))
+    made: Stmts = []
+    lead = len(region) - len(view.shape)
+    for number, (dim, axis) in enumerate(zip(view.shape, region[lead:], strict=True)):
+        _agree(made, defined, view, dim, axis.extent, f"dimension {number}")
+    for number, (step, wanted) in enumerate(zip(strides[lead:], view.strides, strict=bool(view.strides))):
+        _agree(made, defined, view, wanted, step, f"stride {number}")
+    if view.elem_offset is not None:
+        if isinstance(view.elem_offset, tir.Var):
+            _agree(made, defined, view, view.elem_offset, start, "offset")
+            if view.offset_factor > 1:
+                rest = c.floormod(start, view.offset_factor)
+                _assert(made, view, c.equal(rest, 0), f"the offset is no multiple of {view.offset_factor}")
+        else:  # a constant offset counts from the view's own data
+            start = c.sub(start, view.elem_offset)
+    return [*made, tir.DeclBuffer(view, _pointer(source, view, start), span=view.span)]
+
+
+def _pointer(source: tir.Buffer, view: tir.Buffer, start: Expr) -> Expr:
+    """Where the view's data are: the source's, or, for a view without an offset of its own, its first element."""
+    if isinstance(view.elem_offset, tir.Var) or tir.const_int(start) == 0:
+        return source.data
+    kind = tir.Call(source.dtype, tir.Op("tir.type_annotation"), ())
+    return c.call("handle", "tvm_access_ptr", kind, source.data, start, 0, 3)
+
+
+def _index_type(buffer: tir.Buffer) -> str:
+    return str(buffer.shape[0].dtype) if buffer.shape else "int32"
+
+
+def _agree(made: Stmts, defined: set[tir.Var], view: tir.Buffer, wanted: Expr, given: Expr, what: str) -> None:
+    """Bind a variable that the view introduces to what the source gives, or check it against that."""
+    if isinstance(wanted, tir.Var) and wanted not in defined:
+        defined.add(wanted)
+        made.append(tir.Bind(wanted, c.cast(wanted.dtype, given)))
+    elif wanted is not given:
+        _assert(made, view, c.equal(wanted, given), f"{what} is not that of its source")
+
+
+def _assert(made: Stmts, view: tir.Buffer, condition: Expr, message: str) -> None:
+    if tir.const_int(condition) != 1:
+        made.append(
+            tir.AssertStmt(condition, "RuntimeError", (f"match_buffer of {view.name}: {message}",), span=view.span)
+        )

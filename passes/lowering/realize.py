@@ -1,0 +1,72 @@
+"""Blocks become plain code: axes are replaced by the values they are bound to, predicates become conditions."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import map_value, replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.allocate import place_allocations
+from mlcc.passes.lowering.init_block import at_start
+from mlcc.passes.lowering.match_buffer import match
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+
+def realize_blocks(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func` without blocks."""
+    defined = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
+    return replace(func, body=_Realizer({*func.params, *defined}).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Realizer(Mutator):
+    """Carries the values of axes down, and new buffers where a shape mentions an axis. `defined` are the variables
+    that have a value: a view binds the others that it mentions."""
+
+    def __init__(self, defined: set[tir.Var]) -> None:
+        self._defined = defined
+        self._values: dict[tir.Var, Expr] = {}
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+
+    def var(self, node: tir.Var) -> Expr:
+        return self._values.get(node, node)
+
+    def binder(self, node: tir.Var) -> tir.Var:
+        self._defined.add(node)
+        return node
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return self._buffers.get(node, node)
+
+    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
+        shape, strides = self.exprs(node.shape), self.exprs(node.strides)
+        offset = None if node.elem_offset is None else self.expr(node.elem_offset)
+        made: tir.Buffer = replace(node, shape=shape, strides=strides, elem_offset=offset)
+        if made is not node:
+            self._buffers[node] = made
+        return made
+
+    def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
+        block = node.block
+        values = self.exprs(node.values)
+        for axis, value in zip(block.iter_vars, values, strict=True):
+            self._values[axis.var] = value
+        allocated = tuple(self.buffer_binder(b) for b in block.alloc_buffers)
+        made: list[Stmt] = []
+        for view in block.match_buffers:
+            source = self.buffer(view.source.buffer)
+            region = map_value(view.source.region, self.node)
+            made += match(self.buffer_binder(view.buffer), source, region, self._defined)
+        if block.init is not None:
+            made += _guarded(at_start(block, values, self.expr), self.body(block.init))
+        made += self.body(block.body)
+        for key, value in block.annotations.items():
+            if key.startswith("pragma_"):
+                made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
+        body = place_allocations(allocated, tuple(made))
+        return list(_guarded(self.expr(node.predicate), body))
+
+
+def _guarded(condition: Expr, body: Body) -> Body:
+    known = tir.const_int(condition)
+    if known is not None:
+        return body if known else ()
+    return (tir.IfThenElse(condition, body, span=condition.span),)

@@ -1,0 +1,22 @@
+"""The symbolic variables of a PrimFunc: what its buffers' shapes, strides and offsets introduce."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+
+
+def symbols_of(func: tir.PrimFunc) -> tuple[tir.Var, ...]:
+    """Variables of the parameters' buffers that are no parameters, in order of first occurrence (parameter by
+    parameter; shape, then strides, then offset)."""
+    known = set(func.params)
+    found: dict[tir.Var, None] = {}
+    for buffer in func.buffers:
+        if buffer is None:
+            continue
+        offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+        for dim in (*buffer.shape, *buffer.strides, *offset):
+            for node in walk(dim):
+                if isinstance(node, tir.Var) and node not in known:
+                    found.setdefault(node)
+    return tuple(found)

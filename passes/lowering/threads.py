@@ -1,0 +1,81 @@
+"""Thread-bound loops on a CPU: they run one after the other where that computes the same, else they are refused.
+
+A loop bound to a thread axis is a loop over independent iterations, so its serial form is right, unless the code inside
+speaks of other threads (barriers, shuffles, reductions across threads). A launch scope (`T.launch_thread`) states code
+per thread: there, memory shared between threads is refused too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc.errors import CompileError, Label, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.passes.lowering.mutator import Mutator
+
+_BETWEEN_THREADS = frozenset(
+    f"tir.{name}"
+    for name in (
+        "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
+        "tvm_warp_shuffle_xor", "tvm_warp_activemask", "tvm_global_barrier_kinit", "tvm_load_matrix_sync",
+        "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+    )
+)  # fmt: skip
+
+
+def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func` with thread-bound loops and launch scopes as serial loops. Raises CompileError where threads interact."""
+    bound = next(_thread_code(func.body), None)
+    if bound is None:
+        return func
+    for node in walk(func):
+        if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and node.op.name in _BETWEEN_THREADS:
+            message = f"`T.{node.op.name.removeprefix('tir.')}` needs threads that run together"
+            raise CompileError(
+                error("E0707", message, node.span, "a CPU runs thread-bound loops one after the other",
+                      related=(Label(bound.span, "the thread-bound code"),))
+            )  # fmt: skip
+    return replace(func, body=_Serial().body(func.body))  # type: ignore[no-any-return]
+
+
+def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for node in (n for stmt in body for n in walk(stmt)):
+        match node:
+            case tir.For(kind=ForKind.THREAD_BINDING):
+                yield node
+            case tir.AttrStmt(key="thread_extent" | "virtual_thread"):
+                yield node
+
+
+class _Serial(Mutator):
+    def __init__(self) -> None:
+        self._axes: dict[str, tir.Var] = {}  # the launch scopes around, by axis
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = super().stmt_for(node)
+        if isinstance(made, tir.For) and made.kind is ForKind.THREAD_BINDING:
+            return replace(made, kind=ForKind.SERIAL, thread=None)  # type: ignore[no-any-return]
+        return made
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        axis = node.subject
+        if node.key not in ("thread_extent", "virtual_thread") or not isinstance(axis, tir.IterVar):
+            return super().stmt_attr(node)
+        outer = self._axes.get(axis.thread_tag)
+        if outer is not None:  # the same thread again, by another name
+            return [tir.Bind(axis.var, c.cast(axis.var.dtype, outer)), *self.body(node.body)]
+        self._axes[axis.thread_tag] = axis.var
+        body = self.body(node.body)
+        del self._axes[axis.thread_tag]
+        extent = c.cast(axis.var.dtype, c.as_expr(node.value))
+        return tir.For(axis.var, c.const(0, axis.var.dtype), extent, ForKind.SERIAL, body, span=node.span)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        scope = node.buffer.scope
+        if self._axes and scope.startswith(("shared", "warp", "wmma", "m16n8k8")):
+            message = f"`{node.buffer.name}` is shared between threads (scope `{scope}`)"
+            raise CompileError(error("E0707", message, node.span, "a CPU runs launched threads one after the other"))
+        return node

@@ -1,0 +1,66 @@
+"""Loops marked `T.unroll` become copies of their bodies, as far as that stays small."""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+
+def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
+    """`func` with marked loops unrolled, innermost first, up to `limit` statements each; others keep their mark."""
+    return replace(func, body=_Unroller(limit).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Unroller(Mutator):
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def expr(self, node: tir.Expr) -> tir.Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = replace(node, body=self.body(node.body))
+        trips = tir.const_int(made.extent)
+        if made.kind is not ForKind.UNROLLED or trips is None or tir.const_int(made.step) not in (None, 1):
+            return made  # type: ignore[no-any-return]
+        if trips * max(1, size_of(made.body)) > self._limit or _jumps(made.body):
+            return made  # type: ignore[no-any-return]
+        copies: list[Stmt] = []
+        for number in range(trips):
+            copies += copied(made.body, {made.var: c.add(made.min, number)})
+        return copies
+
+
+def size_of(body: Body) -> int:
+    """How many statements, nested ones included."""
+    total = 0
+    stack = list(body)
+    while stack:
+        stmt = stack.pop()
+        total += 1
+        for nested in nested_bodies(stmt):
+            stack.extend(nested)
+    return total
+
+
+def nested_bodies(stmt: Stmt) -> tuple[Body, ...]:
+    """The bodies inside a statement of loop code."""
+    if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
+        return (stmt.body,)
+    if isinstance(stmt, tir.IfThenElse):
+        return (stmt.then_body,) if stmt.else_body is None else (stmt.then_body, stmt.else_body)
+    return ()
+
+
+def _jumps(body: Body) -> bool:
+    """Whether a `break` or `continue` of this loop is inside."""
+    for stmt in body:
+        if isinstance(stmt, (tir.Break, tir.Continue)):
+            return True
+        if not isinstance(stmt, (tir.For, tir.While)) and any(_jumps(nested) for nested in nested_bodies(stmt)):
+            return True
+    return False
