@@ -20,11 +20,11 @@ from mlcc.passes.lowering.mutator import Body, Mutator
 _LANEWISE = frozenset(
     f"tir.{name}"
     for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "trunc", "round", "nearbyint",
-        "fabs", "abs", "pow", "atan2", "hypot", "copysign", "nextafter", "fmod", "fma", "ldexp", "isnan", "isinf",
-        "isfinite", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "popcount",
-        "clz", "reinterpret", "likely",
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "trunc", "round",
+        "nearbyint", "fabs", "abs", "pow", "atan2", "hypot", "copysign", "nextafter", "fmod", "fma", "ldexp", "isnan",
+        "isinf", "isfinite", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right",
+        "popcount", "clz", "reinterpret", "likely",
     )
 )  # fmt: skip
 
@@ -358,7 +358,7 @@ def _always_safe(node: Expr) -> bool:
 
 
 def _for_all_lanes(condition: Expr) -> Expr | None:
-    """A scalar condition under which `condition` holds in every lane; exact for comparisons of ramps. None if unknown."""
+    """A scalar condition under which `condition` holds in every lane, or None if none is known."""
     if condition.dtype.lanes == 1:
         return condition
     if isinstance(condition, tir.And):

@@ -121,10 +121,10 @@ def _extension(arg: tir.Expr) -> str:
 
 
 _LLVM_INTRINSICS = {
-    "fabs": 1, "sqrt": 1, "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log10": 1, "sin": 1, "cos": 1, "floor": 1, "ceil": 1,
-    "trunc": 1, "rint": 1, "nearbyint": 1, "round": 1, "pow": 2, "copysign": 2, "minnum": 2, "maxnum": 2, "fma": 3,
-    "fmuladd": 3, "ctpop": 1, "bswap": 1, "bitreverse": 1, "smin": 2, "smax": 2, "umin": 2, "umax": 2, "sadd.sat": 2,
-    "uadd.sat": 2, "ssub.sat": 2, "usub.sat": 2,
+    "fabs": 1, "sqrt": 1, "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log10": 1, "sin": 1, "cos": 1, "floor": 1,
+    "ceil": 1, "trunc": 1, "rint": 1, "nearbyint": 1, "round": 1, "pow": 2, "copysign": 2, "minnum": 2, "maxnum": 2,
+    "fma": 3, "fmuladd": 3, "ctpop": 1, "bswap": 1, "bitreverse": 1, "smin": 2, "smax": 2, "umin": 2, "umax": 2,
+    "sadd.sat": 2, "uadd.sat": 2, "ssub.sat": 2, "usub.sat": 2,
 }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def _sync(e: Emitter, node: tir.Call) -> Value:
 _TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
     "call_extern": _extern, "call_pure_extern": _extern,
     "call_llvm_intrin": _llvm_intrinsic, "call_llvm_pure_intrin": _llvm_intrinsic,
-    "call_packed": packed.call, "tvm_call_packed": packed.call, "call_cpacked": packed.call, "tvm_call_cpacked": packed.call,
+    **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), packed.call),
     "tvm_access_ptr": _access_ptr, "address_of": _address_of,
     "handle_add_byte_offset": _byte_offset, "ptr_byte_offset": _byte_offset,
     "ret": _ret, "thread_return": _ret, "tvm_storage_sync": _sync,

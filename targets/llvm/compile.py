@@ -6,18 +6,9 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.target import Target
+from mlcc.targets.llvm import machines
 
-# triples whose objects are tested; anything else might reach one of LLVM's fatal errors, which end the process
-TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
-CPUS = {
-    "x86_64": (
-        "generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nehalem", "sandybridge", "haswell", "broadwell",
-        "skylake", "skylake-avx512", "cascadelake", "icelake-server", "sapphirerapids", "znver1", "znver2", "znver3",
-        "znver4", "znver5",
-    ),
-    "aarch64": ("generic", "cortex-a53", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-v1", "neoverse-n2"),
-}  # fmt: skip
 _lock = threading.Lock()
 
 
@@ -25,23 +16,27 @@ _lock = threading.Lock()
 class Machine:
     """A CPU to generate code for; `features` are LLVM's, each with its sign: `+avx2`."""
 
-    triple: str = TRIPLES[0]
+    triple: str = "x86_64-unknown-linux-gnu"
     cpu: str = "x86-64"
     features: tuple[str, ...] = ()
 
+    @property
+    def enabled(self) -> frozenset[str]:
+        """What the CPU is known to do, by LLVM's names."""
+        return machines.features_of(self.triple, self.cpu, self.features)
+
     def check(self) -> None:
-        """Raises CompileError for a triple or CPU that is not among the tested ones."""
-        if self.triple not in TRIPLES:
-            raise CompileError(error("E0705", f"unknown triple `{self.triple}`", help=_known(self.triple, TRIPLES)))
-        cpus = CPUS[self.triple.split("-")[0]]
-        if self.cpu not in cpus:
-            raise CompileError(
-                error("E0706", f"unknown CPU `{self.cpu}` for {self.triple}", help=_known(self.cpu, cpus))
-            )
+        """Raises CompileError for a triple, CPU or feature that is not among the tested ones."""
+        machines.check(self.triple, self.cpu, self.features)
 
-
-def _known(word: str, words: tuple[str, ...]) -> str:
-    return did_you_mean(word, words) or f"known are {', '.join(words)}"
+    @staticmethod
+    def of(target: Target) -> Machine:
+        """The machine of a target; its own CPU is taken as LLVM finds it. Raises CompileError."""
+        full = target.resolved()
+        made = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
+        if not target.is_native:
+            made.check()
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +51,11 @@ class Compiled:
 def compile_text(text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"})) -> Compiled:
     """Compile a module at an optimisation level of 0 to 3. `emit` picks among obj, asm and llvm-ir (optimised).
 
-    Equal text gives equal bytes. Raises CompileError for an untested machine, and RuntimeError (our own bug) for text
-    that LLVM does not accept.
+    Equal text gives equal bytes. `machine` must be a checked one: LLVM ends the process on some combinations. Raises
+    RuntimeError (our own bug) for text that LLVM does not accept.
     """
     import llvmlite.binding as llvm
 
-    machine.check()
     with _lock:  # LLVM's option state is global
         tm = target_machine(machine, level)
         module = llvm.parse_assembly(text, llvm.create_context())

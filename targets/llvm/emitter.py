@@ -1,7 +1,7 @@
 """The state of one function under emission, and the dispatch over expressions and statements.
 
-How each kind of node is emitted is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics and
-functions) and `statements`; the tables at the end of this file put them together.
+How each kind of node is emitted is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics
+and functions) and `statements`; the tables at the end of this file put them together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHEAP = frozenset(
     f"tir.{name}"
     for name in (
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "abs", "isnan", "isinf",
-        "isfinite", "likely", "reinterpret", "if_then_else", "fabs", "copysign", "popcount", "clz", "selector", "filter",
+        "isfinite", "likely", "reinterpret", "if_then_else", "fabs", "copysign", "popcount", "clz",
     )
 )  # fmt: skip
 

@@ -298,18 +298,24 @@ def _combine(e: Emitter, node: tir.Call) -> Value:
     return e.fn.op(register_type(node.dtype), f"shufflevector {low}, {high}, <{node.dtype.lanes} x i32> <{mask}>")
 
 
+_BY_LLVM = ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "floor", "ceil", "trunc", "fabs", "nearbyint")
+_BY_LIBM = (
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log1p", "erf",
+)  # fmt: skip
+_HINTS = ("assume", "prefetch", "start_profile_intrinsic", "end_profile_intrinsic", "undef")
+
 TABLE: dict[str, Emit] = {
-    **{name: _llvm(name) for name in ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "floor", "ceil", "trunc", "fabs")},
-    **{name: _libm(name) for name in ("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log1p", "erf")},
-    "round": _llvm("nearbyint"), "nearbyint": _llvm("nearbyint"), "pow": _llvm("pow", 2), "copysign": _llvm("copysign", 2),
-    "atan2": _libm("atan2", 2), "hypot": _libm("hypot", 2), "nextafter": _nextafter, "fmod": _fmod, "fma": _fma,
-    "abs": _fabs_or_abs, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "exp10": _exp10, "ldexp": _ldexp, "infinity": _infinity,
-    "isnan": _classify("isnan"), "isinf": _classify("isinf"), "isfinite": _classify("isfinite"),
-    "bitwise_and": _bitwise("and"), "bitwise_or": _bitwise("or"), "bitwise_xor": _bitwise("xor"), "bitwise_not": _bitwise_not,
-    "shift_left": _shift(True), "shift_right": _shift(False), "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"),
-    "reinterpret": _reinterpret, "q_multiply_shift": _q_multiply_shift,
-    "if_then_else": _if_then_else, "likely": _first_argument, "tvm_thread_invariant": _first_argument,
-    "ignore_loop_partition": _first_argument, "assume": _nothing, "prefetch": _nothing, "start_profile_intrinsic": _nothing,
-    "end_profile_intrinsic": _nothing, "undef": _nothing, "isnullptr": _isnullptr,
+    **{name: _llvm(name) for name in _BY_LLVM},
+    **{name: _libm(name) for name in _BY_LIBM},
+    **dict.fromkeys(_HINTS, _nothing),
+    **dict.fromkeys(("likely", "tvm_thread_invariant", "ignore_loop_partition"), _first_argument),
+    **{name: _classify(name) for name in ("isnan", "isinf", "isfinite")},
+    **{f"bitwise_{op}": _bitwise(op) for op in ("and", "or", "xor")},
+    "round": _llvm("nearbyint"), "pow": _llvm("pow", 2), "copysign": _llvm("copysign", 2), "atan2": _libm("atan2", 2),
+    "hypot": _libm("hypot", 2), "nextafter": _nextafter, "fmod": _fmod, "fma": _fma, "abs": _fabs_or_abs,
+    "sigmoid": _sigmoid, "rsqrt": _rsqrt, "exp10": _exp10, "ldexp": _ldexp, "infinity": _infinity,
+    "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
+    "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"), "reinterpret": _reinterpret,
+    "q_multiply_shift": _q_multiply_shift, "if_then_else": _if_then_else, "isnullptr": _isnullptr,
     "vectorlow": _halves("low"), "vectorhigh": _halves("high"), "vectorcombine": _combine,
 }  # fmt: skip

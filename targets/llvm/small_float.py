@@ -74,7 +74,7 @@ def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
 
 
 def from_double(e: Emitter, value: Value, dtype: DType) -> Value:
-    """A double rounded once: to a float with a sticky last bit (round to odd), which then rounds as the double would."""
+    """A double rounded once: first to a float with a sticky last bit, which then rounds as the double would."""
     return rounded(e, _helper(e, f"mlcc.odd.x{dtype.lanes}", value, vector("float", dtype.lanes), _odd), dtype)
 
 

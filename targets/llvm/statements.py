@@ -75,7 +75,6 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     type = register_type(dtype)
     trips = _trips(e, stmt)
     start = e.expr(stmt.min)
-    at_zero = tir.const_int(stmt.min) == 0
     head, body, latch, done = fn.label("for"), fn.label("body"), fn.label("next"), fn.label("end")
     before = fn.block
     fn.br(head)

@@ -29,12 +29,12 @@ class Native:
     """A compiled kernel. Calling it with arrays and numbers gives the code that it returned."""
 
     def __init__(
-        self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None, options: EmitOptions | None = None,
-        machine: Machine = HOST, features: frozenset[str] = frozenset(), level: int = 2,
+        self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None,
+        options: EmitOptions | None = None, machine: Machine = HOST, level: int = 2,
         packed: Callable[[str, list[np.ndarray]], int] | None = None, externs: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.ctx = ModuleContext(
-            ModuleText(machine.triple), {"f": func, **(functions or {})}, features, options or EmitOptions()
+            ModuleText(machine.triple), {"f": func, **(functions or {})}, machine.enabled, options or EmitOptions()
         )
         self.kernel: Kernel = emit_kernel("f", self.ctx)
         self._packed = packed
@@ -113,9 +113,10 @@ def _evaluate(node: tir.Expr, values: dict[tir.Var, int]) -> int:
 
 class _DLTensor(ctypes.Structure):
     _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
     ]  # fmt: skip
 
 
