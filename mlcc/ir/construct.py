@@ -59,7 +59,9 @@ def _round_bits(value: float, mantissa: int, least: int, most: int) -> float:
     _, exponent = math.frexp(value)
     step = math.ldexp(1.0, max(exponent - 1, least) - mantissa)
     rounded = round(value / step) * step  # round() is half-to-even, and the division by a power of two is exact
-    return math.copysign(math.inf, value) if abs(rounded) >= math.ldexp(1.0, most + 1) else math.copysign(rounded, value)
+    return (
+        math.copysign(math.inf, value) if abs(rounded) >= math.ldexp(1.0, most + 1) else math.copysign(rounded, value)
+    )
 
 
 def const(value: Number, dtype: DType | str | None = None) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
@@ -17,7 +18,9 @@ class IRModule:
     """
 
     def __init__(
-        self, functions: Mapping[str | relax.GlobalVar, Func] | None = None, attrs: Mapping[str, object] | None = None,
+        self,
+        functions: Mapping[Any, Func] | None = None,
+        attrs: Mapping[str, object] | None = None,
         name: str = "Module",
     ) -> None:
         self.functions: dict[str, Func] = {_name(k): f for k, f in (functions or {}).items()}

@@ -5,7 +5,7 @@ Every expression has `struct_info`: what is known of its value at compile time. 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import EMPTY, Attrs, Node, node
@@ -72,6 +72,11 @@ class FuncStructInfo(StructInfo):
 @node
 class Expr(Node):
     """A graph-level expression. Every subclass has `struct_info` as its last field."""
+
+    if TYPE_CHECKING:  # a slot of the base would clash with the fields
+
+        @property
+        def struct_info(self) -> StructInfo | None: ...
 
 
 @node

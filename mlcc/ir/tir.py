@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.ir.dtypes import BOOL, DType
 from mlcc.ir.node import EMPTY, Attrs, Node, node, replace
@@ -17,6 +17,11 @@ from mlcc.ir.node import EMPTY, Attrs, Node, node, replace
 @node
 class Expr(Node):
     """A scalar (or short vector) expression. Every subclass has a `dtype`, as a field or a property."""
+
+    if TYPE_CHECKING:  # a slot of the base would clash with the fields
+
+        @property
+        def dtype(self) -> DType: ...
 
 
 @dataclass(frozen=True, slots=True)
