@@ -65,13 +65,19 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
 
 
 def _param(out: Writer, param: relax.Var) -> str:
-    """`name: struct info`. In TVM's text a scalar parameter is itself the symbolic variable of its value."""
+    """`name: struct info`. A scalar parameter is itself the symbolic variable of its value, unless that is another."""
     known = param.struct_info
-    scalar = known.value if isinstance(known, relax.PrimStructInfo) and out.dialect.is_tvm else None
-    if isinstance(scalar, tir.Var) and scalar not in out.bound:
-        name = out.define(param, param.name)
-        out.bind(scalar, name)
-        return f"{name}: {info(out, known)}"
+    if isinstance(known, relax.PrimStructInfo):
+        scalar = known.value
+        if isinstance(scalar, tir.Var) and scalar not in out.bound:
+            name = out.define(param, param.name)
+            out.bind(scalar, name)
+            return f"{name}: {info(out, relax.PrimStructInfo(known.dtype))}"
+        if scalar is None and not out.dialect.is_tvm:
+            return f"{out.define(param, param.name)}: R.Prim({quote(str(known.dtype))}, value=None)"
+        if isinstance(scalar, tir.Var) and out.bound[scalar] == param.name and not out.dialect.is_tvm:
+            out.bind(param, param.name)  # both are the same number, under one name
+            return f"{param.name}: {info(out, known)}"
     annotation = "" if known is None else f": {info(out, known)}"
     return out.define(param, param.name) + annotation
 
