@@ -38,6 +38,9 @@ class Walk:
     prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
     folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
     data: Any = None  # arrays for constants that the text only refers to
+    definitions: dict[str, Cst] = field(default_factory=dict)  # the `def` of every function, by name
+    constants: Any = None  # where references find their data, made on first use
+    relax: dict[str, Any] | None = None  # relax functions that are walked already
 
     def span(self, cst: Cst) -> Span:
         """The place of a syntax node (or of anything else that has its offsets at 1 and 2)."""

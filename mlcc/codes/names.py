@@ -10,4 +10,10 @@ CODES: dict[str, tuple[str, str]] = {
         "name used outside its scope",
         "The name was bound in a loop, block or function that ended before this place; the note shows where.",
     ),
+    "E0250": (
+        "no such function in the module",
+        "A call names a function that the text does not define. Functions of the module are called as `cls.f`, by "
+        "their bare name, or by their name in quotes in `R.call_dps_packed`; packed functions of the environment are "
+        "named in quotes only.",
+    ),
 }

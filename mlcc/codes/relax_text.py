@@ -1,0 +1,89 @@
+"""Diagnostic codes: relax functions in text (E0400 to E0439)."""
+
+CODES: dict[str, tuple[str, str]] = {
+    "E0400": (
+        "not a type",
+        "An annotation of a relax function says what is known of a value: `R.Tensor(shape, dtype)`, "
+        "`R.Shape(dims)`, `R.Prim(dtype)`, `R.Tuple(...)`, `R.Callable(params, result)`, `R.Object`, or `None` for "
+        "nothing.",
+    ),
+    "E0401": (
+        "a type is written wrongly",
+        'A type such as `R.Tensor((1, n), dtype="float32")` has an argument too many, one that it does not take, '
+        "or a shape whose dimensions are not integer expressions of int64.",
+    ),
+    "E0402": (
+        "not a dtype",
+        "Dtypes are written as strings: `int8` to `int64`, `uint8` to `uint64`, `float16`, `bfloat16`, `float32`, "
+        "`float64`, `bool`.",
+    ),
+    "E0403": (
+        "not a scalar",
+        "Shapes, conditions of `R.prim_value` and scalar arithmetic take numbers and symbolic variables, not "
+        "tensors. The value of a scalar that a function returns is not known before run time: bind it to a "
+        "symbolic variable, `n = T.int64()` and `R.match_cast(x, R.Prim(value=n))`.",
+    ),
+    "E0404": (
+        "an expression has no value",
+        "The operands of a scalar expression do not fit together, or it divides by zero.",
+    ),
+    "E0405": (
+        "a form that cannot stand here",
+        "`R.match_cast` is the whole right side of a binding, and `R.func_attr` and `R.output` are statements of "
+        "their own; none of them can be part of an expression.",
+    ),
+    "E0406": (
+        "not a value of a relax function",
+        "relax functions compute with tensors, scalars, shapes, strings, tuples and functions. Types, the module "
+        "itself, attributes of Python objects, lambdas and the like are no values.",
+    ),
+    "E0407": (
+        "wrong attributes",
+        "`R.func_attr` takes one dict whose keys are strings, and whose values are numbers, strings, bools, lists "
+        "and dicts of them.",
+    ),
+    "E0408": (
+        "wrong use of a tuple",
+        "Tuples are indexed by one constant number that lies inside them, and taken apart by as many names as they "
+        "have items.",
+    ),
+    "E0410": (
+        "a function does not return",
+        "Every relax function ends with `return`; one that has nothing to return says `return R.tuple()`.",
+    ),
+    "E0411": (
+        "a type contradicts the value",
+        "What is annotated cannot be true: the value has another dtype, another number of dimensions, or other "
+        "dimensions. Correct the annotation, or leave it out: types are inferred.",
+    ),
+    "E0412": (
+        "a type says more than is known",
+        "The annotation may be true, but only the value at run time can tell, and a binding does not look. Use "
+        "`R.match_cast(value, type)`, which checks, and can bind new symbolic variables.",
+    ),
+    "E0413": (
+        "a signature is wrong",
+        "Every parameter of a relax function has a type and no default; a function that calls itself inside "
+        "another function says what it returns; the options of `R.function` are `pure` and `private`.",
+    ),
+    "E0414": (
+        "a statement that relax functions do not have",
+        "The body of a relax function is a sequence of bindings, `with R.dataflow():` blocks, `if`/`else` that "
+        "bind one name, functions, calls for their effect, and one `return` at the end.",
+    ),
+    "E0415": (
+        "wrong outputs of a dataflow block",
+        "A dataflow block ends with `R.output(...)`, which lists the variables of the block that are visible after "
+        "it. Dataflow blocks do not nest.",
+    ),
+    "E0416": (
+        "not a symbolic variable",
+        "`n = T.int64()` declares a symbolic variable, or names one of the signature again; the name is bound to "
+        "something else here, or to a variable of another dtype.",
+    ),
+    "E0417": (
+        "an `if` is wrong",
+        "An `if` of a relax function has an `else`; both branches end by binding the same name, which is the value "
+        "of the whole; its condition is one bool; and it does not stand in a dataflow block.",
+    ),
+}
