@@ -118,6 +118,8 @@ def _int(out: Writer, node: tir.IntImm, like: DType | None) -> Parts:
     prec = UNARY if node.value < 0 else ATOM
     if node.dtype is (like or INT32):
         return prec, [integer(node.value)]
+    if out.dialect.is_tvm and node.value >> 63 > 0:  # TVM's constants are int64 inside
+        return call("T.Cast", quote(str(node.dtype)), f"T.int64({integer(node.value - 2**64)})")
     return ATOM, [f"{dtype_call(node.dtype)}({integer(node.value)})"]
 
 

@@ -33,13 +33,17 @@ def float_text(value: float, dtype: DType) -> str:
     """The shortest literal that rounds to `value` in `dtype`; `"inf"`, `"-inf"` and `"nan"` in quotes."""
     if not math.isfinite(value):
         return '"nan"' if value != value else '"inf"' if value > 0 else '"-inf"'
-    if dtype.bits == 64:
-        return repr(value)
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        if round_float(float(text), dtype) == value:
-            return _with_point(text)
+    if dtype.bits < 64:
+        for digits in range(1, 10):
+            text = f"{value:.{digits}g}"
+            if round_float(float(text), dtype) == value and not _beyond(text, value, dtype):
+                return _with_point(text)
     return repr(value)
+
+
+def _beyond(text: str, value: float, dtype: DType) -> bool:
+    """True for what rounds to the greatest finite value from above it: TVM takes no such literal."""
+    return abs(float(text)) > abs(value) and math.isinf(round_float(2 * value, dtype))
 
 
 def _with_point(text: str) -> str:
