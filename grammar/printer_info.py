@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlcc.grammar.printer_literals import quote
-from mlcc.grammar.printer_writer import ATOM, Child, Part, Parts, Writer, call, handles, separated
+from mlcc.grammar.printer_writer import ATOM, END, START, Child, Part, Parts, Writer, call, handles, separated
 from mlcc.ir import relax
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tir import Expr as PrimExpr
@@ -17,7 +17,10 @@ def _dim(out: Writer, dim: PrimExpr) -> str:
     """One dimension; quoted if it holds a variable of the signature being written."""
     out.touched = False
     text = out.text(dim, like=INT64)
-    return quote(text) if out.signature is not None and out.touched else text
+    if out.signature is None or not out.touched:
+        return text
+    quoted = quote(text)
+    return quoted.replace("\\x01", START).replace("\\x02", END) if out.trail else quoted
 
 
 def _dims(out: Writer, dims: tuple[PrimExpr, ...]) -> list[str]:

@@ -74,7 +74,9 @@ class Expressions:
             if isinstance(condition, tir.IntImm):
                 condition = self._bool(1)
             if not isinstance(condition, tir.IntImm):
-                return c.call(dtype, "if_then_else", condition, self.make(dtype, depth - 1), self.make(dtype, depth - 1))
+                return c.call(
+                    dtype, "if_then_else", condition, self.make(dtype, depth - 1), self.make(dtype, depth - 1)
+                )
         if kind == 2:
             var = tir.Var(rng.choice(["t", "x", "y_1"]), DType.of(rng.choice(["int32", "float32", str(dtype)])))
             value = self.make(var.dtype, depth - 1)
@@ -110,7 +112,9 @@ class Expressions:
         return build(a, self._nonzero(dtype) if build is c.div else b)
 
     def _nonzero(self, dtype: DType) -> tir.Expr:
-        return c.const(self.rng.choice([1.5, 2.0, 0.5, 3.0]) if dtype.is_float else self.rng.choice([1, 2, 3, 7]), dtype)
+        return c.const(
+            self.rng.choice([1.5, 2.0, 0.5, 3.0]) if dtype.is_float else self.rng.choice([1, 2, 3, 7]), dtype
+        )
 
     def _int(self, dtype: DType, depth: int) -> tir.Expr:
         rng = self.rng

@@ -70,7 +70,9 @@ class _Generator:
         for symbol in self.symbols:  # every symbol is some parameter's dimension as it stands
             if not any(symbol in b.shape for b in inputs + outputs):
                 inputs.append(self.buffer(f"I{len(inputs)}", (symbol,), parameter=True))
-        extra = [tir.Var("a", DType.of(rng.choice(["int32", "float32", "bool", "int64"])))] if rng.random() < 0.3 else []
+        extra = (
+            [tir.Var("a", DType.of(rng.choice(["int32", "float32", "bool", "int64"])))] if rng.random() < 0.3 else []
+        )
         scope = _Scope([*inputs], [], [*extra])
         blocks = rng.random() < 0.6
         body: list[tir.Stmt] = []
@@ -241,7 +243,9 @@ class _Generator:
         if dtype.is_bool:
             fold, start = c.logical_or, c.const(False, dtype)
         else:
-            fold, start = rng.choice([(c.add, c.const(0, dtype)), (c.maximum, c.min_value(dtype)), (c.mul, c.const(1, dtype))])
+            fold, start = rng.choice(
+                [(c.add, c.const(0, dtype)), (c.maximum, c.min_value(dtype)), (c.mul, c.const(1, dtype))]
+            )
         update = c.store(target, fold(c.load(target, *place), value), *place)
         kinds = [IterKind.SPATIAL] * spatial + [IterKind.REDUCE] * len(extents)
         iter_vars = [_axis(v, n, k) for v, n, k in zip(axes, target.shape + extents, kinds, strict=True)]
