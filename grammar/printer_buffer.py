@@ -51,8 +51,12 @@ def is_simple(buffer: tir.Buffer) -> bool:
         and buffer.alignment == 64
         and buffer.offset_factor == 1
         and not buffer.axis_separators
-        and not any(isinstance(n, tir.Var) for dim in buffer.shape for n in walk(dim))
+        and all(isinstance(dim, tir.IntImm) or not _has_variable(dim) for dim in buffer.shape)
     )
+
+
+def _has_variable(dim: tir.Expr) -> bool:
+    return any(isinstance(n, tir.Var) for n in walk(dim))
 
 
 def declaration(out: Writer, buffer: tir.Buffer) -> str:

@@ -6,9 +6,11 @@ neither folds it nor converts an operand; else it is the function that builds th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.grammar import printer_tvm
 from mlcc.grammar.printer_literals import float_text, integer, quote
 from mlcc.grammar.printer_writer import (
     AND,
@@ -125,7 +127,10 @@ def _int(out: Writer, node: tir.IntImm, like: DType | None) -> Parts:
 
 @handles(tir.FloatImm)
 def _float(out: Writer, node: tir.FloatImm, like: DType | None) -> Parts:
-    return ATOM, [f"{dtype_call(node.dtype)}({float_text(node.value, node.dtype)})"]
+    text = float_text(node.value, node.dtype)
+    if out.dialect.is_tvm and node.dtype.bits == 64 and math.isfinite(node.value) and abs(node.value) > 3.4e38:
+        return call("T.FloatImm", quote(str(node.dtype)), text)  # TVM's function takes a float32 first
+    return ATOM, [f"{dtype_call(node.dtype)}({text})"]
 
 
 @handles(tir.StringImm)
@@ -213,6 +218,11 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     if not isinstance(node.op, tir.Op):
         return call("T.call_intrin", quote(str(node.dtype)), Child(node.op), *args)
     name = node.op.name.removeprefix("tir.")
+    if out.dialect.is_tvm:
+        if name in printer_tvm.NODES:
+            return call("T." + printer_tvm.NODES[name], *args)
+        if printer_tvm.folds(name, node.args):
+            return call("T.call_intrin", quote(str(node.dtype)), quote(printer_tvm.full_name(name)), *args)
     if name in DTYPE_FIRST:
         args.insert(0, quote(str(node.dtype)))
     elif name in DTYPE_LAST:

@@ -278,6 +278,9 @@ _DESTINATION = frozenset(
 )
 
 
+_FORMAT = {"relax.print": 0, "relax.assert_op": 1}  # the argument that the text gives by the keyword `format`
+
+
 def _is_destination_call(node: relax.Call) -> bool:
     """True for calls whose struct info argument is that of the result, `out_sinfo=`."""
     return isinstance(node.op, tir.Op) and node.op.name in _DESTINATION and len(node.sinfo_args) == 1
@@ -299,6 +302,11 @@ def _call(out: Writer, node: relax.Call, like: DType | None) -> Parts:
             args.insert(0, quote(op.name))
     else:
         name = Child(op, ATOM)
+    at = _FORMAT.get(op.name) if isinstance(op, tir.Op) else None
+    if at is not None and at < len(args):
+        template = node.args[at]
+        del args[at]
+        args.append(["format=", quote(template.value) if isinstance(template, relax.StringImm) else Child(template)])
     destination = _is_destination_call(node)
     if destination and isinstance(op, tir.Op) and len(args) == 3 and op.name == "relax.call_tir":
         args[2] = ["tir_vars=", Child(node.args[2])]

@@ -12,7 +12,7 @@ from mlcc.grammar.printer_literals import quote
 from mlcc.grammar.printer_writer import END, START, Writer
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
-from mlcc.ir.node import Attrs, walk
+from mlcc.ir.node import Attrs, children, walk
 
 _AXES = {tir.IterKind.SPATIAL: "spatial", tir.IterKind.REDUCE: "reduce", tir.IterKind.SCAN: "scan"}
 _STATEMENTS: dict[type, Callable[[Writer, Any], None]] = {}
@@ -41,8 +41,8 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
         outer, out.prelude = out.prelude, []
         out.function_scope, outer_scope = len(out.scopes) - 1, out.function_scope
         out.names.forget()
-        out.thread_vars = _thread_vars(func)
-        params, matched = _params(out, func)
+        handles, out.thread_vars = _survey(func)
+        params, matched = _params(out, func, handles)
         returns = f" -> {dtype_call(func.ret_dtype)}" if func.ret_dtype is not None else ""
         start, end = (START, END) if marked else ("", "")
         out.lines[head] = f"{'    ' * (out.depth - 1)}{start}def {name}({', '.join(params)}){returns}:{end}"
@@ -58,14 +58,14 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
         out.prelude, out.function_scope = outer, outer_scope
 
 
-def _params(out: Writer, func: tir.PrimFunc) -> tuple[list[str], list[tuple[tir.Var, tir.Buffer]]]:
+def _params(
+    out: Writer, func: tir.PrimFunc, handles: set[tir.Var]
+) -> tuple[list[str], list[tuple[tir.Var, tir.Buffer]]]:
     """The text of the parameters, and the buffers that the body has to match."""
     made: list[str] = []
     matched: list[tuple[tir.Var, tir.Buffer]] = []
     buffers = [b for b in func.buffers if b is not None]
     data = Counter(b.data for b in buffers)
-    below = (n for s in func.body for n in walk(s)) if buffers else ()
-    handles = {n for n in below if isinstance(n, tir.Var) and n.dtype.is_handle}
     for param, buffer in zip(func.params, func.buffers, strict=True):
         alone = buffer is not None and param not in handles and data[buffer.data] == 1
         if alone and buffer is not None and param.pointer is None and is_simple(buffer):
@@ -87,10 +87,23 @@ def _attributes(out: Writer, attrs: Attrs, name: str, function: str) -> None:
         out.line(f"{function}({out.value(shown)})")
 
 
-def _thread_vars(func: tir.PrimFunc) -> dict[Any, int]:
-    """How often each thread variable is launched."""
-    subjects = [n.subject for s in func.body for n in walk(s) if isinstance(n, tir.AttrStmt)]
-    return Counter(s.var for s in subjects if isinstance(s, tir.IterVar))
+def _survey(func: tir.PrimFunc) -> tuple[set[tir.Var], Counter[Any]]:
+    """The handles that the body uses, and how often each thread variable is launched."""
+    handles: set[tir.Var] = set()
+    launched: Counter[Any] = Counter()
+    seen: set[int] = set()
+    stack: list[Any] = list(func.body)
+    while stack:
+        top = stack.pop()
+        if type(top) is tir.Var:
+            if top.dtype.is_handle:
+                handles.add(top)
+        elif id(top) not in seen:
+            seen.add(id(top))
+            stack += children(top)
+            if type(top) is tir.AttrStmt and isinstance(top.subject, tir.IterVar):
+                launched[top.subject.var] += 1
+    return handles, launched
 
 
 def _function_body(out: Writer, func: tir.PrimFunc) -> None:
@@ -115,7 +128,20 @@ def _implicit_root(func: tir.PrimFunc) -> tir.Block | None:
         return root
     if len(root.body) == 1 and isinstance(root.body[0], tir.BlockRealize):
         return root if root.body[0].block.iter_vars else None
-    return root if any(isinstance(n, tir.BlockRealize) for s in root.body for n in walk(s)) else None
+    return root if _has_block(root.body) else None
+
+
+def _has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
+    stack = list(stmts)
+    while stack:
+        match stack.pop():
+            case tir.BlockRealize():
+                return True
+            case tir.IfThenElse(then_body=then, else_body=other):
+                stack += [*then, *(other or ())]
+            case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
+                stack += inner
+    return False
 
 
 # ---------------------------------------------------------------- statements
@@ -275,7 +301,7 @@ def _attr(out: Writer, stmt: tir.AttrStmt) -> None:
 # ---------------------------------------------------------------- loops and blocks
 
 
-def _merges(loop: tir.For, outer: set[tir.Var]) -> bool:
+def _merges(loop: tir.For, outer: set[Any]) -> bool:
     """True if the loop can be one of a `T.grid` whose variables so far are `outer`."""
     plain = loop.kind is tir.ForKind.SERIAL and not loop.annotations and loop.step is None and loop.thread is None
     return (
@@ -283,7 +309,7 @@ def _merges(loop: tir.For, outer: set[tir.Var]) -> bool:
         and is_int(loop.min, 0)
         and loop.min.dtype is loop.var.dtype
         and loop.extent.dtype is loop.var.dtype
-        and not any(n in outer for n in walk(loop.extent) if isinstance(n, tir.Var))
+        and (isinstance(loop.extent, tir.IntImm) or not any(n in outer for n in walk(loop.extent)))
     )
 
 

@@ -16,8 +16,7 @@ import enum
 import hashlib
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
@@ -125,22 +124,22 @@ def _fields(value: Node, mode: _Mode) -> Iterator[tuple[str, Any, _Mode]]:
 # ---------------------------------------------------------------- comparing
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(NamedTuple):
     """Two values at the same place, and how the walk came there."""
 
     left: Any
     right: Any
     mode: _Mode
     label: str = ""
-    parent: _Pair | None = None
+    parent: Any = None
 
     def trail(self) -> list[_Pair]:
         """From the root to here."""
-        made, pair = [], self
+        made: list[_Pair] = []
+        pair = self
         while pair is not None:
             made.append(pair)
-            pair = pair.parent  # type: ignore[assignment]
+            pair = pair.parent
         return made[::-1]
 
 
@@ -151,7 +150,7 @@ class _Walk:
         self.map_free_vars = map_free_vars
         self.to_right: dict[Any, Any] = {}
         self.to_left: dict[Any, Any] = {}
-        self.renamed = False  # True once an object stands for another one than itself
+        self.renamed = map_free_vars  # True once an object may stand for another one than itself
         self.done: set[tuple[int, int]] = set()
 
     def first_difference(self, left: Any, right: Any) -> tuple[_Pair, str] | None:
@@ -343,7 +342,7 @@ class _Hasher:
                 parts = made[len(made) - below :]
                 del made[len(made) - below :]
                 made.append(hashlib.blake2b(head + b"".join(parts), digest_size=16).digest())
-                if count == self.count and isinstance(node, tir.Expr):
+                if count == self.count and isinstance(node, tir.Expr) and not isinstance(node, tir.Var):
                     self.known[id(node)] = made[-1]  # binds nothing, so it is the same wherever it stands
                 continue
             value, mode = top

@@ -125,17 +125,18 @@ def replace(old: Any, **changes: Any) -> Any:
 def children(of: Any) -> Iterator[Any]:
     """The direct child nodes, in field order."""
     for name in field_names(type(of)):
-        yield from _nodes(getattr(of, name))
+        value = getattr(of, name)
+        if isinstance(value, Node):
+            yield value
+        elif type(value) is tuple or type(value) is Attrs:
+            yield from _nodes(value)
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
-    elif isinstance(value, Attrs):
-        for item in value.values():
+    for item in value if type(value) is tuple else value.values():
+        if isinstance(item, Node):
+            yield item
+        elif type(item) is tuple or type(item) is Attrs:
             yield from _nodes(item)
 
 

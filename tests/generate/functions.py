@@ -353,8 +353,7 @@ class _Generator:
     # ------------------------------------------------------------ reading
 
     def value(self, dtype: DType, scope: _Scope) -> tir.Expr:
-        made = Expressions(self.rng, lambda d: self.leaf(d, scope)).make(dtype, self.rng.randint(1, 4))
-        return made
+        return Expressions(self.rng, lambda d: self.leaf(d, scope)).make(dtype, self.rng.randint(1, 4))
 
     def leaf(self, dtype: DType, scope: _Scope) -> tir.Expr | None:
         """A load with indices in bounds, or a variable."""

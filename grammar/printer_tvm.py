@@ -1,0 +1,23 @@
+"""Calls of intrinsics as TVM 0.27 has to read them, where its functions would fold what they are given."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+
+# These are expression nodes of their own in TVM; the functions of the usual names fold constants, the nodes do not.
+NODES = {
+    "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor", "bitwise_not": "BitwiseNot",
+    "shift_left": "LShift", "shift_right": "RShift",
+}  # fmt: skip
+_FOLDING = frozenset(["floor", "ceil", "trunc", "round", "nearbyint", "fabs", "if_then_else", "likely"])
+_PRIM = frozenset(["if_then_else", "vscale", "log2", "likely", "clz", "ceil"])
+
+
+def folds(name: str, args: tuple[tir.Expr, ...]) -> bool:
+    """True if TVM's function of that name would compute the call at once."""
+    return name in _FOLDING and bool(args) and isinstance(args[0], (tir.IntImm, tir.FloatImm))
+
+
+def full_name(name: str) -> str:
+    """The operator's registered name, for `T.call_intrin`."""
+    return f"{'prim' if name in _PRIM else 'tirx'}.{name}"
