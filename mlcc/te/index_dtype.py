@@ -1,0 +1,117 @@
+"""One integer dtype for everything that counts: loops, axes, shapes and indices of a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import map_children, replace
+
+IF_THEN_ELSE = tir.Op("tir.if_then_else")
+
+
+def with_index_dtype(func: tir.PrimFunc, dtype: DType) -> tir.PrimFunc:
+    """`func` with its loop variables, extents, shapes and indices in `dtype`; other integers keep theirs."""
+    return _Convert(dtype).function(func)
+
+
+class _Convert:
+    """`index` converts what counts, `value` what is computed; both share the table of variables."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+        self.vars: dict[tir.Var, tir.Var] = {}
+        self.buffers: dict[tir.Buffer, tir.Buffer] = {}
+
+    def function(self, func: tir.PrimFunc) -> tir.PrimFunc:
+        buffers = tuple(None if b is None else self.buffer(b) for b in func.buffers)
+        body = tuple(self.statement(s) for s in func.body)
+        params = tuple(self.vars.get(p, p) for p in func.params)
+        return replace(func, params=params, buffers=buffers, body=body)  # type: ignore[no-any-return]
+
+    def buffer(self, old: tir.Buffer) -> tir.Buffer:
+        made = self.buffers.get(old)
+        if made is None:
+            offset = None if old.elem_offset is None else self.index(old.elem_offset)
+            shape = tuple(self.index(d) for d in old.shape)
+            strides = tuple(self.index(s) for s in old.strides)
+            made = self.buffers[old] = replace(old, shape=shape, strides=strides, elem_offset=offset)
+        return made
+
+    def axis(self, old: tir.IterVar) -> tir.IterVar:
+        dom = tir.Range(self.index(old.dom.min), self.index(old.dom.extent))
+        var = self.index(old.var)
+        assert isinstance(var, tir.Var)
+        return replace(old, var=var, dom=dom)  # type: ignore[no-any-return]
+
+    def statement(self, old: Any) -> Any:
+        match old:
+            case tir.For():
+                changes = {"var": self.index(old.var), "min": self.index(old.min), "extent": self.index(old.extent)}
+                return replace(old, body=tuple(self.statement(s) for s in old.body), **changes)
+            case tir.BlockRealize():
+                block = old.block
+                made = replace(
+                    block,
+                    iter_vars=tuple(self.axis(v) for v in block.iter_vars),
+                    alloc_buffers=tuple(self.buffer(b) for b in block.alloc_buffers),
+                    init=None if block.init is None else tuple(self.statement(s) for s in block.init),
+                    body=tuple(self.statement(s) for s in block.body),
+                )
+                values = tuple(self.index(v) for v in old.values)
+                return replace(old, values=values, predicate=self.value(old.predicate), block=made)
+            case tir.BufferStore(buffer=buffer, value=value, indices=indices):
+                out = self.buffer(buffer)
+                return tir.BufferStore(
+                    out, construct.cast(out.dtype, self.value(value)), tuple(self.index(i) for i in indices)
+                )
+            case tir.Bind(var=var, value=value):
+                return tir.Bind(var, construct.cast(var.dtype, self.value(value)))
+            case tir.Evaluate(value=value):
+                return tir.Evaluate(self.value(value))
+        raise AssertionError(f"tensor expressions make no {type(old).__name__}")
+
+    def value(self, old: tir.Expr) -> Any:
+        """A computed value: variables that count have become wider, so operands are matched again."""
+        if isinstance(old, tir.Var):
+            return self.vars.get(old, old)
+        if isinstance(old, tir.BufferLoad):
+            return construct.load(self.buffer(old.buffer), *(self.index(i) for i in old.indices))
+        return self._matched(old, map_children(old, self._child))
+
+    def _child(self, node: Any) -> Any:
+        return self.value(node) if isinstance(node, tir.Expr) else node
+
+    def index(self, old: tir.Expr) -> Any:
+        """A count, in the function's index dtype."""
+        if not old.dtype.is_int:
+            return self.value(old)
+        if isinstance(old, tir.IntImm):
+            return construct.cast(self.dtype, old)
+        if isinstance(old, tir.Var):
+            if old.dtype is not self.dtype and old not in self.vars:
+                self.vars[old] = tir.Var(old.name, self.dtype, span=old.span)
+            return self.vars.get(old, old)
+        if isinstance(old, (tir.BinaryOp, tir.Select)) or (isinstance(old, tir.Call) and old.op == IF_THEN_ELSE):
+            made = self._matched(old, map_children(old, self._index_child))
+        else:
+            made = self.value(old)
+        return made if made.dtype is self.dtype else tir.Cast(self.dtype, made)
+
+    def _index_child(self, node: Any) -> Any:
+        return self.index(node) if isinstance(node, tir.Expr) else node
+
+    def _matched(self, old: Any, made: Any) -> Any:
+        """`made` with operands of one dtype again, and the dtype that follows from them."""
+        if isinstance(made, tir.BinaryOp):
+            lhs, rhs = construct.match_types(made.lhs, made.rhs)
+            dtype = made.dtype if isinstance(made, (tir.CompareOp, tir.And, tir.Or)) else lhs.dtype
+            return replace(made, dtype=dtype, lhs=lhs, rhs=rhs)
+        if isinstance(made, tir.Select):
+            a, b = construct.match_types(made.true_value, made.false_value)
+            return replace(made, dtype=a.dtype, true_value=a, false_value=b)
+        if isinstance(made, tir.Call) and made.op == IF_THEN_ELSE:
+            a, b = construct.match_types(made.args[1], made.args[2])
+            return replace(made, dtype=a.dtype, args=(made.args[0], a, b))
+        return made
