@@ -11,7 +11,26 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0442": (
         "wrong value of an argument",
-        "An argument or attribute of an operator has a value of the wrong kind: a string where axes are, a number where "
-        "a dtype is, a list of the wrong length.",
+        "An argument or attribute of an operator has a value of the wrong kind: a string where axes are, a number "
+        "where a dtype is, a list of the wrong length.",
+    ),
+    "E0443": (
+        "wrong kind of operand",
+        "An operator was given something else than it works on: a shape or a tuple where it needs a tensor, a tensor "
+        "where it needs a scalar.",
+    ),
+    "E0444": (
+        "wrong dtype of an operand",
+        "The dtypes of an operator's tensors do not fit it, or each other: adding float32 to int32, the exponential of "
+        "integers. Convert one of them with `R.astype(x, dtype)`; nothing is converted silently.",
+    ),
+    "E0445": (
+        "shapes do not fit",
+        "The shapes of an operator's tensors do not fit each other or its attributes: (2, 3) and (2, 4) do not "
+        "broadcast, a matrix product needs equal inner extents, a reshape needs as many elements as there are.",
+    ),
+    "E0446": (
+        "axis out of range",
+        "An axis is not one of the tensor's, or is given twice. Axes count from 0; negative ones count from the back.",
     ),
 }

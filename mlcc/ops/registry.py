@@ -20,7 +20,7 @@ __all__ = [
     "short_name",
 ]  # fmt: skip
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES = ("unary", "binary")
 
 _IMPURE = frozenset(
     {

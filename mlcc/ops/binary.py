@@ -1,0 +1,222 @@
+"""Operators of two or three tensors, element by element after broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import BOOL, INT64, DType
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Tensor, broadcast, describe, device_of, fail, result, same_dtype, tensor, tensor_like
+from mlcc.te.scalar import Scalar, bitwise, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def _operands(call: relax.Call) -> tuple[relax.StructInfo, relax.StructInfo]:
+    """Two tensors, or a tensor and a scalar."""
+    infos = [a.struct_info for a in call.args]
+    for at, info in enumerate(infos):
+        if not isinstance(info, (relax.TensorStructInfo, relax.PrimStructInfo)):
+            fail(call, "E0443", f"argument {at + 1} must be a tensor or a scalar, it is {describe(info)}")
+    left, right = infos
+    assert left is not None and right is not None
+    return left, right
+
+
+def _dtype(call: relax.Call, left: Any, right: Any) -> DType | None:
+    """The dtype of both operands; None if one is unknown."""
+    if left.dtype is None or right.dtype is None:
+        return None
+    if left.dtype is not right.dtype:
+        scalar = isinstance(left, relax.PrimStructInfo) or isinstance(right, relax.PrimStructInfo)
+        other = left.dtype if isinstance(right, relax.PrimStructInfo) else right.dtype
+        hint = f'write the number as `R.const(value, "{other}")`' if scalar else "convert one with `R.astype`"
+        fail(call, "E0444", f"the operands have different dtypes, {left.dtype} and {right.dtype}", hint)
+    return left.dtype  # type: ignore[no-any-return]
+
+
+def _infer(call: relax.Call, dtype: DType | None) -> relax.StructInfo:
+    left, right = _operands(call)
+    if isinstance(left, relax.PrimStructInfo) and isinstance(right, relax.PrimStructInfo):
+        fail(call, "E0443", "at least one operand must be a tensor")
+    if isinstance(left, relax.PrimStructInfo) or isinstance(right, relax.PrimStructInfo):
+        only = right if isinstance(left, relax.PrimStructInfo) else left
+        assert isinstance(only, relax.TensorStructInfo)
+        return tensor_like(only, dtype)
+    assert isinstance(left, relax.TensorStructInfo) and isinstance(right, relax.TensorStructInfo)
+    return combine(call, left, right, dtype)
+
+
+def combine(call: relax.Call, left: Tensor, right: Tensor, dtype: DType | None) -> Tensor:
+    """The tensor that two broadcast to."""
+    device = device_of((left, right))
+    if left.shape is not None and left.shape is right.shape:
+        return relax.TensorStructInfo(left.shape, dtype, left.ndim, device)
+    ndim = -1 if left.ndim < 0 or right.ndim < 0 else max(left.ndim, right.ndim)
+    if left.dims is None or right.dims is None:
+        return result(None, dtype, ndim, device)
+    return result(broadcast(call, left.dims, right.dims), dtype, ndim, device)
+
+
+def infer_same(call: relax.Call) -> relax.StructInfo:
+    """The operands' dtype, over the shape that they broadcast to."""
+    return _infer(call, _dtype(call, *_operands(call)))
+
+
+def infer_compare(call: relax.Call) -> relax.StructInfo:
+    """bool, over the shape that the operands broadcast to."""
+    _dtype(call, *_operands(call))
+    return _infer(call, BOOL)
+
+
+def infer_ewise_fma(call: relax.Call) -> relax.StructInfo:
+    """Three tensors of one dtype and one shape, which the result has too."""
+    infos = [tensor(call, i) for i in range(3)]
+    dtype = same_dtype(call, infos)
+    made = infos[0]
+    for other in infos[1:]:
+        made = combine(call, made, other, dtype)
+    return tensor_like(made, dtype)
+
+
+def infer_where(call: relax.Call) -> relax.StructInfo:
+    """The condition is bool; all three broadcast together."""
+    condition, left, right = (tensor(call, i) for i in range(3))
+    if condition.dtype is not None and not condition.dtype.is_bool:
+        fail(call, "E0444", f"the condition must be bool, it is {condition.dtype}")
+    dtype = same_dtype(call, (left, right))
+    return combine(call, condition, combine(call, left, right, dtype), dtype)
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _divide(a: Any, b: Any) -> Any:
+    """Integers truncate toward zero."""
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return a / b
+    return _truncated(a, b)[0]
+
+
+def _truncated(a: Any, b: Any) -> tuple[Any, Any]:
+    quotient, rest = np.divmod(a, b)
+    fix = (rest != 0) & ((np.asarray(a) < 0) != (np.asarray(b) < 0))
+    return quotient + fix, rest - np.where(fix, b, 0)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return np.fmod(a, b)
+
+
+def _floor_mod(a: Any, b: Any) -> Any:
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return a - np.floor(a / b) * b
+    return np.mod(a, b)
+
+
+def _floor_divide(a: Any, b: Any) -> Any:
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return np.floor(a / b)
+    return np.floor_divide(a, b)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _plain(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
+    return lambda x, y: Scalar(fn(getattr(x, "expr", x), getattr(y, "expr", y)))
+
+
+def _is_float(x: Any) -> bool:
+    return raw(x).dtype.is_float  # type: ignore[no-any-return]
+
+
+def _lower_floor_divide(x: Any, y: Any) -> Any:
+    return te.floor(te.div(x, y)) if _is_float(x) else te.floordiv(x, y)
+
+
+def _lower_floor_mod(x: Any, y: Any) -> Any:
+    if _is_float(x):
+        return x - te.floor(te.div(x, y)) * y
+    return te.floormod(x, y)
+
+
+def _lower_mod(x: Any, y: Any) -> Any:
+    """The remainder of the truncating division, of floats too."""
+    a, b = construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y))
+    return Scalar(construct.truncmod(a, b) if not a.dtype.is_float else tir.Mod(a.dtype, a, b))
+
+
+def _lower_where(call: relax.Call, condition: te.Tensor, left: Any, right: Any) -> te.Tensor:
+    """A condition holds where its bool, as an int64, is above 0."""
+    zero = construct.const(0, INT64)
+
+    def element(c: Scalar, a: Any, b: Any) -> Scalar:
+        holds = c.expr if not c.dtype.is_bool else tir.Cast(INT64, c.expr)
+        return te.select(Scalar(construct.less(zero, holds)), a, b)
+
+    return topi.broadcast(element, condition, left, right, name="T_where")
+
+
+def _lower_ewise_fma(call: relax.Call, a: te.Tensor, b: te.Tensor, c: te.Tensor) -> te.Tensor:
+    return topi.broadcast(lambda x, y, z: x * y + z, a, b, c, name="T_fma")
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _entry(
+    name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any],
+    infer: Callable[[relax.Call], relax.StructInfo] = infer_same,
+) -> Impl:  # fmt: skip
+    return Impl(
+        infer,
+        lambda call, a, b: numpy(a, b),
+        lambda call, a, b: topi.broadcast(fn, a, b, name=f"T_{name}"),
+        FusionKind.BROADCAST,
+    )
+
+
+def _compare(name: str, fn: Callable[[Any, Any], tir.Expr]) -> Impl:
+    return _entry(name, lambda a, b: getattr(np, name)(a, b), _plain(fn), infer_compare)
+
+
+def _bits(name: str, intrinsic: str, numpy: str) -> Impl:
+    return _entry(name, lambda a, b: getattr(np, numpy)(a, b), _plain(bitwise(intrinsic)))
+
+
+OPS: dict[str, Impl] = {
+    "add": _entry("add", lambda a, b: a + b, _plain(construct.add)),
+    "subtract": _entry("subtract", lambda a, b: a - b, _plain(construct.sub)),
+    "multiply": _entry("multiply", lambda a, b: a * b, _plain(construct.mul)),
+    "divide": _entry("divide", _divide, te.div),
+    "floor_divide": _entry("floor_divide", _floor_divide, _lower_floor_divide),
+    "mod": _entry("mod", _mod, _lower_mod),
+    "floor_mod": _entry("floor_mod", _floor_mod, _lower_floor_mod),
+    "power": _entry("power", lambda a, b: np.power(a, b), te.power),
+    "maximum": _entry("maximum", lambda a, b: np.maximum(a, b), _plain(construct.maximum)),
+    "minimum": _entry("minimum", lambda a, b: np.minimum(a, b), _plain(construct.minimum)),
+    "atan2": _entry("atan2", lambda a, b: np.arctan2(a, b), te.atan2),
+    "log_add_exp": _entry("log_add_exp", lambda a, b: np.logaddexp(a, b), te.logaddexp),
+    "logical_and": _entry("logical_and", lambda a, b: np.logical_and(a, b), _plain(construct.logical_and)),
+    "logical_or": _entry("logical_or", lambda a, b: np.logical_or(a, b), _plain(construct.logical_or)),
+    "logical_xor": _entry("logical_xor", lambda a, b: np.logical_xor(a, b), _plain(bitwise("bitwise_xor"))),
+    "bitwise_and": _bits("bitwise_and", "bitwise_and", "bitwise_and"),
+    "bitwise_or": _bits("bitwise_or", "bitwise_or", "bitwise_or"),
+    "bitwise_xor": _bits("bitwise_xor", "bitwise_xor", "bitwise_xor"),
+    "left_shift": _bits("left_shift", "shift_left", "left_shift"),
+    "right_shift": _bits("right_shift", "shift_right", "right_shift"),
+    "equal": _compare("equal", construct.equal),
+    "not_equal": _compare("not_equal", construct.not_equal),
+    "less": _compare("less", construct.less),
+    "less_equal": _compare("less_equal", construct.less_equal),
+    "greater": _compare("greater", construct.greater),
+    "greater_equal": _compare("greater_equal", construct.greater_equal),
+    "where": Impl(infer_where, lambda call, c, a, b: np.where(c, a, b), _lower_where, FusionKind.BROADCAST),
+    "ewise_fma": Impl(infer_ewise_fma, lambda call, a, b, c: a * b + c, _lower_ewise_fma, FusionKind.BROADCAST),
+}

@@ -1,0 +1,213 @@
+"""What inference rules share: the shapes and dtypes of a call's arguments, and complaints that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.errors import CompileError, Label, error
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops.values import tensor_info
+
+Dims = tuple[tir.Expr, ...]
+Tensor = relax.TensorStructInfo
+
+
+# ---------------------------------------------------------------- complaints
+
+
+def fail(call: relax.Call, code: str, message: str, help: str | None = None) -> NoReturn:
+    """Raise the diagnostic, with the places of the arguments that are known."""
+    related = tuple(
+        Label(a.span, f"this argument is {describe(a.struct_info)}")
+        for a in call.args
+        if a.span is not None and a.struct_info is not None and a.span is not call.span
+    )
+    text = f"`R.{call.op.name.removeprefix('relax.')}`: {message}"
+    raise CompileError(error(code, text, call.span, related=related, help=help))
+
+
+def shape_text(dims: Iterable[tir.Expr] | None, ndim: int = -1) -> str:
+    """A shape as text writes it."""
+    if dims is None:
+        return "of unknown shape" if ndim < 0 else f"of {ndim} dimensions"
+    parts = [str(d.value) if isinstance(d, tir.IntImm) else str(d) for d in dims]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def describe(info: relax.StructInfo | None) -> str:
+    """What an argument is, in a few words."""
+    match info:
+        case relax.TensorStructInfo(dtype=dtype, ndim=ndim):
+            return f"a tensor {shape_text(info.dims, ndim)} of {dtype or 'unknown dtype'}"
+        case relax.ShapeStructInfo(values=values, ndim=ndim):
+            return f"a shape {shape_text(values, ndim)}"
+        case relax.PrimStructInfo(dtype=dtype):
+            return f"a scalar of {dtype}"
+        case relax.TupleStructInfo(fields=fields):
+            return f"a tuple of {len(fields)}"
+        case relax.FuncStructInfo():
+            return "a function"
+    return "an object"
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def tensor(call: relax.Call, index: int) -> Tensor:
+    """The struct info of a tensor argument."""
+    info = call.args[index].struct_info
+    if not isinstance(info, relax.TensorStructInfo):
+        fail(call, "E0443", f"argument {index + 1} must be a tensor, it is {describe(info)}")
+    return info
+
+
+def tensors(call: relax.Call, index: int = 0) -> tuple[Tensor, ...] | None:
+    """The struct infos of the tensors in a tuple argument; None if the tuple is not known."""
+    info = call.args[index].struct_info
+    if isinstance(info, relax.TupleStructInfo):
+        for at, field in enumerate(info.fields):
+            if not isinstance(field, relax.TensorStructInfo):
+                fail(call, "E0443", f"field {at} of the tuple must be a tensor, it is {describe(field)}")
+        return info.fields  # type: ignore[return-value]
+    if isinstance(info, relax.ObjectStructInfo):
+        return None
+    fail(call, "E0443", f"argument {index + 1} must be a tuple of tensors, it is {describe(info)}")
+
+
+def shape_argument(call: relax.Call, index: int) -> relax.ShapeStructInfo:
+    """The struct info of a shape argument."""
+    info = call.args[index].struct_info
+    if isinstance(info, relax.ShapeStructInfo):
+        return info
+    fail(call, "E0443", f"argument {index + 1} must be a shape, it is {describe(info)}")
+
+
+def scalar_argument(call: relax.Call, index: int) -> tir.Expr | None:
+    """The value of a scalar argument; None if it is not known here."""
+    argument = call.args[index]
+    if isinstance(argument, relax.PrimValue):
+        return argument.value
+    info = argument.struct_info
+    if isinstance(info, relax.PrimStructInfo):
+        return info.value
+    fail(call, "E0443", f"argument {index + 1} must be a scalar, it is {describe(info)}")
+
+
+def float_dtype(call: relax.Call, info: Tensor) -> None:
+    """Refuse tensors of integers where the operator is one of real numbers."""
+    if info.dtype is not None and not info.dtype.is_float:
+        fail(call, "E0444", f"needs a tensor of floats, not of {info.dtype}", "convert it with `R.astype`")
+
+
+def same_dtype(call: relax.Call, infos: Sequence[Tensor]) -> DType | None:
+    """The dtype that all have; None if one is unknown."""
+    known = [i.dtype for i in infos]
+    for dtype in known[1:]:
+        if dtype is not None and known[0] is not None and dtype is not known[0]:
+            fail(call, "E0444", f"the tensors have different dtypes, {known[0]} and {dtype}")
+    return known[0] if all(d is known[0] for d in known) else None
+
+
+def axis(call: relax.Call, value: int, ndim: int, extra: int = 0) -> int:
+    """An axis counted from the front; negative ones count from the back. `extra` more are allowed."""
+    count = ndim + extra
+    if not -count <= value < count:
+        allowed = f"{-count} to {count - 1}" if count else "none: the tensor is a scalar"
+        fail(call, "E0446", f"axis {value} is out of range for {ndim} dimensions", f"possible axes are {allowed}")
+    return value % count
+
+
+def axes(call: relax.Call, values: Sequence[int], ndim: int, extra: int = 0) -> tuple[int, ...]:
+    """Several axes, none of them twice."""
+    made = tuple(axis(call, v, ndim, extra) for v in values)
+    for at, value in enumerate(made):
+        if value in made[:at]:
+            fail(call, "E0446", f"axis {value} is given twice: {list(values)}")
+    return made
+
+
+# ---------------------------------------------------------------- results
+
+
+def tensor_like(info: Tensor, dtype: DType | None) -> Tensor:
+    """A tensor of the shape of `info`, as far as it is known, of another dtype."""
+    if dtype is info.dtype:
+        return info
+    return relax.TensorStructInfo(info.shape, dtype, info.ndim, info.vdevice)
+
+
+def result(dims: Iterable[tir.Expr] | None, dtype: DType | None, ndim: int = -1, vdevice: str | None = None) -> Tensor:
+    """A tensor of the shape, or of `ndim` dimensions."""
+    if dims is None:
+        return relax.TensorStructInfo(None, dtype, ndim, vdevice)
+    made = tensor_info(tuple(dims), dtype)
+    return made if vdevice is None else relax.TensorStructInfo(made.shape, dtype, made.ndim, vdevice)
+
+
+def device_of(infos: Iterable[relax.StructInfo | None]) -> str | None:
+    """The virtual device of the first tensor that names one."""
+    for info in infos:
+        if isinstance(info, relax.TensorStructInfo) and info.vdevice is not None:
+            return info.vdevice
+    return None
+
+
+# ---------------------------------------------------------------- arithmetic on extents
+
+
+def int64(value: int) -> tir.Expr:
+    return construct.const(value, INT64)
+
+
+def simplify(value: tir.Expr) -> tir.Expr:
+    return value if isinstance(value, (tir.IntImm, tir.Var)) else Analyzer().simplify(value)
+
+
+def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
+    """Known to be equal for all values of the variables."""
+    if a is b:
+        return True
+    if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
+        return a.value == b.value
+    return Analyzer().prove_equal(*construct.match_types(a, b))
+
+
+def known_different(a: tir.Expr, b: tir.Expr) -> bool:
+    """Known to differ: both are constants (TVM does not look further)."""
+    return isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm) and a.value != b.value
+
+
+def product(dims: Iterable[tir.Expr]) -> tir.Expr:
+    """The number of elements, simplified."""
+    total: tir.Expr = int64(1)
+    for extent in dims:
+        total = construct.mul(total, extent)
+    return simplify(total)
+
+
+def is_one(value: tir.Expr) -> bool:
+    return isinstance(value, tir.IntImm) and value.value == 1
+
+
+def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes") -> Dims | None:
+    """The shape that both broadcast to by NumPy's rule; None if it cannot be known."""
+    made: list[tir.Expr] = []
+    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
+    offset = len(longer) - len(shorter)
+    for at, extent in enumerate(longer):
+        other = shorter[at - offset] if at >= offset else int64(1)
+        if is_one(other):
+            made.append(extent)
+        elif is_one(extent):
+            made.append(other)
+        elif prove_equal(extent, other):
+            made.append(extent)
+        elif known_different(extent, other):
+            text = f"{what} {shape_text(left)} and {shape_text(right)} do not broadcast"
+            fail(call, "E0445", f"{text}: {shape_text((extent,))[1:-2]} against {shape_text((other,))[1:-2]}")
+        else:
+            return None
+    return tuple(made)

@@ -1,0 +1,105 @@
+"""Building blocks of lowerings: elementwise and broadcasting computes in the form that TVM's operators have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, tir
+from mlcc.ops.shapes import prove_equal
+from mlcc.te.scalar import Scalar, raw
+from mlcc.te.tensor import Tensor
+
+Operand = Tensor | Scalar | tir.Expr | float
+
+
+def elementwise(x: Tensor, fn: Callable[[Scalar], Any], name: str = "compute") -> Tensor:
+    """fn over every element; axes are i0, i1, ..."""
+    made: Tensor = te.compute(x.shape, lambda *i: fn(x(*i)), name=name)
+    return made
+
+
+def elementwise_ax(x: Tensor, fn: Callable[[Scalar], Any], name: str) -> Tensor:
+    """fn over every element; axes are ax0, ax1, ..."""
+    return compute_ax(x.shape, lambda *i: fn(x(*i)), name)
+
+
+def compute_ax(shape: Sequence[Any], fn: Callable[..., Any], name: str) -> Tensor:
+    """A compute whose axes are ax0, ax1, ..."""
+    names = [f"ax{i}" for i in range(len(shape))]
+    made: Tensor = te.compute(tuple(shape), fn, name=name, varargs_names=names) if names else te.compute((), fn, name)
+    return made
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """Every element converted."""
+    return elementwise(x, lambda v: v.astype(dtype))
+
+
+def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
+    """The common shape by NumPy's rule; where two symbolic extents meet they are taken to be equal."""
+    rank = max(len(s) for s in shapes)
+    made: list[tir.Expr] = []
+    for at in range(rank):
+        extents = [raw(s[at - rank + len(s)]) for s in shapes if at - rank + len(s) >= 0]
+        found = extents[0]
+        for extent in extents[1:]:
+            if _is_one(found) or not _is_one(extent) and isinstance(extent, tir.IntImm):
+                found = extent
+        made.append(found)
+    return tuple(made)
+
+
+def _is_one(extent: tir.Expr) -> bool:
+    return isinstance(extent, tir.IntImm) and extent.value == 1
+
+
+def broadcast_index(x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
+    """Where element `at` of the broadcast result comes from in `x`."""
+    offset = len(shape) - x.ndim
+    made: list[Any] = []
+    for position, extent in enumerate(x.buffer.shape):
+        out = shape[position + offset]
+        same = not _is_one(extent) or _is_one(out) or prove_equal(extent, out)
+        made.append(at[position + offset] if same else construct.const(0, extent.dtype))
+    return made
+
+
+def broadcast(fn: Callable[..., Any], *operands: Operand, name: str) -> Tensor:
+    """fn over the elements of tensors and scalars, broadcast together."""
+    shapes = [x.buffer.shape for x in operands if isinstance(x, Tensor)]
+    shape = broadcast_shape(*shapes)
+
+    def element(x: Operand, at: Sequence[Any]) -> Any:
+        return x(*broadcast_index(x, shape, at)) if isinstance(x, Tensor) else x
+
+    return compute_ax(shape, lambda *at: fn(*(element(x, at) for x in operands)), name)
+
+
+def add(a: Operand, b: Operand) -> Tensor:
+    return broadcast(lambda x, y: Scalar(construct.add(_op(x), _op(y))), a, b, name="T_add")
+
+
+def subtract(a: Operand, b: Operand) -> Tensor:
+    return broadcast(lambda x, y: Scalar(construct.sub(_op(x), _op(y))), a, b, name="T_subtract")
+
+
+def multiply(a: Operand, b: Operand) -> Tensor:
+    return broadcast(lambda x, y: Scalar(construct.mul(_op(x), _op(y))), a, b, name="T_multiply")
+
+
+def divide(a: Operand, b: Operand) -> Tensor:
+    return broadcast(te.div, a, b, name="T_divide")
+
+
+def maximum(a: Operand, b: Operand) -> Tensor:
+    return broadcast(lambda x, y: Scalar(construct.maximum(_op(x), _op(y))), a, b, name="T_maximum")
+
+
+def minimum(a: Operand, b: Operand) -> Tensor:
+    return broadcast(lambda x, y: Scalar(construct.minimum(_op(x), _op(y))), a, b, name="T_minimum")
+
+
+def _op(value: Any) -> Any:
+    return getattr(value, "expr", value)

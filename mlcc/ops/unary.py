@@ -1,0 +1,245 @@
+"""Operators of one tensor, element by element: mathematics, rounding, tests, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import relax
+from mlcc.ir.dtypes import BOOL
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Tensor, fail, float_dtype, scalar_argument, tensor, tensor_like
+from mlcc.te.tensor import Tensor as TeTensor
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_any(call: relax.Call) -> Tensor:
+    """Shape and dtype of the argument."""
+    return tensor(call, 0)
+
+
+def infer_float(call: relax.Call) -> Tensor:
+    """Shape and dtype of the argument, which must hold floats."""
+    info = tensor(call, 0)
+    float_dtype(call, info)
+    return info
+
+
+def infer_bool(call: relax.Call) -> Tensor:
+    """Shape of the argument; bool."""
+    return tensor_like(tensor(call, 0), BOOL)
+
+
+def infer_bool_of_float(call: relax.Call) -> Tensor:
+    """Shape of the argument, which must hold floats; bool."""
+    return tensor_like(infer_float(call), BOOL)
+
+
+def infer_clip(call: relax.Call) -> Tensor:
+    """Shape and dtype of the argument; the limits are scalars."""
+    for index in (1, 2):
+        scalar_argument(call, index)
+    return tensor(call, 0)
+
+
+def infer_prelu(call: relax.Call) -> Tensor:
+    """Shape and dtype of the data; one slope per channel."""
+    from mlcc.ops.shapes import axis
+
+    data = tensor(call, 0)
+    slope = tensor(call, 1)
+    if slope.ndim not in (-1, 1):
+        fail(call, "E0445", f"the slopes must have 1 dimension, they have {slope.ndim}")
+    if data.ndim >= 0:
+        axis(call, call.attrs["axis"], data.ndim)
+    return data
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def erf(x: Any) -> Any:
+    """The error function, which NumPy lacks."""
+    flat = np.asarray(x, np.float64)
+    return np.vectorize(math.erf, otypes=[np.float64])(flat) if flat.size else flat
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-np.asarray(x)))
+
+
+def _softplus(call: relax.Call, x: Any) -> Any:
+    beta, threshold = call.attrs["beta"], call.attrs["threshold"]
+    scaled = x * beta
+    return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+
+
+def _prelu(call: relax.Call, x: Any, slope: Any) -> Any:
+    shape = [1] * x.ndim
+    shape[call.attrs["axis"]] = -1
+    return np.where(x > 0, x, x * np.reshape(slope, shape))
+
+
+def _selu(x: Any) -> Any:
+    return SELU_SCALE * (np.maximum(x, 0) + np.minimum(0, SELU_ALPHA * (np.exp(x) - 1)))
+
+
+def _gelu_tanh(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * x * (1 + 0.044715 * x * x)))
+
+
+# ---------------------------------------------------------------- lowering
+
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+SQRT_2_OVER_PI = 0.79788456080286541
+
+
+def _lower_erf(x: TeTensor) -> TeTensor:
+    """float16 is computed in float32."""
+    if str(x.dtype) == "float16":
+        return topi.cast(topi.elementwise(topi.cast(x, "float32"), te.erf), "float16")
+    return topi.elementwise(x, te.erf)
+
+
+def _gelu(x: TeTensor) -> TeTensor:
+    """x * (0.5 + erf(x * sqrt(0.5)) * 0.5)."""
+    part = topi.multiply(_lower_erf(topi.multiply(x, _const(x, math.sqrt(0.5)))), _const(x, 0.5))
+    return topi.multiply(x, topi.add(_const(x, 0.5), part))
+
+
+def _lower_gelu_tanh(x: TeTensor) -> TeTensor:
+    """0.5 * x * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))."""
+    half = topi.multiply(_const(x, 0.5), x)
+    inner = topi.multiply(_const(x, SQRT_2_OVER_PI), x)
+    cubic = topi.multiply(topi.multiply(_const(x, 0.044715), x), x)
+    bent = topi.elementwise(topi.multiply(inner, topi.add(_const(x, 1.0), cubic)), te.tanh)
+    return topi.multiply(half, topi.add(_const(x, 1.0), bent))
+
+
+def _lower_selu(x: TeTensor) -> TeTensor:
+    positive = topi.maximum(x, _const(x, 0.0))
+    below = topi.subtract(topi.elementwise(x, te.exp), _const(x, 1.0))
+    negative = topi.minimum(_const(x, 0.0), topi.multiply(_const(x, SELU_ALPHA), below))
+    return topi.multiply(_const(x, SELU_SCALE), topi.add(positive, negative))
+
+
+def _lower_silu(x: TeTensor) -> TeTensor:
+    return topi.multiply(x, topi.elementwise(x, te.sigmoid))
+
+
+def _lower_sign(x: TeTensor) -> TeTensor:
+    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
+    minus = te.const(-1, x.dtype) if not x.dtype.is_uint and not x.dtype.is_bool else zero
+    return topi.elementwise_ax(x, lambda v: te.select(v > zero, one, te.select(v < zero, minus, zero)), "T_sign")
+
+
+def _lower_softplus(call: relax.Call, x: TeTensor) -> TeTensor:
+    beta, threshold = call.attrs["beta"], call.attrs["threshold"]
+
+    def element(v: te.Scalar) -> te.Scalar:
+        scaled = v * _const(x, beta)
+        curve = te.log(_const(x, 1.0) + te.exp(scaled)) / _const(x, beta)
+        return te.select(scaled > _const(x, threshold), v, curve)
+
+    return topi.elementwise(x, element)
+
+
+def _lower_leaky(call: relax.Call, x: TeTensor) -> TeTensor:
+    slope = _const(x, call.attrs["alpha"])
+    return topi.elementwise(x, lambda v: te.select(v > _const(x, 0), v, v * slope))
+
+
+def _lower_prelu(call: relax.Call, x: TeTensor, slope: TeTensor) -> TeTensor:
+    channel = call.attrs["axis"] % x.ndim
+
+    def element(*i: te.Scalar) -> te.Scalar:
+        return te.select(x(*i) > _const(x, 0), x(*i), x(*i) * slope(i[channel]))
+
+    made: TeTensor = te.compute(x.shape, element, name="compute")
+    return made
+
+
+def _lower_clip(call: relax.Call, x: TeTensor, low: Any, high: Any) -> TeTensor:
+    from mlcc.ir import construct
+    from mlcc.te.scalar import Scalar, raw
+
+    least, most = construct.cast(x.dtype, raw(low)), construct.cast(x.dtype, raw(high))
+    return topi.elementwise(x, lambda v: Scalar(construct.maximum(construct.minimum(v.expr, most), least)))
+
+
+def _const(x: TeTensor, value: float) -> te.Scalar:
+    return te.const(value, x.dtype)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _entry(
+    infer: Callable[[relax.Call], relax.StructInfo], numpy: Callable[[Any], Any], lower: Callable[[TeTensor], TeTensor]
+) -> Impl:
+    """An operator whose reference and lowering take the tensor alone."""
+    return Impl(infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE)
+
+
+def _float(name: str, fn: Callable[[Any], Any], numpy: Callable[[Any], Any] | None = None) -> Impl:
+    """An operator of real numbers that is one intrinsic."""
+    reference = numpy or (lambda x: getattr(np, name)(x))
+    return _entry(infer_float, reference, lambda x: topi.elementwise(x, fn))
+
+
+def _any(numpy: Callable[[Any], Any], fn: Callable[[Any], Any]) -> Impl:
+    return _entry(infer_any, numpy, lambda x: topi.elementwise(x, fn))
+
+
+OPS: dict[str, Impl] = {
+    "abs": _any(lambda x: np.abs(x), te.abs),
+    "acos": _float("arccos", te.acos),
+    "acosh": _float("arccosh", te.acosh),
+    "asin": _float("arcsin", te.asin),
+    "asinh": _float("arcsinh", te.asinh),
+    "atan": _float("arctan", te.atan),
+    "atanh": _float("arctanh", te.atanh),
+    "bitwise_not": _entry(infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not")),
+    "ceil": _any(lambda x: np.ceil(x), te.ceil),
+    "clip": Impl(infer_clip, lambda call, x, low, high: np.clip(x, low, high), _lower_clip, FusionKind.ELEMWISE),
+    "cos": _float("cos", te.cos),
+    "cosh": _float("cosh", te.cosh),
+    "erf": _entry(infer_float, erf, _lower_erf),
+    "exp": _float("exp", te.exp),
+    "floor": _any(lambda x: np.floor(x), te.floor),
+    "isfinite": _entry(infer_bool, lambda x: np.isfinite(x), lambda x: topi.elementwise(x, te.isfinite)),
+    "isinf": _entry(infer_bool, lambda x: np.isinf(x), lambda x: topi.elementwise(x, te.isinf)),
+    "isnan": _entry(infer_bool, lambda x: np.isnan(x), lambda x: topi.elementwise(x, te.isnan)),
+    "log": _float("log", te.log),
+    "logical_not": _entry(
+        infer_any, lambda x: np.logical_not(x), lambda x: topi.elementwise_ax(x, te.logical_not, "T_logical_not")
+    ),
+    "negative": _any(lambda x: -x, lambda v: -v),
+    "round": _any(lambda x: np.round(x), te.nearbyint),
+    "rsqrt": _float("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
+    "sigmoid": _float("sigmoid", te.sigmoid, _sigmoid),
+    "sign": _entry(infer_any, lambda x: np.sign(x), _lower_sign),
+    "sin": _float("sin", te.sin),
+    "sinh": _float("sinh", te.sinh),
+    "sqrt": _float("sqrt", te.sqrt),
+    "square": _entry(infer_any, lambda x: x * x, lambda x: topi.multiply(x, x)),
+    "tan": _float("tan", te.tan),
+    "tanh": _float("tanh", te.tanh),
+    "trunc": _any(lambda x: np.trunc(x), te.trunc),
+    "nn.relu": _any(lambda x: np.maximum(x, 0), lambda v: te.max(v, 0)),
+    "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu),
+    "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh),
+    "nn.selu": _entry(infer_float, _selu, _lower_selu),
+    "nn.silu": _entry(infer_float, lambda x: x * _sigmoid(x), _lower_silu),
+    "nn.softplus": Impl(infer_float, _softplus, _lower_softplus, FusionKind.ELEMWISE),
+    "nn.leakyrelu": Impl(
+        infer_float, lambda call, x: np.where(x > 0, x, x * call.attrs["alpha"]), _lower_leaky, FusionKind.ELEMWISE
+    ),
+    "nn.prelu": Impl(infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST),
+}

@@ -1,0 +1,194 @@
+"""Calls of operators, made once for both sides: with mlcc's library and with TVM's Python functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc import ops
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops.values import tensor_info
+
+
+@dataclass(frozen=True)
+class T:
+    """A tensor argument: extents are numbers or names of symbolic variables; `shape=None` is unknown."""
+
+    shape: tuple[Any, ...] | None
+    dtype: str | None = "float32"
+    ndim: int = -1
+
+
+@dataclass(frozen=True)
+class Case:
+    """`R.name(*args, **kwargs)`."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        given = [repr(a) for a in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        return f"{self.name}({', '.join(given)})"
+
+
+@dataclass(frozen=True)
+class S:
+    """A symbolic dimension by itself."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Const:
+    """A constant tensor."""
+
+    value: Any
+    dtype: str
+
+
+class Mine:
+    """Arguments as mlcc expressions, with one variable per name."""
+
+    def __init__(self) -> None:
+        self.vars: dict[str, tir.Var] = {}
+
+    def dim(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.vars.setdefault(value, tir.Var(value, INT64))
+        return value
+
+    def arg(self, value: Any) -> Any:
+        match value:
+            case T(shape=None, dtype=dtype, ndim=ndim):
+                info = relax.TensorStructInfo(None, None if dtype is None else DType.of(dtype), ndim)
+                return relax.Var("x", info)
+            case T(shape=shape, dtype=dtype):
+                return relax.Var("x", tensor_info([self.dim(d) for d in shape or ()], dtype))
+            case S(name=name):
+                return self.dim(name)
+            case Const(value=number, dtype=dtype):
+                import numpy as np
+
+                from mlcc.ir.tensor_data import TensorData
+
+                data = TensorData.of(np.array(number, dtype))
+                return relax.Constant(data, tensor_info(data.shape, dtype))
+            case tuple() | list():
+                return tuple(self.arg(v) for v in value)
+        return value
+
+    def call(self, case: Case) -> relax.Call:
+        args = tuple(self.arg(a) for a in case.args)
+        return ops.bind_call(case.name, args, {k: self.arg(v) for k, v in case.kwargs.items()})
+
+    def show(self, info: Any) -> str:
+        """Struct info in a form that both sides share."""
+        match info:
+            case None:
+                return "?"
+            case relax.TensorStructInfo(dtype=dtype, ndim=ndim):
+                dims = info.dims
+                shape = f"ndim={ndim}" if dims is None else ", ".join(_text(d) for d in dims)
+                return f"Tensor([{shape}] {dtype or 'void'})"
+            case relax.TupleStructInfo(fields=fields):
+                return f"({', '.join(self.show(f) for f in fields)})"
+            case relax.ShapeStructInfo(values=values, ndim=ndim):
+                return f"Shape({f'ndim={ndim}' if values is None else ', '.join(_text(d) for d in values)})"
+            case relax.PrimStructInfo(dtype=dtype):
+                return f"Prim({dtype})"
+        return "Object"
+
+
+_SYMBOLS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+
+
+def _text(expr: Any) -> str:
+    """An integer expression, fully bracketed."""
+    match expr:
+        case tir.IntImm(value=value):
+            return str(value)
+        case tir.Var(name=name):
+            return name
+        case tir.BinaryOp():
+            kind = type(expr).__name__
+            if kind in ("Min", "Max"):
+                return f"{kind.lower()}({_text(expr.lhs)}, {_text(expr.rhs)})"
+            sign = getattr(expr, "symbol", "") or kind
+            return f"({_text(expr.lhs)} {sign} {_text(expr.rhs)})"
+        case tir.Cast(value=value):
+            return _text(value)
+        case tir.Select(condition=c, true_value=a, false_value=b):
+            return f"select({_text(c)}, {_text(a)}, {_text(b)})"
+    return f"<{type(expr).__name__}>"
+
+
+class Theirs:
+    """The same with TVM."""
+
+    def __init__(self) -> None:
+        import tvm
+
+        self.tvm = tvm
+        self.vars: dict[str, Any] = {}
+
+    def dim(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.vars.setdefault(value, self.tvm.tirx.Var(value, "int64"))
+        return value
+
+    def arg(self, value: Any) -> Any:
+        relax = self.tvm.relax
+        match value:
+            case T(shape=None, dtype=dtype, ndim=ndim):
+                return relax.Var("x", relax.TensorType(dtype=dtype, ndim=ndim))
+            case T(shape=shape, dtype=dtype):
+                return relax.Var("x", relax.TensorType([self.dim(d) for d in shape or ()], dtype))
+            case S(name=name):
+                return self.dim(name)
+            case Const(value=number, dtype=dtype):
+                return relax.const(number, dtype)
+            case tuple():
+                return tuple(self.arg(v) for v in value)
+            case list():
+                return [self.arg(v) for v in value]
+        return value
+
+    def call(self, case: Case) -> Any:
+        fn: Any = self.tvm.relax.op
+        for part in case.name.split("."):
+            fn = getattr(fn, part)
+        made = fn(*(self.arg(a) for a in case.args), **{k: self.arg(v) for k, v in case.kwargs.items()})
+        return self.tvm.relax.BlockBuilder().normalize(made)
+
+    def show(self, info: Any) -> str:
+        relax = self.tvm.relax
+        kind = type(info).__name__
+        if kind == "TensorType":
+            if isinstance(info.shape, relax.ShapeExpr):
+                shape = ", ".join(self.text(d) for d in info.shape.values)
+            else:
+                shape = f"ndim={info.ndim}"
+            return f"Tensor([{shape}] {info.dtype.dtype if info.dtype is not None else 'void'})"
+        if kind == "TupleType":
+            return f"({', '.join(self.show(f) for f in info.fields)})"
+        if kind == "ShapeType":
+            if info.values is None:
+                return f"Shape(ndim={info.ndim})"
+            return f"Shape({', '.join(self.text(d) for d in info.values)})"
+        return kind
+
+    def text(self, expr: Any) -> str:
+        kind = type(expr).__name__
+        if kind == "IntImm":
+            return str(expr.value)
+        if kind == "Var":
+            return str(expr.name)
+        if kind in _SYMBOLS:
+            return f"({self.text(expr.a)} {_SYMBOLS[kind]} {self.text(expr.b)})"
+        if kind in ("Min", "Max"):
+            return f"{kind.lower()}({self.text(expr.a)}, {self.text(expr.b)})"
+        if kind == "Cast":
+            return self.text(expr.value)
+        return f"<{kind} {expr}>"
