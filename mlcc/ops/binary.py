@@ -11,7 +11,19 @@ from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
-from mlcc.ops.shapes import Tensor, broadcast, describe, device_of, fail, result, same_dtype, tensor, tensor_like
+from mlcc.ops.shapes import (
+    Tensor,
+    broadcast,
+    describe,
+    device_of,
+    fail,
+    prove_equal,
+    result,
+    same_dtype,
+    shape_text,
+    tensor,
+    tensor_like,
+)
 from mlcc.te.scalar import Scalar, bitwise, raw
 
 # ---------------------------------------------------------------- inference
@@ -78,10 +90,20 @@ def infer_ewise_fma(call: relax.Call) -> relax.StructInfo:
     """Three tensors of one dtype and one shape, which the result has too."""
     infos = [tensor(call, i) for i in range(3)]
     dtype = same_dtype(call, infos)
-    made = infos[0]
-    for other in infos[1:]:
-        made = combine(call, made, other, dtype)
-    return tensor_like(made, dtype)
+    known = [i for i in infos if i.ndim >= 0]
+    made = next((i for i in infos if i.dims is not None), None)
+    for other in known[1:]:
+        if other.ndim != known[0].ndim:
+            fail(call, "E0445", f"the tensors have {known[0].ndim} and {other.ndim} dimensions; nothing is broadcast")
+    for other in infos:
+        if made is None or other is made or other.dims is None or made.dims is None:
+            continue
+        if not all(prove_equal(a, b) for a, b in zip(made.dims, other.dims, strict=True)):
+            text = f"the shapes {shape_text(made.dims)} and {shape_text(other.dims)} are not the same"
+            fail(call, "E0445", text, "use `R.add(R.multiply(x1, x2), x3)`, which broadcasts")
+    ndim = known[0].ndim if known else -1
+    whole = made is not None and all(i.dims is not None for i in infos)
+    return tensor_like(made, dtype) if whole and made is not None else result(None, dtype, ndim, device_of(infos))
 
 
 def infer_where(call: relax.Call) -> relax.StructInfo:

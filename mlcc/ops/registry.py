@@ -20,7 +20,7 @@ __all__ = [
     "short_name",
 ]  # fmt: skip
 
-FAMILIES = ("unary", "binary")
+FAMILIES = ("unary", "binary", "create", "manipulate", "index", "reduce", "linalg", "nn", "window", "builtin")
 
 _IMPURE = frozenset(
     {
@@ -116,6 +116,11 @@ def bind_call(
         return expand(tuple(positional), keywords, span)
     made = binding.bind(short, tuple(positional), keywords, span)
     from mlcc.ops.infer import infer_operator
+
+    if short == "reshape":
+        from mlcc.ops.manipulate import normalize_reshape
+
+        made = normalize_reshape(made)
 
     info = infer_operator(made)
     return made if info is None else replace(made, struct_info=info)

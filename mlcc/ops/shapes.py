@@ -9,6 +9,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.node import walk
 from mlcc.ops.values import tensor_info
 
 Dims = tuple[tir.Expr, ...]
@@ -33,8 +34,14 @@ def shape_text(dims: Iterable[tir.Expr] | None, ndim: int = -1) -> str:
     """A shape as text writes it."""
     if dims is None:
         return "of unknown shape" if ndim < 0 else f"of {ndim} dimensions"
-    parts = [str(d.value) if isinstance(d, tir.IntImm) else str(d) for d in dims]
+    parts = [_extent_text(d) for d in dims]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _extent_text(extent: tir.Expr) -> str:
+    if isinstance(extent, tir.IntImm):
+        return str(extent.value)
+    return extent.name if isinstance(extent, tir.Var) else str(extent)
 
 
 def describe(info: relax.StructInfo | None) -> str:
@@ -162,8 +169,19 @@ def int64(value: int) -> tir.Expr:
     return construct.const(value, INT64)
 
 
-def simplify(value: tir.Expr) -> tir.Expr:
-    return value if isinstance(value, (tir.IntImm, tir.Var)) else Analyzer().simplify(value)
+def simplify(value: tir.Expr, known: Analyzer | None = None) -> tir.Expr:
+    """The value in canonical form, under what is known of the variables."""
+    return value if isinstance(value, (tir.IntImm, tir.Var)) else (known or Analyzer()).simplify(value)
+
+
+def extents(call: relax.Call) -> Analyzer:
+    """That variables in the shapes of the call's tensors are not negative."""
+    made = Analyzer()
+    for argument in call.args:
+        for part in walk(argument.struct_info) if isinstance(argument.struct_info, relax.TensorStructInfo) else ():
+            if isinstance(part, tir.Var):
+                made.bind_bound(part, 0, 2**62)
+    return made
 
 
 def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
@@ -173,6 +191,13 @@ def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
     if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
         return a.value == b.value
     return Analyzer().prove_equal(*construct.match_types(a, b))
+
+
+def prove(condition: tir.Expr, known: Analyzer | None = None) -> bool:
+    """Known to hold for all values of the variables."""
+    if isinstance(condition, tir.IntImm):
+        return bool(condition.value)
+    return (known or Analyzer()).prove(condition)
 
 
 def known_different(a: tir.Expr, b: tir.Expr) -> bool:

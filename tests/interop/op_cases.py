@@ -132,6 +132,7 @@ class Theirs:
 
         self.tvm = tvm
         self.vars: dict[str, Any] = {}
+        self.params: list[Any] = []
 
     def dim(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -142,9 +143,9 @@ class Theirs:
         relax = self.tvm.relax
         match value:
             case T(shape=None, dtype=dtype, ndim=ndim):
-                return relax.Var("x", relax.TensorType(dtype=dtype, ndim=ndim))
+                return self.param(relax.TensorType(dtype=dtype, ndim=ndim))
             case T(shape=shape, dtype=dtype):
-                return relax.Var("x", relax.TensorType([self.dim(d) for d in shape or ()], dtype))
+                return self.param(relax.TensorType([self.dim(d) for d in shape or ()], dtype))
             case S(name=name):
                 return self.dim(name)
             case Const(value=number, dtype=dtype):
@@ -155,12 +156,26 @@ class Theirs:
                 return [self.arg(v) for v in value]
         return value
 
+    def param(self, info: Any) -> Any:
+        """A parameter of the function that the call stands in."""
+        self.params.append(self.tvm.relax.Var(f"x{len(self.params)}", info))
+        return self.params[-1]
+
     def call(self, case: Case) -> Any:
+        """The call, normalised inside a function."""
+        made = self.module(case)["main"].body.blocks[0].bindings
+        return made[-1].value if len(made) == 1 else made[-2].value
+
+    def module(self, case: Case) -> Any:
+        """A function of the tensors that the call takes, returning its result."""
         fn: Any = self.tvm.relax.op
         for part in case.name.split("."):
             fn = getattr(fn, part)
         made = fn(*(self.arg(a) for a in case.args), **{k: self.arg(v) for k, v in case.kwargs.items()})
-        return self.tvm.relax.BlockBuilder().normalize(made)
+        builder = self.tvm.relax.BlockBuilder()
+        with builder.function("main", self.params):
+            builder.emit_func_output(builder.emit(made))
+        return builder.get()
 
     def show(self, info: Any) -> str:
         relax = self.tvm.relax

@@ -1,0 +1,149 @@
+"""Operators of the language itself: shapes as values, memory, printing, packed calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import BOOL, INT64, DType
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import Tensor, describe, fail, product, result, shape_argument, shape_text, tensor
+
+
+def infer_shape_of(call: relax.Call) -> relax.StructInfo:
+    """The tensor's shape as a value."""
+    info = tensor(call, 0)
+    return relax.ShapeStructInfo(info.dims, info.ndim)
+
+
+def infer_size(call: relax.Call) -> Tensor:
+    """A scalar of int64."""
+    tensor(call, 0)
+    return result((), INT64)
+
+
+def infer_tensor_to_shape(call: relax.Call) -> relax.StructInfo:
+    """A shape with as many dimensions as the vector has elements."""
+    info = tensor(call, 0)
+    if info.ndim not in (-1, 1):
+        fail(call, "E0445", f"needs a vector, the tensor has {info.ndim} dimensions")
+    if info.dtype is not None and info.dtype is not INT64:
+        fail(call, "E0444", f"needs a vector of int64, not of {info.dtype}")
+    length = None if info.dims is None else tir.const_int(info.dims[0])
+    return relax.ShapeStructInfo(None, -1 if length is None else length)
+
+
+def infer_shape_to_tensor(call: relax.Call) -> Tensor:
+    """A vector of int64."""
+    info = shape_argument(call, 0)
+    if info.ndim < 0:
+        return result(None, INT64, 1)
+    from mlcc.ops.shapes import int64
+
+    return result((int64(info.ndim),), INT64)
+
+
+def infer_none(call: relax.Call) -> relax.StructInfo:
+    """The empty tuple: the call is made for its effect."""
+    return relax.TupleStructInfo(())
+
+
+def infer_assert_op(call: relax.Call) -> relax.StructInfo:
+    """The empty tuple; the condition is a bool."""
+    info = call.args[0].struct_info
+    dtype = info.dtype if isinstance(info, (relax.TensorStructInfo, relax.PrimStructInfo)) else None
+    if dtype is None and not isinstance(info, (relax.TensorStructInfo, relax.ObjectStructInfo)):
+        fail(call, "E0443", f"the condition must be a bool, it is {describe(info)}")
+    if dtype is not None and dtype is not BOOL:
+        fail(call, "E0444", f"the condition must be bool, it is {dtype}")
+    if isinstance(info, relax.TensorStructInfo) and info.ndim not in (-1, 0):
+        fail(call, "E0445", f"the condition must be a scalar, it has {info.ndim} dimensions")
+    return relax.TupleStructInfo(())
+
+
+def infer_object(call: relax.Call) -> relax.StructInfo:
+    """Any object."""
+    return relax.ObjectStructInfo()
+
+
+def infer_same(call: relax.Call) -> relax.StructInfo:
+    """What the argument is."""
+    info = call.args[0].struct_info
+    assert info is not None
+    return info
+
+
+def infer_wrap_param(call: relax.Call) -> Tensor:
+    """The tensor's shape in the new dtype."""
+    data = tensor(call, 0)
+    return relax.TensorStructInfo(data.shape, DType.of(call.attrs["dtype"]), data.ndim, data.vdevice)
+
+
+def _allocated(shape_at: int, dtype_at: int) -> Any:
+    def infer(call: relax.Call) -> Tensor:
+        """A tensor of the shape and dtype that are arguments of the call."""
+        shape, dtype = call.args[shape_at], call.args[dtype_at]
+        info = shape_argument(call, shape_at)
+        kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else None
+        if isinstance(shape, relax.ShapeExpr):
+            return result(shape.values, kind)
+        return relax.TensorStructInfo(shape, kind, info.ndim)
+
+    return infer
+
+
+def infer_view(call: relax.Call) -> Tensor:
+    """The memory of a tensor with another shape or dtype; it must not be larger."""
+    data = tensor(call, 0)
+    shape, dtype = call.args[1], call.args[2]
+    kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else data.dtype
+    if not isinstance(shape.struct_info, relax.ShapeStructInfo):
+        return relax.TensorStructInfo(data.shape, kind, data.ndim, data.vdevice)
+    if isinstance(shape, relax.ShapeExpr):
+        if data.dims is not None and kind is data.dtype:
+            have, want = product(data.dims), product(shape.values)
+            if isinstance(have, tir.IntImm) and isinstance(want, tir.IntImm) and want.value > have.value:
+                text = f"{shape_text(shape.values)} has more elements than {shape_text(data.dims)}"
+                fail(call, "E0445", text)
+        return result(shape.values, kind, vdevice=data.vdevice)
+    return relax.TensorStructInfo(shape, kind, shape.struct_info.ndim, data.vdevice)
+
+
+def _prim(dtype: str) -> Any:
+    return lambda call: relax.PrimStructInfo(DType.of(dtype))
+
+
+OPS: dict[str, Impl] = {
+    "shape_of": Impl(infer_shape_of, lambda call, x: tuple(int(n) for n in np.shape(x))),
+    "size": Impl(infer_size, lambda call, x: np.asarray(np.size(x), np.int64)),
+    "tensor_to_shape": Impl(infer_tensor_to_shape, lambda call, x: tuple(int(n) for n in x)),
+    "shape_to_tensor": Impl(infer_shape_to_tensor, lambda call, shape: np.asarray(shape, np.int64)),
+    "print": Impl(infer_none),
+    "assert_op": Impl(infer_assert_op),
+    "null_value": Impl(infer_object),
+    "make_closure": Impl(infer_object),
+    "builtin.stop_lift_params": Impl(infer_same, lambda call, x: x),
+    "builtin.alloc_tensor": Impl(_allocated(0, 1)),
+    "memory.alloc_storage": Impl(infer_object),
+    "memory.alloc_tensor": Impl(_allocated(2, 3)),
+    "memory.kill_storage": Impl(infer_none),
+    "memory.kill_tensor": Impl(infer_none),
+    "memory.ensure_zero_offset": Impl(infer_same, lambda call, x: x),
+    "memory.view": Impl(infer_view),
+    "vm.alloc_storage": Impl(infer_object),
+    "vm.alloc_tensor": Impl(_allocated(2, 3)),
+    "vm.kill_object": Impl(infer_none),
+    "wrap_param": Impl(infer_wrap_param, lambda call, x: np.asarray(x)),
+    "grad.no_grad": Impl(infer_same, lambda call, x: x),
+    "grad.start_checkpoint": Impl(infer_same, lambda call, x: x),
+    "grad.end_checkpoint": Impl(infer_same, lambda call, x: x),
+    "inspect.tensor_ndim": Impl(_prim("int32")),
+    "inspect.tensor_stride_i": Impl(_prim("int64")),
+    "inspect.tensor_shape_i": Impl(_prim("int64")),
+    "inspect.tensor_byte_offset": Impl(_prim("int64")),
+    "inspect.tensor_elem_offset": Impl(_prim("int64")),
+    "inspect.tensor_dtype_code": Impl(_prim("uint8")),
+    "inspect.tensor_dtype_bits": Impl(_prim("uint8")),
+    "inspect.tensor_dtype_lanes": Impl(_prim("uint16")),
+}

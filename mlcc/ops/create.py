@@ -1,0 +1,290 @@
+"""Operators that make tensors: filled ones, ranges, triangles, conversions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Tensor,
+    axis,
+    fail,
+    int64,
+    result,
+    scalar_argument,
+    shape_argument,
+    simplify,
+    tensor,
+    tensor_like,
+)
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def _attr_dtype(call: relax.Call) -> DType | None:
+    name = call.attrs.get("dtype")
+    return None if name is None else DType.of(name)
+
+
+def _of_shape(call: relax.Call, index: int, dtype: DType | None) -> Tensor:
+    """A tensor whose shape is an argument of the call."""
+    info = shape_argument(call, index)
+    shape = call.args[index]
+    if isinstance(shape, relax.ShapeExpr):
+        return result(shape.values, dtype)
+    return relax.TensorStructInfo(shape, dtype, info.ndim)
+
+
+def _fill_value(call: relax.Call) -> Tensor:
+    value = tensor(call, 1)
+    if value.ndim != 0:
+        fail(call, "E0445", "the fill value must be a scalar tensor, such as `R.const(0, dtype)`")
+    return value
+
+
+def infer_full(call: relax.Call) -> Tensor:
+    """The given shape; the dtype of the attribute, or of the fill value."""
+    value = _fill_value(call)
+    return _of_shape(call, 0, _attr_dtype(call) or value.dtype)
+
+
+def infer_full_like(call: relax.Call) -> Tensor:
+    """The shape of the tensor; the dtype of the attribute, or of the tensor."""
+    data = tensor(call, 0)
+    _fill_value(call)
+    return tensor_like(data, _attr_dtype(call) or data.dtype)
+
+
+def infer_filled(call: relax.Call) -> Tensor:
+    """The given shape and dtype."""
+    return _of_shape(call, 0, _attr_dtype(call))
+
+
+def infer_like(call: relax.Call) -> Tensor:
+    """The shape of the tensor; the dtype of the attribute, or of the tensor."""
+    data = tensor(call, 0)
+    return tensor_like(data, _attr_dtype(call) or data.dtype)
+
+
+def infer_arange(call: relax.Call) -> Tensor:
+    """One dimension: ceil((end - start) / step)."""
+    start, end, step = (scalar_argument(call, i) for i in range(3))
+    if start is None or end is None or step is None:
+        return result(None, _attr_dtype(call), 1)
+    if tir.const_int(step) == 0 or (isinstance(step, tir.FloatImm) and step.value == 0):
+        fail(call, "E0442", "`step` must not be 0")
+    return result((_arange_length(call, start, end, step),), _attr_dtype(call))
+
+
+def _arange_length(call: relax.Call, start: tir.Expr, end: tir.Expr, step: tir.Expr) -> tir.Expr:
+    numbers = [v.value for v in (start, end, step) if isinstance(v, (tir.IntImm, tir.FloatImm))]
+    if len(numbers) == 3:
+        first, last, by = numbers
+        length = (last - first) / by
+        if not math.isfinite(length):
+            fail(call, "E0442", "the range is not finite")
+        whole = all(isinstance(v, int) for v in numbers)
+        return int64(max(0, -((first - last) // by) if whole else math.ceil(length)))
+    if start.dtype.is_float or end.dtype.is_float or step.dtype.is_float:
+        real = DType.of("float32")
+        span = construct.div(
+            construct.sub(construct.cast(real, end), construct.cast(real, start)), construct.cast(real, step)
+        )
+        return construct.cast(INT64, te.ceil(Scalar(span)).expr)
+    first, last, by = (construct.cast(INT64, v) for v in (start, end, step))
+    return simplify(construct.floordiv(construct.sub(construct.sub(construct.add(last, by), 1), first), by))
+
+
+def infer_eye(call: relax.Call) -> Tensor:
+    """n by m."""
+    n, m = (scalar_argument(call, i) for i in (0, 1))
+    scalar_argument(call, 2)
+    return result(None if n is None or m is None else (n, m), _attr_dtype(call), 2)
+
+
+def infer_eye_like(call: relax.Call) -> Tensor:
+    """The shape of a matrix."""
+    data = tensor(call, 0)
+    if data.ndim not in (-1, 2):
+        fail(call, "E0445", f"needs a matrix, the tensor has {data.ndim} dimensions")
+    return tensor_like(data, _attr_dtype(call) or data.dtype)
+
+
+def infer_triangle(call: relax.Call) -> Tensor:
+    """The tensor's own shape; it needs two dimensions."""
+    data = tensor(call, 0)
+    scalar_argument(call, 1)
+    if 0 <= data.ndim < 2:
+        fail(call, "E0445", f"needs at least 2 dimensions, the tensor has {data.ndim}")
+    return data
+
+
+def infer_astype(call: relax.Call) -> Tensor:
+    """The shape of the tensor, in the new dtype."""
+    return tensor_like(tensor(call, 0), _attr_dtype(call))
+
+
+def infer_one_hot(call: relax.Call) -> Tensor:
+    """A new axis of `depth`; the dtype is that of the values."""
+    indices = tensor(call, 0)
+    if indices.dtype is not None and not indices.dtype.is_int:
+        fail(call, "E0444", f"needs integer indices, not {indices.dtype}")
+    on, off = (call.args[i].struct_info for i in (1, 2))
+    if not isinstance(on, relax.PrimStructInfo) or not isinstance(off, relax.PrimStructInfo):
+        fail(call, "E0443", "the values must be scalars")
+    if on.dtype is not off.dtype:
+        fail(call, "E0444", f"the values have different dtypes, {on.dtype} and {off.dtype}")
+    if call.attrs["depth"] <= 0:
+        fail(call, "E0442", f"`depth` must be positive, not {call.attrs['depth']}")
+    if indices.dims is None:
+        return result(None, on.dtype, -1 if indices.ndim < 0 else indices.ndim + 1)
+    at = axis(call, call.attrs["axis"], indices.ndim, 1)
+    dims = list(indices.dims)
+    dims.insert(at, int64(call.attrs["depth"]))
+    return result(dims, on.dtype)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _dims(call: relax.Call) -> tuple[tir.Expr, ...]:
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    dims = call.struct_info.dims
+    assert dims is not None
+    return dims
+
+
+def _dtype(call: relax.Call) -> DType:
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    assert call.struct_info.dtype is not None
+    return call.struct_info.dtype
+
+
+def _filled(shape: Any, value: Any, dtype: DType) -> te.Tensor:
+    made = construct.cast(dtype, raw(value))
+    return topi.compute_ax(shape, lambda *i: Scalar(made), "T_full")
+
+
+def _lower_full(call: relax.Call, shape: Any, value: Any) -> te.Tensor:
+    return _filled(shape, value() if isinstance(value, te.Tensor) else value, _dtype(call))
+
+
+def _lower_full_like(call: relax.Call, like: te.Tensor, value: Any) -> te.Tensor:
+    return _filled(like.shape, value() if isinstance(value, te.Tensor) else value, _dtype(call))
+
+
+def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tensor:
+    dtype = _dtype(call)
+
+    def element(i: Any) -> Any:
+        value = construct.add(raw(start), construct.mul(raw(step), i.expr))
+        return Scalar(construct.cast(dtype, value))
+
+    return topi.compute_ax(_dims(call), element, "T_arange")
+
+
+def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
+    dtype = _dtype(call)
+    one, zero = te.const(1, dtype), te.const(0, dtype)
+    shift = args[-1]
+
+    def element(i: te.Axis, j: te.Axis) -> te.Scalar:
+        return te.if_then_else(Scalar(construct.add(i.expr, raw(shift))) == j, one, zero)
+
+    made: te.Tensor = te.compute(_dims(call), element, name="eye")
+    return made
+
+
+def _lower_triangle(lower: bool) -> Any:
+    def lowering(call: relax.Call, x: te.Tensor, k: Any) -> te.Tensor:
+        def element(*i: Any) -> te.Scalar:
+            row, column = Scalar(construct.add(i[-2].expr, raw(k))), i[-1]
+            keep = column <= row if lower else column >= row
+            return te.select(keep, x(*i), te.const(0, x.dtype))
+
+        made: te.Tensor = te.compute(x.shape, element, name="trilu")
+        return made
+
+    return lowering
+
+
+def _lower_one_hot(call: relax.Call, indices: te.Tensor, on: Any, off: Any) -> te.Tensor:
+    at = call.attrs["axis"] % (indices.ndim + 1)
+    a, b = Scalar(raw(on)), Scalar(raw(off))
+    return topi.compute_ax(
+        _dims(call), lambda *i: te.select(indices(*i[:at], *i[at + 1 :]) == i[at], a, b), "T_one_hot"
+    )
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _storage(call: relax.Call) -> Any:
+    return np.dtype(_real(str(_dtype(call))))
+
+
+def _real(name: str) -> str:
+    """The NumPy type in which values of a dtype are computed."""
+    return "float32" if name in ("float16", "bfloat16") or name.startswith("float8") else name
+
+
+def _np_full(call: relax.Call, shape: Any, value: Any) -> Any:
+    return np.full(tuple(shape), value, _storage(call))
+
+
+def _np_one_hot(call: relax.Call, indices: Any, on: Any, off: Any) -> Any:
+    depth = call.attrs["depth"]
+    at = call.attrs["axis"] % (np.ndim(indices) + 1)
+    line = np.arange(depth).reshape([depth if i == at else 1 for i in range(np.ndim(indices) + 1)])
+    return np.where(np.expand_dims(indices, at) == line, on, off)
+
+
+def _np_eye(call: relax.Call, n: int, m: int, k: int) -> Any:
+    return np.eye(n, m, k, _storage(call))
+
+
+OPS: dict[str, Impl] = {
+    "full": Impl(infer_full, _np_full, _lower_full, FusionKind.ELEMWISE),
+    "full_like": Impl(
+        infer_full_like, lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like,
+        FusionKind.ELEMWISE,
+    ),
+    "zeros": Impl(
+        infer_filled, lambda call, shape: _np_full(call, shape, 0),
+        lambda call, shape: _filled(shape, 0, _dtype(call)), FusionKind.ELEMWISE,
+    ),
+    "ones": Impl(
+        infer_filled, lambda call, shape: _np_full(call, shape, 1),
+        lambda call, shape: _filled(shape, 1, _dtype(call)), FusionKind.ELEMWISE,
+    ),
+    "zeros_like": Impl(
+        infer_like, lambda call, x: _np_full(call, np.shape(x), 0),
+        lambda call, x: _filled(x.shape, 0, _dtype(call)), FusionKind.ELEMWISE,
+    ),
+    "ones_like": Impl(
+        infer_like, lambda call, x: _np_full(call, np.shape(x), 1),
+        lambda call, x: _filled(x.shape, 1, _dtype(call)), FusionKind.ELEMWISE,
+    ),
+    "arange": Impl(
+        infer_arange, lambda call, start, end, step: np.arange(start, end, step).astype(_storage(call)), _lower_arange,
+        FusionKind.ELEMWISE,
+    ),
+    "eye": Impl(infer_eye, _np_eye, _lower_eye, FusionKind.ELEMWISE),
+    "eye_like": Impl(
+        infer_eye_like, lambda call, x, k: _np_eye(call, *np.shape(x), k), _lower_eye, FusionKind.ELEMWISE
+    ),
+    "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),
+    "triu": Impl(infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False), FusionKind.ELEMWISE),
+    "astype": Impl(
+        infer_astype, lambda call, x: np.asarray(x).astype(_storage(call)),
+        lambda call, x: topi.cast(x, call.attrs["dtype"]), FusionKind.ELEMWISE,
+    ),
+    "one_hot": Impl(infer_one_hot, _np_one_hot, _lower_one_hot, FusionKind.INJECTIVE),
+}  # fmt: skip

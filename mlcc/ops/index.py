@@ -1,0 +1,245 @@
+"""Operators that pick elements: slices and gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc import te
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct, relax, tir
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Tensor,
+    axes,
+    axis,
+    describe,
+    extents,
+    fail,
+    int64,
+    prove,
+    result,
+    simplify,
+    tensor,
+)
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- strided_slice
+
+
+def _scalars(call: relax.Call, index: int) -> list[tir.Expr] | None:
+    """The values of a tuple of scalars, or of a shape; None if they are not known here."""
+    argument = call.args[index]
+    if isinstance(argument, relax.ShapeExpr):
+        return list(argument.values)
+    info = argument.struct_info
+    if isinstance(argument, relax.Tuple):
+        values = [f.value if isinstance(f, relax.PrimValue) else _symbol(call, f, index) for f in argument.fields]
+        return None if any(v is None for v in values) else [v for v in values if v is not None]
+    if isinstance(info, relax.TupleStructInfo):
+        values = [f.value if isinstance(f, relax.PrimStructInfo) else None for f in info.fields]
+        return None if any(v is None for v in values) else [v for v in values if v is not None]
+    if not isinstance(info, relax.ObjectStructInfo):
+        fail(call, "E0443", f"argument {index + 1} must be a tuple of integers, it is {describe(info)}")
+    return None
+
+
+def _symbol(call: relax.Call, field: relax.Expr, index: int) -> tir.Expr | None:
+    info = field.struct_info
+    if not isinstance(info, relax.PrimStructInfo):
+        fail(call, "E0443", f"argument {index + 1} must be a tuple of integers, one field is {describe(info)}")
+    return info.value
+
+
+def _slices(call: relax.Call, data: Tensor) -> list[tuple[int, tir.Expr, tir.Expr, tir.Expr]] | None:
+    """Axis, begin, end and stride of every slice, in int64."""
+    given = [_scalars(call, i) for i in range(1, len(call.args))]
+    lengths = {len(g) for g in given if g is not None}
+    if len(lengths) > 1:
+        counts = ", ".join(str(len(g)) for g in given if g is not None)
+        fail(call, "E0442", f"axes, begin, end and strides must be of one length, they have {counts}")
+    if any(g is None for g in given):
+        return None
+    for values in given:
+        for value in values or ():
+            if not value.dtype.is_int:
+                fail(call, "E0444", f"axes, begin, end and strides must be integers, not {value.dtype}")
+    numbers = [tir.const_int(v) for v in given[0] or ()]
+    if any(n is None for n in numbers):
+        fail(call, "E0442", "`axes` must be constants")
+    if data.ndim < 0:
+        return None
+    places = axes(call, [n for n in numbers if n is not None], data.ndim)
+    strides = given[3] if len(given) > 3 else [int64(1)] * len(places)
+    assert given[1] is not None and given[2] is not None and strides is not None
+    made = []
+    for at, begin, end, stride in zip(places, given[1], given[2], strides, strict=True):
+        if tir.const_int(stride) == 0:
+            fail(call, "E0442", f"the stride of axis {at} is 0")
+        made.append((at, *(construct.cast("int64", v) for v in (begin, end, stride))))
+    return made  # type: ignore[return-value]
+
+
+def canonical_index(
+    index: tir.Expr, extent: tir.Expr, stride: tir.Expr, assume_inbound: bool, known: Analyzer
+) -> tir.Expr:
+    """`index` counted from the front and clamped to what a slice of that direction can reach."""
+    if assume_inbound:
+        return index
+    backward = (tir.const_int(stride) or 1) < 0
+    number, size = tir.const_int(index), tir.const_int(extent)
+    if number is not None and size is not None:
+        number += size if number < 0 else 0
+        low, high = (-1, size - 1) if backward else (0, size)
+        return int64(min(max(number, low), high))
+    negative = construct.less(index, int64(0))
+    if prove(construct.greater_equal(index, int64(0)), known):
+        turned = index
+    elif number is not None:
+        turned = construct.add(extent, index)
+    else:
+        turned = te.if_then_else(Scalar(negative), Scalar(construct.add(index, extent)), Scalar(index)).expr
+    bounds = (int64(-1), construct.sub(extent, int64(1))) if backward else (int64(0), extent)
+    if turned is not index:
+        turned = construct.maximum(turned, bounds[0])
+    return simplify(construct.minimum(turned, bounds[1]), known)
+
+
+def _slice_extent(begin: tir.Expr, end: tir.Expr, stride: tir.Expr, known: Analyzer) -> tir.Expr:
+    """The number of steps from begin to end."""
+    if (tir.const_int(stride) or 1) < 0:
+        span, step = construct.sub(begin, end), construct.negate(stride)
+    else:
+        span, step = construct.sub(end, begin), stride
+    extent = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
+    return int64(0) if isinstance(extent, tir.IntImm) and extent.value < 0 else extent
+
+
+def infer_strided_slice(call: relax.Call) -> Tensor:
+    """The extents that begin, end and stride leave; out of range ones are clamped unless they are known to fit."""
+    data = tensor(call, 0)
+    slices = _slices(call, data)
+    if slices is None or data.dims is None:
+        return result(None, data.dtype, data.ndim, data.vdevice)
+    inbound = call.attrs["assume_inbound"]
+    known = extents(call)
+    dims = list(data.dims)
+    for at, begin, end, stride in slices:
+        low = canonical_index(begin, dims[at], stride, inbound, known)
+        high = canonical_index(end, dims[at], stride, inbound, known)
+        dims[at] = _slice_extent(low, high, stride, known)
+    return result(dims, data.dtype, vdevice=data.vdevice)
+
+
+def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Tensor:
+    info = call.args[0].struct_info
+    assert isinstance(info, relax.TensorStructInfo) and isinstance(call.struct_info, relax.TensorStructInfo)
+    known = _slices(call, info)
+    dims = call.struct_info.dims
+    if known is None or dims is None:
+        fail(call, "E0445", "the slice cannot be lowered: its bounds are not known expressions")
+    begins = {}
+    static = True
+    sizes = extents(call)
+    for at, begin, end, stride in known:
+        extent = x.buffer.shape[at]
+        static = static and all(isinstance(v, tir.IntImm) for v in (begin, end, stride, extent))
+        begins[at] = (canonical_index(begin, extent, stride, call.attrs["assume_inbound"], sizes), stride)
+
+    def element(*i: Any) -> Any:
+        def moved(at: int) -> Any:
+            if at not in begins:
+                return i[at]
+            low, stride = begins[at]
+            return Scalar(construct.add(construct.mul(raw(i[at]), stride), low))
+
+        return x(*(moved(a) for a in range(x.ndim)))
+
+    name = "T_strided_slice_with_axes" if static else "T_dynamic_strided_slice_with_axes"
+    return topi.compute_ax(dims, element, name)
+
+
+def _np_strided_slice(call: relax.Call, x: Any, places: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    """Slices are clamped as Python's are, -1 as an end of a backward slice meaning the front."""
+    made = [slice(None)] * x.ndim
+    for position, at in enumerate(places):
+        step = strides[position] if strides is not None else 1
+        size = x.shape[at]
+        low, high = begin[position], end[position]
+        low, high = low + size if low < 0 else low, high + size if high < 0 else high
+        if step > 0:
+            low, high = min(max(low, 0), size), min(max(high, 0), size)
+        else:
+            low, high = min(max(low, -1), size - 1), min(max(high, -1), size - 1)
+        picked = range(low, high, step)
+        made[at] = np.array(list(picked), np.int64)
+        x = np.take(x, made[at], at)
+    return x
+
+
+# ---------------------------------------------------------------- take
+
+
+def infer_take(call: relax.Call) -> Tensor:
+    """The indices' shape in the place of `axis`; a scalar index removes it."""
+    data = tensor(call, 0)
+    info = call.args[1].struct_info
+    if isinstance(info, relax.PrimStructInfo):
+        index_dims: tuple[tir.Expr, ...] | None = ()
+        index_ndim, index_dtype = 0, info.dtype
+    else:
+        indices = tensor(call, 1)
+        index_dims, index_ndim, index_dtype = indices.dims, indices.ndim, indices.dtype  # type: ignore[assignment]
+    if index_dtype is not None and not index_dtype.is_int:
+        fail(call, "E0444", f"needs integer indices, not {index_dtype}")
+    at = call.attrs["axis"]
+    if at is None:
+        if data.ndim not in (-1, 1):
+            fail(call, "E0446", f"`axis` must be given for a tensor of {data.ndim} dimensions")
+        at = 0
+    if data.ndim >= 0:
+        at = axis(call, at, data.ndim)
+    if data.ndim < 0 or index_ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    if data.dims is None or index_dims is None:
+        return result(None, data.dtype, data.ndim - 1 + index_ndim, data.vdevice)
+    return result((*data.dims[:at], *index_dims, *data.dims[at + 1 :]), data.dtype, vdevice=data.vdevice)
+
+
+def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    dims = call.struct_info.dims
+    assert dims is not None
+    mode, at = call.attrs["mode"], call.attrs["axis"]
+    rank = indices.ndim if isinstance(indices, te.Tensor) else 0
+    flat = at is None
+    at = 0 if at is None else at % x.ndim
+    extent = x.buffer.shape[at]
+
+    def element(*i: Any) -> Any:
+        picked = indices(*i[at : at + rank]) if isinstance(indices, te.Tensor) else Scalar(raw(indices))
+        index = _bounded(construct.cast(extent.dtype, picked.expr), extent, mode, flat)
+        return x(*i[:at], Scalar(index), *i[at + rank :])
+
+    return topi.compute_ax(dims, element, "T_take")
+
+
+def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
+    """The index as the mode says: clamped, wrapped around, or as it is."""
+    if mode == "clip":
+        return construct.minimum(construct.maximum(int64(0), index), construct.sub(extent, int64(1)))
+    if mode == "wrap":
+        return construct.truncmod(construct.add(construct.truncmod(index, extent), extent), extent)
+    return construct.floormod(index, extent) if flat else index
+
+
+def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
+    mode = call.attrs["mode"]
+    return np.take(x, indices, call.attrs["axis"] or 0, mode=mode if mode in ("clip", "wrap") else "raise")
+
+
+OPS: dict[str, Impl] = {
+    "strided_slice": Impl(infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE),
+    "take": Impl(infer_take, _np_take, _lower_take, FusionKind.INJECTIVE),
+}

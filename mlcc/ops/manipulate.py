@@ -1,0 +1,569 @@
+"""Operators that move elements: reshapes, transposes, joins, splits, repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct, relax, tir
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Dims,
+    Tensor,
+    axes,
+    axis,
+    device_of,
+    extents,
+    fail,
+    int64,
+    is_one,
+    known_different,
+    product,
+    prove_equal,
+    result,
+    same_dtype,
+    shape_argument,
+    shape_text,
+    simplify,
+    tensor,
+    tensors,
+)
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference: one tensor
+
+
+def infer_permute_dims(call: relax.Call) -> Tensor:
+    """The dimensions in the order of `axes`, reversed without them."""
+    data = tensor(call, 0)
+    order = call.attrs["axes"]
+    if order is None:
+        return result(None if data.dims is None else data.dims[::-1], data.dtype, data.ndim, data.vdevice)
+    if data.ndim < 0:
+        fail(call, "E0445", "the number of dimensions must be known where `axes` are given")
+    if len(order) != data.ndim:
+        fail(call, "E0446", f"{len(order)} axes for a tensor of {data.ndim} dimensions")
+    made = axes(call, order, data.ndim)
+    return result(None if data.dims is None else [data.dims[a] for a in made], data.dtype, data.ndim, data.vdevice)
+
+
+def infer_reshape(call: relax.Call) -> Tensor:
+    """The given shape, which must have as many elements."""
+    data = tensor(call, 0)
+    info = shape_argument(call, 1)
+    target = call.args[1]
+    if data.dims is not None and info.values is not None:
+        have, want = product(data.dims), product(info.values)
+        if known_different(have, want):
+            text = f"{shape_text(data.dims)} has {have.value} elements, {shape_text(info.values)} has {want.value}"  # type: ignore[attr-defined]
+            fail(call, "E0445", text)
+    if isinstance(target, relax.ShapeExpr):
+        return result(target.values, data.dtype, vdevice=data.vdevice)
+    return relax.TensorStructInfo(target, data.dtype, info.ndim, data.vdevice)
+
+
+def normalize_reshape(call: relax.Call) -> relax.Call:
+    """Replace 0 (the extent that stands there) and -1 (what is left) in the shape."""
+    from mlcc.ir.node import replace
+    from mlcc.ops.values import shape_expr
+
+    target = call.args[1]
+    if not isinstance(target, relax.ShapeExpr):
+        return call
+    numbers = [tir.const_int(v) for v in target.values]
+    if all(n is None or n > 0 for n in numbers):
+        return call
+    info = call.args[0].struct_info
+    dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
+    if dims is not None and 0 in numbers and _is_empty(dims) and -1 not in numbers:
+        return call  # a tensor without elements: 0 is an extent here
+    made = list(target.values)
+    for at, number in enumerate(numbers):
+        if number == 0:
+            if dims is None or at >= len(dims):
+                fail(call, "E0445", f"there is no dimension {at} whose extent 0 could stand for")
+            made[at] = dims[at]
+        elif number is not None and number < -1:
+            fail(call, "E0445", f"an extent of {number} in the shape {shape_text(target.values)}")
+    if numbers.count(-1) > 1:
+        fail(call, "E0445", "only one extent may be -1")
+    if -1 in numbers:
+        if dims is None:
+            fail(call, "E0445", "an extent of -1 needs a tensor of known shape")
+        at = numbers.index(-1)
+        left, given = _cancel(list(dims), [v for i, v in enumerate(made) if i != at])
+        others = product(given)
+        if tir.const_int(others) == 0:
+            fail(call, "E0445", f"-1 is ambiguous in {shape_text(target.values)}: the other extents multiply to 0")
+        made[at] = simplify(construct.floordiv(product(left), others))
+    return replace(call, args=(call.args[0], shape_expr(made, target.span)))  # type: ignore[no-any-return]
+
+
+def _cancel(have: list[tir.Expr], given: list[tir.Expr]) -> tuple[list[tir.Expr], list[tir.Expr]]:
+    """Without the symbolic extents that both have."""
+    rest = []
+    for extent in given:
+        twin = None if isinstance(extent, tir.IntImm) else next((h for h in have if prove_equal(h, extent)), None)
+        if twin is None:
+            rest.append(extent)
+        else:
+            have.remove(twin)
+    return have, rest
+
+
+def _is_empty(dims: Dims) -> bool:
+    return any(tir.const_int(d) == 0 for d in dims)
+
+
+def infer_expand_dims(call: relax.Call) -> Tensor:
+    """New dimensions of extent 1 at `axis` of the result."""
+    data = tensor(call, 0)
+    new = call.attrs["axis"]
+    if data.ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    ndim = data.ndim + len(new)
+    places = axes(call, new, ndim)
+    if data.dims is None:
+        return result(None, data.dtype, ndim, data.vdevice)
+    rest = iter(data.dims)
+    return result([int64(1) if i in places else next(rest) for i in range(ndim)], data.dtype, vdevice=data.vdevice)
+
+
+def _squeezed(call: relax.Call, data: Tensor) -> tuple[int, ...] | None:
+    """The axes that go; None if that cannot be known."""
+    given = call.attrs["axis"]
+    if given is not None:
+        if data.ndim < 0:
+            return None
+        places = axes(call, given, data.ndim)
+        if data.dims is None:
+            return places
+        return tuple(a for a in places if is_one(data.dims[a]) or not isinstance(data.dims[a], tir.IntImm))
+    if data.dims is None or not all(isinstance(d, tir.IntImm) for d in data.dims):
+        return None
+    return tuple(i for i, d in enumerate(data.dims) if is_one(d))
+
+
+def infer_squeeze(call: relax.Call) -> Tensor:
+    """Without the dimensions at `axis`, or all of extent 1; an extent known to be another stays."""
+    data = tensor(call, 0)
+    gone = _squeezed(call, data)
+    if gone is None:
+        return result(None, data.dtype, -1, data.vdevice)
+    if data.dims is None:
+        return result(None, data.dtype, data.ndim - len(gone), data.vdevice)
+    return result([d for i, d in enumerate(data.dims) if i not in gone], data.dtype, vdevice=data.vdevice)
+
+
+def infer_broadcast_to(call: relax.Call) -> Tensor:
+    """The given shape, to which the tensor's must broadcast."""
+    data = tensor(call, 0)
+    info = shape_argument(call, 1)
+    if data.ndim >= 0 and 0 <= info.ndim < data.ndim:
+        fail(call, "E0445", f"a tensor of {data.ndim} dimensions does not broadcast to {info.ndim}")
+    if data.dims is not None and info.values is not None:
+        offset = len(info.values) - len(data.dims)
+        for at, extent in enumerate(data.dims):
+            if not is_one(extent) and known_different(extent, info.values[at + offset]):
+                fail(call, "E0445", f"{shape_text(data.dims)} does not broadcast to {shape_text(info.values)}")
+    target = call.args[1]
+    if isinstance(target, relax.ShapeExpr):
+        return result(target.values, data.dtype, vdevice=data.vdevice)
+    return relax.TensorStructInfo(target, data.dtype, info.ndim, data.vdevice)
+
+
+def plain_product(dims: Dims) -> tir.Expr:
+    """The number of elements, multiplied from the left with constants folded only."""
+    total: tir.Expr = int64(1)
+    for extent in dims:
+        total = construct.mul(total, extent)
+    return total
+
+
+def infer_flatten(call: relax.Call) -> Tensor:
+    """One dimension."""
+    data = tensor(call, 0)
+    if data.ndim == 1:
+        return data
+    if data.dims is None:
+        return result(None, data.dtype, 1, data.vdevice)
+    return result((plain_product(data.dims),), data.dtype, vdevice=data.vdevice)
+
+
+def infer_flip(call: relax.Call) -> Tensor:
+    """The tensor's own shape."""
+    data = tensor(call, 0)
+    if data.ndim >= 0:
+        axis(call, call.attrs["axis"], data.ndim)
+    return data
+
+
+def infer_repeat(call: relax.Call) -> Tensor:
+    """The extent at `axis` times `repeats`; without an axis the flattened tensor."""
+    data = tensor(call, 0)
+    times, at = call.attrs["repeats"], call.attrs["axis"]
+    if times < 0:
+        fail(call, "E0442", f"`repeats` must not be negative: {times}")
+    if at is None:
+        if data.dims is None:
+            return result(None, data.dtype, 1, data.vdevice)
+        total = simplify(construct.mul(product(data.dims), int64(times)))
+        return result((total,), data.dtype, vdevice=data.vdevice)
+    if data.ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    place = axis(call, at, data.ndim)
+    if data.dims is None:
+        return data
+    dims = [simplify(construct.mul(d, int64(times))) if i == place else d for i, d in enumerate(data.dims)]
+    return result(dims, data.dtype, vdevice=data.vdevice)
+
+
+def infer_tile(call: relax.Call) -> Tensor:
+    """Extents times `repeats`, aligned at the last dimension."""
+    data = tensor(call, 0)
+    times = call.attrs["repeats"]
+    if any(t < 0 for t in times):
+        fail(call, "E0442", f"`repeats` must not be negative: {list(times)}")
+    if data.ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    ndim = max(data.ndim, len(times))
+    if data.dims is None:
+        return result(None, data.dtype, ndim, data.vdevice)
+    dims = (int64(1),) * (ndim - data.ndim) + data.dims
+    factors = (1,) * (ndim - len(times)) + times
+    made = [simplify(construct.mul(d, int64(t))) for d, t in zip(dims, factors, strict=True)]
+    return result(made, data.dtype, vdevice=data.vdevice)
+
+
+# ---------------------------------------------------------------- inference: several tensors
+
+
+def infer_concat(call: relax.Call) -> Tensor:
+    """Extents add up at `axis`; the others must be equal."""
+    infos = tensors(call)
+    if infos is None:
+        return result(None, None)
+    if not infos:
+        fail(call, "E0443", "needs at least one tensor")
+    dtype = same_dtype(call, infos)
+    ndim = _same_ndim(call, infos)
+    at = call.attrs["axis"]
+    if at is None:
+        if ndim not in (-1, 1):
+            fail(call, "E0446", f"`axis` must be given for tensors of {ndim} dimensions")
+        at = 0
+    device = device_of(infos)
+    if ndim < 0:
+        return result(None, dtype, -1, device)
+    at = axis(call, at, ndim)
+    shapes = [i.dims for i in infos if i.dims is not None]
+    sure = _equal_extents(call, shapes, at)
+    if not sure or len(shapes) != len(infos):
+        return result(None, dtype, ndim, device)
+    dims = list(shapes[0])
+    dims[at] = _sum([s[at] for s in shapes])
+    return result(dims, dtype, vdevice=device)
+
+
+def _sum(extents: list[tir.Expr]) -> tir.Expr:
+    if all(prove_equal(extents[0], e) for e in extents[1:]):
+        return construct.mul(extents[0], int64(len(extents)))
+    total = extents[0]
+    for extent in extents[1:]:
+        total = construct.add(total, extent)
+    return total
+
+
+def _same_ndim(call: relax.Call, infos: Sequence[Tensor]) -> int:
+    known = [i for i in infos if i.ndim >= 0]
+    for info in known[1:]:
+        if info.ndim != known[0].ndim:
+            a, b = shape_text(known[0].dims, known[0].ndim), shape_text(info.dims, info.ndim)
+            fail(call, "E0445", f"the tensors differ in their number of dimensions: {a} and {b}")
+    return known[0].ndim if known else -1
+
+
+def _equal_extents(call: relax.Call, shapes: Sequence[Dims], skip: int | None) -> bool:
+    """Whether all extents but those at `skip` are known to be equal; known differences are refused."""
+    sure = True
+    for shape in shapes[1:]:
+        for at, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
+            if at == skip or prove_equal(a, b):
+                continue
+            if known_different(a, b):
+                fail(call, "E0445", f"{shape_text(shapes[0])} and {shape_text(shape)} differ in dimension {at}")
+            sure = False
+    return sure
+
+
+def infer_stack(call: relax.Call) -> Tensor:
+    """A new dimension, as long as there are tensors."""
+    infos = tensors(call)
+    if infos is None:
+        return result(None, None)
+    if not infos:
+        fail(call, "E0443", "needs at least one tensor")
+    dtype = same_dtype(call, infos)
+    ndim = _same_ndim(call, infos)
+    device = device_of(infos)
+    if ndim < 0:
+        return result(None, dtype, -1, device)
+    at = axis(call, call.attrs["axis"] or 0, ndim, 1)
+    shapes = [i.dims for i in infos if i.dims is not None]
+    if not _equal_extents(call, shapes, None) or len(shapes) != len(infos):
+        return result(None, dtype, ndim + 1, device)
+    dims = list(shapes[0])
+    dims.insert(at, int64(len(infos)))
+    return result(dims, dtype, vdevice=device)
+
+
+def infer_split(call: relax.Call) -> relax.StructInfo:
+    """The parts as a tuple; a single part is the tensor itself."""
+    data = tensor(call, 0)
+    parts = call.attrs["indices_or_sections"]
+    number = parts if isinstance(parts, int) else len(parts) + 1
+    if number <= 0:
+        fail(call, "E0442", f"the number of sections must be positive, not {number}")
+    if number > 1_000_000:
+        fail(call, "E0442", f"{number} sections are too many")
+    if number == 1:
+        return data
+    if data.ndim < 0 or data.dims is None:
+        if data.ndim >= 0:
+            axis(call, call.attrs["axis"], data.ndim)
+        return relax.TupleStructInfo((result(None, data.dtype, data.ndim, data.vdevice),) * number)
+    at = axis(call, call.attrs["axis"], data.ndim)
+    extents = [extent for _, extent in split_parts(call, data.dims[at], parts)]
+    fields = (result((*data.dims[:at], e, *data.dims[at + 1 :]), data.dtype, vdevice=data.vdevice) for e in extents)
+    return relax.TupleStructInfo(tuple(fields))
+
+
+def split_parts(call: relax.Call, extent: tir.Expr, parts: Any) -> list[tuple[tir.Expr, tir.Expr]]:
+    """Begin and extent of every part."""
+    if isinstance(parts, int):
+        each = simplify(construct.floordiv(construct.add(extent, int64(parts - 1)), int64(parts)))
+        last = simplify(construct.sub(extent, construct.mul(each, int64(parts - 1))))
+        if isinstance(last, tir.IntImm) and last.value < 0:
+            fail(call, "E0445", f"an extent of {extent.value} has no {parts} parts")  # type: ignore[attr-defined]
+        begins = [simplify(construct.mul(each, int64(i))) for i in range(parts)]
+        return [(b, each) for b in begins[:-1]] + [(begins[-1], last)]
+    edges: list[tir.Expr] = [int64(0), *(int64(p) if isinstance(p, int) else p for p in parts), extent]
+    known = extents(call)
+    return [(low, _part(low, high, extent, known)) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _part(low: tir.Expr, high: tir.Expr, extent: tir.Expr, known: Analyzer) -> tir.Expr:
+    """max(0, min(high, extent) - min(low, extent)), each clamped at 0."""
+    if isinstance(low, tir.IntImm) and isinstance(high, tir.IntImm) and low.value == high.value:
+        return int64(0)
+    if high is extent and not isinstance(extent, tir.IntImm):
+        span = construct.sub(extent, low)
+    else:
+        span = construct.sub(_clamp(high, extent), _clamp(low, extent))
+    return simplify(construct.maximum(span, int64(0)), known)
+
+
+def _clamp(value: tir.Expr, extent: tir.Expr) -> tir.Expr:
+    if isinstance(value, tir.IntImm) and value.value < 0:
+        value = int64(0)
+    return construct.minimum(value, extent)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _lower_permute_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    order = [a % x.ndim for a in call.attrs["axes"]] if call.attrs["axes"] is not None else list(range(x.ndim))[::-1]
+    shape = [x.shape[a] for a in order]
+    return topi.compute_ax(shape, lambda *i: x(*(i[order.index(a)] for a in range(x.ndim))), "T_transpose")
+
+
+def reshape(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
+    """The elements in row-major order, in another shape."""
+    dims = [raw(d) for d in shape]
+    if any(tir.const_int(d) == 0 for d in dims):
+        return topi.compute_ax(dims, lambda *i: Scalar(construct.const(0, x.dtype)), "T_reshape")
+    return topi.compute_ax(dims, lambda *i: x(*_unravel(_ravel(i, dims), x.buffer.shape)), "T_reshape")
+
+
+def _ravel(indices: Sequence[Any], dims: Sequence[tir.Expr]) -> tir.Expr:
+    flat: tir.Expr | None = None
+    for index, extent in zip(indices, dims, strict=True):
+        flat = raw(index) if flat is None else construct.add(construct.mul(flat, extent), raw(index))
+    return int64(0) if flat is None else flat
+
+
+def _unravel(flat: tir.Expr, dims: Sequence[tir.Expr]) -> list[Scalar]:
+    made: list[Scalar] = []
+    for extent in reversed(dims):
+        made.append(Scalar(construct.floormod(flat, extent)))
+        flat = construct.floordiv(flat, extent)
+    return made[::-1]
+
+
+def _lower_reshape(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
+    return reshape(x, _result_dims(call))
+
+
+def _result_dims(call: relax.Call) -> Dims:
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    dims = call.struct_info.dims
+    assert dims is not None
+    return dims
+
+
+def _lower_expand_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    ndim = x.ndim + len(call.attrs["axis"])
+    new = {a % ndim for a in call.attrs["axis"]}
+    made: te.Tensor = te.compute(
+        _result_dims(call), lambda *i: x(*(v for at, v in enumerate(i) if at not in new)), name="expand_dims"
+    )
+    return made
+
+
+def _lower_squeeze(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    info = call.args[0].struct_info
+    assert isinstance(info, relax.TensorStructInfo)
+    gone = _squeezed(call, info) or ()
+
+    def element(*i: Any) -> Any:
+        rest = iter(i)
+        return x(*(construct.const(0, x.buffer.shape[a].dtype) if a in gone else next(rest) for a in range(x.ndim)))
+
+    return topi.compute_ax(_result_dims(call), element, "T_squeeze")
+
+
+def _lower_broadcast_to(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
+    dims = _result_dims(call)
+    return topi.compute_ax(dims, lambda *i: x(*topi.broadcast_index(x, dims, i)), "T_broadcast_to")
+
+
+def concat(parts: Sequence[te.Tensor], at: int, dims: Sequence[Any]) -> te.Tensor:
+    """One tensor after the other along an axis."""
+
+    def element(*i: Any) -> Any:
+        value = parts[0](*i)
+        offset: tir.Expr = raw(parts[0].shape[at])
+        index = raw(i[at])
+        for part in parts[1:]:
+            moved = Scalar(construct.sub(index, offset))
+            condition = Scalar(construct.greater_equal(index, offset))
+            value = te.if_then_else(condition, part(*i[:at], moved, *i[at + 1 :]), value)
+            offset = construct.add(offset, raw(part.shape[at]))
+        return value
+
+    return topi.compute_ax(dims, element, "T_concat")
+
+
+def _lower_concat(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
+    return concat(parts, (call.attrs["axis"] or 0) % parts[0].ndim, _result_dims(call))
+
+
+def _lower_stack(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
+    at = (call.attrs["axis"] or 0) % (parts[0].ndim + 1)
+
+    def element(*i: Any) -> Any:
+        rest = (*i[:at], *i[at + 1 :])
+        value = parts[0](*rest)
+        for number, part in enumerate(parts[1:], 1):
+            value = te.if_then_else(i[at] == number, part(*rest), value)
+        return value
+
+    return topi.compute_ax(_result_dims(call), element, "T_stack")
+
+
+def _lower_split(call: relax.Call, x: te.Tensor) -> Any:
+    parts = call.attrs["indices_or_sections"]
+    at = call.attrs["axis"] % x.ndim
+    name = "T_split_sections" if isinstance(parts, int) else "T_split"
+    made = []
+    for begin, extent in split_parts(call, x.buffer.shape[at], parts):
+        shape = [*x.buffer.shape[:at], extent, *x.buffer.shape[at + 1 :]]
+        made.append(topi.compute_ax(shape, _moved(x, at, begin), name))
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _moved(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
+    return lambda *i: x(*i[:at], Scalar(construct.add(raw(i[at]), begin)), *i[at + 1 :])
+
+
+def _lower_flip(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    at = call.attrs["axis"] % x.ndim
+    last = x.shape[at] - 1
+    return topi.compute_ax(x.shape, lambda *i: x(*i[:at], last - i[at], *i[at + 1 :]), "T_reverse_sequence")
+
+
+def _lower_repeat(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    times, at = call.attrs["repeats"], call.attrs["axis"]
+    if at is None:
+        x, at = reshape(x, (product(x.buffer.shape),)), 0
+    at %= x.ndim
+
+    def element(*i: Any) -> Any:
+        return x(*i[:at], i[at] // times if times else i[at], *i[at + 1 :])
+
+    return topi.compute_ax(_result_dims(call), element, "T_repeat")
+
+
+def _lower_tile(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    dims = _result_dims(call)
+    extra = len(dims) - x.ndim
+    return topi.compute_ax(dims, lambda *i: x(*(v % e for v, e in zip(i[extra:], x.shape, strict=True))), "T_tile")
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_split(call: relax.Call, x: Any) -> Any:
+    parts, at = call.attrs["indices_or_sections"], call.attrs["axis"]
+    if isinstance(parts, int):
+        each = -(-x.shape[at] // parts)
+        parts = [each * i for i in range(1, parts)]
+    made = np.split(x, [max(0, p if isinstance(p, int) else tir.const_int(p)) for p in parts], at)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _np_squeeze(call: relax.Call, x: Any) -> Any:
+    given = call.attrs["axis"]
+    gone = [a % x.ndim for a in given] if given is not None else list(range(x.ndim))
+    return x.reshape([d for a, d in enumerate(x.shape) if a not in gone or d != 1])
+
+
+def _np_expand_dims(call: relax.Call, x: Any) -> Any:
+    return np.expand_dims(x, tuple(call.attrs["axis"]))
+
+
+OPS: dict[str, Impl] = {
+    "permute_dims": Impl(
+        infer_permute_dims, lambda call, x: np.transpose(x, call.attrs["axes"]), _lower_permute_dims,
+        FusionKind.INJECTIVE,
+    ),
+    "reshape": Impl(
+        infer_reshape, lambda call, x, shape: np.reshape(x, tuple(shape)), _lower_reshape, FusionKind.INJECTIVE
+    ),
+    "expand_dims": Impl(infer_expand_dims, _np_expand_dims, _lower_expand_dims, FusionKind.INJECTIVE),
+    "squeeze": Impl(infer_squeeze, _np_squeeze, _lower_squeeze, FusionKind.INJECTIVE),
+    "broadcast_to": Impl(
+        infer_broadcast_to, lambda call, x, shape: np.broadcast_to(x, tuple(shape)), _lower_broadcast_to,
+        FusionKind.BROADCAST,
+    ),
+    "flatten": Impl(infer_flatten, lambda call, x: np.reshape(x, -1), _lower_reshape, FusionKind.INJECTIVE),
+    "concat": Impl(
+        infer_concat, lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat,
+        FusionKind.INJECTIVE,
+    ),
+    "stack": Impl(
+        infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE
+    ),
+    "split": Impl(infer_split, _np_split, _lower_split, FusionKind.INJECTIVE),
+    "flip": Impl(infer_flip, lambda call, x: np.flip(x, call.attrs["axis"]), _lower_flip, FusionKind.INJECTIVE),
+    "repeat": Impl(
+        infer_repeat, lambda call, x: np.repeat(x, call.attrs["repeats"], call.attrs["axis"]), _lower_repeat,
+        FusionKind.INJECTIVE,
+    ),
+    "tile": Impl(infer_tile, lambda call, x: np.tile(x, call.attrs["repeats"]), _lower_tile, FusionKind.INJECTIVE),
+}  # fmt: skip

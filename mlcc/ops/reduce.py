@@ -1,0 +1,246 @@
+"""Reductions: sums, products, extremes and their places, means and variances; running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.manipulate import plain_product
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Tensor, axes, axis, int64, result, tensor, tensor_like
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def _reduced(call: relax.Call, data: Tensor, places: Sequence[int] | None, dtype: DType | None) -> Tensor:
+    """Without the axes, or with extent 1 there."""
+    keep = call.attrs["keepdims"]
+    device = data.vdevice
+    if places is None and not keep:
+        return result((), dtype, vdevice=device)
+    if data.ndim < 0:
+        return result(None, dtype, -1, device)
+    gone = set(range(data.ndim)) if places is None else set(axes(call, places, data.ndim))
+    if data.dims is None:
+        if keep and places is None:
+            return result([int64(1)] * data.ndim, dtype, vdevice=device)
+        return result(None, dtype, data.ndim if keep else data.ndim - len(gone), device)
+    dims = [int64(1) if i in gone else d for i, d in enumerate(data.dims) if keep or i not in gone]
+    return result(dims, dtype, vdevice=device)
+
+
+def infer_reduce(call: relax.Call) -> Tensor:
+    """The tensor's dtype, without the reduced axes."""
+    data = tensor(call, 0)
+    return _reduced(call, data, call.attrs["axis"], data.dtype)
+
+
+def infer_median(call: relax.Call) -> relax.StructInfo:
+    """Like a reduction; over one axis the median's place comes with it."""
+    data = tensor(call, 0)
+    values = _reduced(call, data, call.attrs["axis"], data.dtype)
+    if call.attrs["axis"] is None or len(call.attrs["axis"]) != 1:
+        return values
+    return relax.TupleStructInfo((values, tensor_like(values, INT64)))
+
+
+def infer_arg(call: relax.Call) -> Tensor:
+    """int64, without the reduced axis."""
+    at = call.attrs["axis"]
+    return _reduced(call, tensor(call, 0), None if at is None else (at,), INT64)
+
+
+def infer_scan(call: relax.Call) -> Tensor:
+    """The tensor's shape; flattened without an axis."""
+    data = tensor(call, 0)
+    name = call.attrs["dtype"]
+    dtype = data.dtype if name is None else DType.of(name)
+    if call.attrs["axis"] is None:
+        if data.dims is None:
+            return result(None, dtype, data.ndim, data.vdevice)
+        return result((plain_product(data.dims),), dtype, vdevice=data.vdevice)
+    if data.ndim >= 0:
+        axis(call, call.attrs["axis"], data.ndim)
+    return tensor_like(data, dtype)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _places(call: relax.Call, ndim: int) -> list[int]:
+    given = call.attrs["axis"]
+    if given is None:
+        return list(range(ndim))
+    return sorted(a % ndim for a in (given if isinstance(given, tuple) else (given,)))
+
+
+def comm_reduce(x: te.Tensor, places: Sequence[int], keepdims: bool, body: Callable[..., Any], name: str) -> Any:
+    """A reduction over axes: `body(indices of x, reduce axes)` gives the reduction's expression."""
+    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in places}
+    if keepdims:
+        shape = [int64(1) if a in reduced else d for a, d in enumerate(x.buffer.shape)]
+    else:
+        shape = [d for a, d in enumerate(x.buffer.shape) if a not in reduced]
+
+    def element(*i: Any) -> Any:
+        rest = iter(i)
+        kept = list(i) if keepdims else [None if a in reduced else next(rest) for a in range(x.ndim)]
+        return body([reduced.get(a, kept[a]) for a in range(x.ndim)], [reduced[a] for a in places])
+
+    return topi.compute_ax(shape, element, name)
+
+
+def reduce_with(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool = False) -> te.Tensor:
+    """The plain reduction of a tensor; over no axes at all it is the tensor itself."""
+    if not places:
+        return topi.elementwise_ax(x, lambda v: v, f"{x.name}_red")
+    made: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
+    return made
+
+
+def _lower_reduce(reducer: Any) -> Callable[..., Any]:
+    return lambda call, x: reduce_with(reducer, x, _places(call, x.ndim), call.attrs["keepdims"])
+
+
+def count(x: te.Tensor, places: Sequence[int], dtype: DType) -> tir.Expr:
+    """The number of elements that a reduction takes together, in `dtype`."""
+    total: tir.Expr = int64(1)
+    for a in places:
+        total = construct.mul(total, x.buffer.shape[a])
+    return construct.cast(dtype, total)
+
+
+def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
+    """The sum divided by the number of elements, in the tensor's dtype."""
+    return topi.divide(reduce_with(te.sum, x, places, keepdims), count(x, places, x.dtype))
+
+
+def variance(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
+    """The mean of the squared distance from the mean."""
+    distance = topi.subtract(x, mean(x, places, True))
+    return mean(topi.multiply(distance, distance), places, keepdims)
+
+
+def _lower_mean(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    return mean(x, _places(call, x.ndim), call.attrs["keepdims"])
+
+
+def _lower_variance(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    return variance(x, _places(call, x.ndim), call.attrs["keepdims"])
+
+
+def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    return topi.elementwise(_lower_variance(call, x), te.sqrt)
+
+
+def _arg_reducer(largest: bool) -> Any:
+    """Pairs of place and value; of equal values the first place wins."""
+
+    def better(a: Scalar, b: Scalar) -> Scalar:
+        return a > b if largest else a < b
+
+    def combine(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        wins = te.any(better(x[1], y[1]), te.all(x[1] == y[1], x[0] < y[0]))
+        return te.select(wins, x[0], y[0]), te.select(better(x[1], y[1]), x[1], y[1])
+
+    def identity(place: str, value: str) -> tuple[Any, Any]:
+        worst = te.min_value(value) if largest else te.max_value(value)
+        return te.const(-1, place), worst
+
+    return te.comm_reducer(combine, identity, name="argmax" if largest else "argmin")
+
+
+def _lower_arg(largest: bool) -> Callable[..., Any]:
+    reducer = _arg_reducer(largest)
+
+    def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
+        places = _places(call, x.ndim)
+
+        def body(i: list[Any], k: list[Any]) -> Any:
+            flat: tir.Expr | None = None
+            for a in places:
+                step = raw(i[a])
+                flat = step if flat is None else construct.add(construct.mul(flat, x.buffer.shape[a]), step)
+            return reducer((Scalar(construct.const(0, INT64) if flat is None else flat), x(*i)), axis=k)
+
+        pair = comm_reduce(x, places, call.attrs["keepdims"], body, f"{x.name}_red_temp")
+        return topi.elementwise_ax(pair[0], lambda v: v, f"{x.name}_red")
+
+    return lowering
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_reduce(name: str) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any) -> Any:
+        given = call.attrs["axis"]
+        if given == ():
+            return np.asarray(x)
+        made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"])
+        return made.astype(x.dtype) if made.dtype != x.dtype else made
+
+    return reference
+
+
+def _np_mean(call: relax.Call, x: Any) -> Any:
+    """The mean of integers truncates toward zero."""
+    if np.issubdtype(x.dtype, np.floating):
+        return _np_reduce("mean")(call, x)
+    total = np.sum(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"], dtype=x.dtype)
+    return np.trunc(total / (x.size / max(1, total.size))).astype(x.dtype)
+
+
+def _np_arg(name: str) -> Callable[..., Any]:
+    return lambda call, x: getattr(np, name)(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"])
+
+
+def _np_scan(name: str) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any) -> Any:
+        wanted = call.attrs["dtype"]
+        made = getattr(np, name)(x, axis=call.attrs["axis"], dtype=x.dtype if wanted is None else wanted)
+        if not call.attrs["exclusive"]:
+            return made
+        at = call.attrs["axis"] or 0
+        start = np.full_like(np.take(made, [0], at), 0 if name == "cumsum" else 1)
+        return np.concatenate([start, np.take(made, range(made.shape[at] - 1), at)], at)
+
+    return reference
+
+
+def _np_median(call: relax.Call, x: Any) -> Any:
+    at, keep = call.attrs["axis"], call.attrs["keepdims"]
+    if at is None or len(at) != 1:
+        flat = np.sort(np.ravel(x))
+        middle = flat[(flat.size - 1) // 2]
+        return np.full([1] * x.ndim, middle) if keep else middle
+    order = np.argsort(x, axis=at[0], kind="stable")
+    place = np.take(order, [(x.shape[at[0]] - 1) // 2], at[0])
+    value = np.take_along_axis(x, place, at[0])
+    return (value, place) if keep else (np.squeeze(value, at[0]), np.squeeze(place, at[0]))
+
+
+def _entry(reducer: Any, name: str) -> Impl:
+    return Impl(infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE)
+
+
+OPS: dict[str, Impl] = {
+    "sum": _entry(te.sum, "sum"),
+    "prod": _entry(te.prod, "prod"),
+    "max": _entry(te.max, "max"),
+    "min": _entry(te.min, "min"),
+    "mean": Impl(infer_reduce, _np_mean, _lower_mean, FusionKind.COMM_REDUCE),
+    "variance": Impl(infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.COMM_REDUCE),
+    "std": Impl(infer_reduce, _np_reduce("std"), _lower_std, FusionKind.COMM_REDUCE),
+    "argmax": Impl(infer_arg, _np_arg("argmax"), _lower_arg(True), FusionKind.COMM_REDUCE),
+    "argmin": Impl(infer_arg, _np_arg("argmin"), _lower_arg(False), FusionKind.COMM_REDUCE),
+    "median": Impl(infer_median, _np_median),
+    "cumsum": Impl(infer_scan, _np_scan("cumsum")),
+    "cumprod": Impl(infer_scan, _np_scan("cumprod")),
+}
