@@ -12,6 +12,7 @@ from mlcc.ops.signature import signature
 from mlcc.ops.values import tensor_info
 
 X = relax.Var("x", tensor_info((2, 3), "float32"))
+Y = relax.Var("y", tensor_info((3, 4), "float32"))
 
 
 def test_every_signature_reads() -> None:
@@ -31,14 +32,15 @@ def test_attributes_take_their_canonical_form() -> None:
     call = ops.bind_call("sum", (X,), {"axis": 1})
     assert dict(call.attrs) == {"axis": (1,), "keepdims": False}
     assert ops.print_call_args(call) == ((X,), (("axis", [1]), ("keepdims", False)))
-    conv = ops.bind_call("nn.conv2d", (X, X), {"padding": (1, 2), "strides": 2})
+    image, kernel = (relax.Var("x", tensor_info(shape, "float32")) for shape in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    conv = ops.bind_call("nn.conv2d", (image, kernel), {"padding": (1, 2), "strides": 2})
     assert conv.attrs["padding"] == (1, 2, 1, 2)
     assert conv.attrs["strides"] == (2, 2)
     assert conv.attrs["out_layout"] == "NCHW"
 
 
 def test_absent_dtype_follows_the_dialect() -> None:
-    call = ops.bind_call("matmul", (X, X), {"out_dtype": "void"})
+    call = ops.bind_call("matmul", (X, Y), {"out_dtype": "void"})
     assert call.attrs["out_dtype"] is None
     assert ops.print_call_args(call)[1] == (("out_dtype", "void"),)
     assert ops.print_call_args(call, "tvm")[1] == (("out_dtype", None),)
@@ -56,7 +58,8 @@ def test_shapes_scalars_and_tuples_become_expressions() -> None:
 
 
 def test_linear_is_three_calls() -> None:
-    call = ops.bind_call("relax.op.linear", (X, X, X))
+    weight, bias = (relax.Var("w", tensor_info(shape, "float32")) for shape in ((4, 3), (4,)))
+    call = ops.bind_call("relax.op.linear", (X, weight, bias))
     assert call.op.name == "relax.add"
     assert call.args[0].op.name == "relax.matmul"
     assert call.args[0].args[1].op.name == "relax.permute_dims"
@@ -80,7 +83,8 @@ def test_print_and_assert_give_their_format_by_keyword() -> None:
     positional, keywords = ops.print_call_args(call)
     assert positional == (X, X)
     assert keywords[0][0] == "format"
-    check = ops.bind_call("assert_op", (X, [X]), {"format": "no"})
+    condition = relax.Var("c", tensor_info((), "bool"))
+    check = ops.bind_call("assert_op", (condition, [X]), {"format": "no"})
     assert len(check.args) == 3
 
 
