@@ -174,11 +174,11 @@ class _Arguments:
         self.scalars.append(made)
         return made
 
-    def renew(self, value: tir.Expr) -> tir.Expr:
+    def renew(self, value: Any) -> Any:
         for var in walk(value):
             if isinstance(var, tir.Var) and var not in self.fresh:
                 self.fresh[var] = tir.Var(var.name, var.dtype)
-        return substitute(value, self.fresh)  # type: ignore[no-any-return]
+        return substitute(value, self.fresh)
 
     def unbound(self, outputs: Sequence[Any]) -> list[tir.Var]:
         """Variables that no tensor argument has alone as a dimension."""
@@ -194,7 +194,8 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder) -> relax.Exp
 
     given = _Arguments()
     lower: Any = op.impl.lower
-    result = lower(call, *_operands(op, call, given))
+    operands = _operands(op, call, given)
+    result = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]

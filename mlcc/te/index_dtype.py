@@ -78,10 +78,24 @@ class _Convert:
             return self.vars.get(old, old)
         if isinstance(old, tir.BufferLoad):
             return construct.load(self.buffer(old.buffer), *(self.index(i) for i in old.indices))
+        if isinstance(old, tir.Select):
+            parts = (self.condition(old.condition), self.value(old.true_value), self.value(old.false_value))
+            return self._matched(old, tir.Select(old.dtype, *parts, span=old.span))
+        if isinstance(old, tir.Call) and old.op == IF_THEN_ELSE:
+            args = (self.condition(old.args[0]), *(self.value(a) for a in old.args[1:]))
+            return self._matched(old, replace(old, args=args))
         return self._matched(old, map_children(old, self._child))
 
     def _child(self, node: Any) -> Any:
         return self.value(node) if isinstance(node, tir.Expr) else node
+
+    def condition(self, old: tir.Expr) -> Any:
+        """What chooses between values: integers compared there count, whatever they were."""
+        if isinstance(old, (tir.And, tir.Or, tir.Not)):
+            return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
+        if isinstance(old, tir.CompareOp) and old.lhs.dtype.is_int:
+            return self._matched(old, map_children(old, self._index_child))
+        return self.value(old)
 
     def index(self, old: tir.Expr) -> Any:
         """A count, in the function's index dtype."""
@@ -97,7 +111,7 @@ class _Convert:
             made = self._matched(old, map_children(old, self._index_child))
         else:
             made = self.value(old)
-        return made if made.dtype is self.dtype else tir.Cast(self.dtype, made)
+        return made
 
     def _index_child(self, node: Any) -> Any:
         return self.index(node) if isinstance(node, tir.Expr) else node

@@ -111,8 +111,13 @@ class _Builder:
             value = self._simplify(op.body[index], renamed)
             stores = (tir.BufferStore(self._buffer(out), value, at),)
         marks = Attrs({k: v for k, v in op.attrs.items() if k != LAYOUT_FREE})
+        values: tuple[tir.Expr, ...] = tuple(loops)
+        if not iters:  # a block has at least one axis
+            zero = construct.const(0)
+            dom = tir.Range(zero, construct.const(1))
+            iters, values = (tir.IterVar(tir.Var("vi", zero.dtype), dom, tir.IterKind.SPATIAL),), (zero,)
         block = tir.Block(name, iters, None, None, stores, init, annotations=marks)  # type: ignore[arg-type]
-        return tir.BlockRealize(tuple(loops), tir.TRUE, block)
+        return tir.BlockRealize(values, tir.TRUE, block)
 
     def _reduction(
         self, op: Operation, body: tuple[tir.Expr, ...], at: tuple[tir.Expr, ...], renamed: dict[Any, Any]

@@ -8,6 +8,8 @@ from typing import Any
 from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs
 from mlcc.ops.values import tensor_info
 
 
@@ -53,6 +55,7 @@ class Mine:
 
     def __init__(self) -> None:
         self.vars: dict[str, tir.Var] = {}
+        self.params: list[relax.Var] = []
 
     def dim(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -63,9 +66,9 @@ class Mine:
         match value:
             case T(shape=None, dtype=dtype, ndim=ndim):
                 info = relax.TensorStructInfo(None, None if dtype is None else DType.of(dtype), ndim)
-                return relax.Var("x", info)
+                return self.param(info)
             case T(shape=shape, dtype=dtype):
-                return relax.Var("x", tensor_info([self.dim(d) for d in shape or ()], dtype))
+                return self.param(tensor_info([self.dim(d) for d in shape or ()], dtype))
             case S(name=name):
                 return self.dim(name)
             case Const(value=number, dtype=dtype):
@@ -79,9 +82,27 @@ class Mine:
                 return tuple(self.arg(v) for v in value)
         return value
 
+    def param(self, info: relax.StructInfo) -> relax.Var:
+        """A parameter of the function that the call stands in."""
+        self.params.append(relax.Var(f"x{len(self.params)}", info))
+        return self.params[-1]
+
     def call(self, case: Case) -> relax.Call:
         args = tuple(self.arg(a) for a in case.args)
         return ops.bind_call(case.name, args, {k: self.arg(v) for k, v in case.kwargs.items()})
+
+    def module(self, case: Case) -> IRModule:
+        """A function of the tensors that the call takes, returning its result."""
+        call = self.call(case)
+        out = relax.Var("gv", call.struct_info)
+        body = relax.SeqExpr((relax.BindingBlock((relax.VarBinding(out, call),)),), out, call.struct_info)
+        infos = tuple(p.struct_info for p in self.params if p.struct_info is not None)
+        ret = call.struct_info
+        assert ret is not None
+        attrs = Attrs({"global_symbol": "main"})
+        return IRModule(
+            {"main": relax.Function(tuple(self.params), body, ret, True, attrs, relax.FuncStructInfo(infos, ret))}
+        )
 
     def show(self, info: Any) -> str:
         """Struct info in a form that both sides share."""
