@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlcc.ir import tir
+from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.realize import realize_blocks
@@ -24,8 +25,9 @@ def lower_func(
 ) -> tir.PrimFunc:
     """The loop code of a function; `functions` are the PrimFuncs that it may call. Raises CompileError."""
     options = options or LowerOptions()
-    func = realize_blocks(func)
-    func = serial_threads(func)
-    func = flatten_buffers(func, functions or {})
-    func = vectorize_loops(func, options.vector_lanes)
-    return unroll_loops(func, options.unroll_limit)
+    with deep_recursion():
+        func = realize_blocks(func)
+        func = serial_threads(func)
+        func = flatten_buffers(func, functions or {})
+        func = vectorize_loops(func, options.vector_lanes)
+        return unroll_loops(func, options.unroll_limit)

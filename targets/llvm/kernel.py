@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
+from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
 from mlcc.passes.lowering import LowerOptions, lower_func
 from mlcc.targets.llvm import casts
@@ -28,7 +29,8 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
         raise CompileError(error("E0703", f"PrimFuncs call each other in a circle: {chain}", func.span))
     ctx.emitting.append(name)
     try:
-        made = _emit(name, func, ctx)
+        with deep_recursion():
+            made = _emit(name, func, ctx)
     finally:
         ctx.emitting.pop()
     ctx.kernels[name] = made
