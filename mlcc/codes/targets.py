@@ -17,8 +17,9 @@ CODES: dict[str, tuple[str, str]] = {
         "recursion makes impossible.",
     ),
     "E0704": (
-        "a temporary buffer is too large",
-        "The constant shape of an allocated buffer comes to more bytes than any machine has.",
+        "a buffer is too large",
+        "The constant dimensions or strides of a buffer come to more bytes than addresses reach, or those of a "
+        "temporary to more than any machine has.",
     ),
     "E0705": (
         "unknown triple",
@@ -39,6 +40,11 @@ CODES: dict[str, tuple[str, str]] = {
         "a call or access does not fit",
         "A buffer is accessed with more or fewer indices than it has dimensions, or a call of another PrimFunc gives "
         "it the wrong number of arguments, or arguments that do not tell the values of its symbolic dimensions.",
+    ),
+    "E0709": (
+        "native code inside a program",
+        "An annotation (`pragma_import_llvm`, `pragma_import_c`) carries code of another language in the text. It is "
+        "not compiled: write it as a function of its own, and call it as an allowed extern.",
     ),
     "E0790": (
         "a target's text cannot be read",

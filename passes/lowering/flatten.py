@@ -192,8 +192,25 @@ def _match_argument(wanted: tir.Buffer, given: tir.Buffer, solved: dict[tir.Var,
     return c.call("handle", "tvm_access_ptr", kind, given.data, offset, 0, 3)
 
 
+_MOST_BYTES = 1 << 62  # so that no sum of index products wraps
+
+
+def _check_size(buffer: tir.Buffer) -> None:
+    """Raises CompileError for a buffer whose known dimensions pass 64-bit addresses."""
+    total = buffer.dtype.bytes * buffer.dtype.lanes
+    for dim in buffer.shape:
+        total *= max(tir.const_int(dim) or 1, 1)
+    for dim, step in zip(buffer.shape, buffer.strides, strict=bool(buffer.strides)):
+        n, s = tir.const_int(dim), tir.const_int(step)
+        total = max(total, abs((n or 1) * (s or 1)))
+    if total > _MOST_BYTES:
+        message = f"the buffer `{buffer.name}` is too large"
+        raise CompileError(error("E0704", message, buffer.span, "its elements cannot be addressed"))
+
+
 def _flat(buffer: tir.Buffer) -> tir.Buffer:
     """One dimension, of as many elements as the layout reaches over."""
+    _check_size(buffer)
     if len(buffer.shape) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
         return buffer
     dtype = index_type(buffer)

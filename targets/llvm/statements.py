@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.ir_text import Value, integer
@@ -68,6 +70,7 @@ def while_loop(e: Emitter, stmt: tir.While) -> None:
 
 def for_loop(e: Emitter, stmt: tir.For) -> None:
     """`extent` trips (counted by step), whatever the kind; the counter starts at 0 so that it cannot overflow."""
+    _no_foreign_code(stmt, stmt.annotations)
     fn = e.fn
     dtype = stmt.var.dtype
     if not dtype.is_int or dtype.lanes > 1:
@@ -142,8 +145,18 @@ def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
 
 
 def attr(e: Emitter, stmt: tir.AttrStmt) -> None:
-    """Annotations carry no meaning here; those that do are lowered or refused before."""
+    """Annotations carry no meaning here, but for code in other languages; what threads mean is lowered before."""
+    _no_foreign_code(stmt, (stmt.key,))
     e.body(stmt.body)
+
+
+def _no_foreign_code(stmt: tir.Stmt, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key in ("pragma_import_llvm", "pragma_import_c"):
+            message = f"the program brings native code along (`{key}`)"
+            raise CompileError(
+                error("E0709", message, stmt.span, help="use an extern function, and --allow-extern NAME")
+            )
 
 
 def alloc_buffer(e: Emitter, stmt: tir.AllocBuffer) -> None:
