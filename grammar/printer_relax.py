@@ -8,6 +8,7 @@ from mlcc.grammar.printer_constant import constant
 from mlcc.grammar.printer_expr import var_creation
 from mlcc.grammar.printer_info import info
 from mlcc.grammar.printer_literals import integer, quote
+from mlcc.grammar.printer_tir import write_attributes
 from mlcc.grammar.printer_writer import (
     ATOM,
     END,
@@ -53,9 +54,7 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         for var in [v for v in out.from_signature if v.dtype is not INT64]:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
-        shown = func.attrs.without("global_symbol") if func.attrs.get("global_symbol") == name else func.attrs
-        if shown:
-            out.line(f"R.func_attr({out.value(shown)})")
+        write_attributes(out, func.attrs, name, "R.func_attr")
         top = len(out.lines)
         if out.module_name and not nested and _calls_module(func):
             out.line(f"cls = {out.module_name}")

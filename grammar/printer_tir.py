@@ -9,6 +9,7 @@ from typing import Any
 from mlcc.grammar.printer_buffer import buffer_arguments, declaration, define_buffer, is_simple
 from mlcc.grammar.printer_expr import dtype_call, indices, is_int, stop, var_type
 from mlcc.grammar.printer_literals import quote
+from mlcc.grammar.printer_tvm import function_attributes
 from mlcc.grammar.printer_writer import END, START, Writer
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
@@ -46,7 +47,7 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
         returns = f" -> {dtype_call(func.ret_dtype)}" if func.ret_dtype is not None else ""
         start, end = (START, END) if marked else ("", "")
         out.lines[head] = f"{'    ' * (out.depth - 1)}{start}def {name}({', '.join(params)}){returns}:{end}"
-        _attributes(out, func.attrs, name, "T.func_attr")
+        write_attributes(out, func.attrs, name, "T.func_attr")
         top = len(out.lines)
         for param, buffer in matched:
             args = ", ".join([out.bound[param], *buffer_arguments(out, buffer)])
@@ -81,10 +82,11 @@ def _params(
     return made, matched
 
 
-def _attributes(out: Writer, attrs: Attrs, name: str, function: str) -> None:
+def write_attributes(out: Writer, attrs: Attrs, name: str, function: str) -> None:
+    """The line that states a function's attributes; a `global_symbol` that is its name goes without saying."""
     shown = attrs.without("global_symbol") if attrs.get("global_symbol") == name else attrs
     if shown:
-        out.line(f"{function}({out.value(shown)})")
+        out.line(f"{function}({out.value(function_attributes(shown) if out.dialect.is_tvm else shown)})")
 
 
 def _survey(func: tir.PrimFunc) -> tuple[set[tir.Var], Counter[Any]]:
@@ -439,4 +441,4 @@ def _bare_block(out: Writer, block: tir.Block) -> None:
     _block(out, block, None)
 
 
-__all__ = ["body", "declaration", "prim_func", "statement"]
+__all__ = ["body", "declaration", "prim_func", "statement", "write_attributes"]

@@ -4,8 +4,8 @@ Names of variables, buffers and blocks, the name of the module's class, and span
 names of functions, attributes (strictly by type: True is not 1), dtypes, regions, annotations. Binders pair: the
 variable that a binder of one side introduces stands for the one that the same binder of the other side introduces.
 Free variables must be the very same objects, or pair one to one with `map_free_vars`. NaN equals NaN, and -0.0 is not
-0.0. Constants are compared by content. What is known of a graph-level expression that is no variable is derived data
-and does not count.
+0.0. `T.evaluate(0)` is no statement. Constants are compared by content. What is known of a graph-level expression that
+is no variable is derived data and does not count.
 
 Both walks keep their own stack and compare a pair of shared nodes once, so depth and sharing cost nothing.
 """
@@ -118,7 +118,18 @@ def _fields(value: Node, mode: _Mode) -> Iterator[tuple[str, Any, _Mode]]:
         return
     first = mode is _FIRST
     for name, own in _plan(cls):
-        yield "." + name, getattr(value, name), _FIRST if first and own is _USE else own
+        part = getattr(value, name)
+        if name in _BODIES and type(part) is tuple and any(_is_nothing(s) for s in part):
+            part = tuple(s for s in part if not _is_nothing(s))
+        yield "." + name, part, _FIRST if first and own is _USE else own
+
+
+_BODIES = frozenset(["body", "then_body", "else_body", "init"])
+
+
+def _is_nothing(stmt: Any) -> bool:
+    """`T.evaluate(0)` is what an empty body is written as, and does not count beside other statements either (TVM)."""
+    return type(stmt) is tir.Evaluate and type(stmt.value) is tir.IntImm and stmt.value.value == 0
 
 
 # ---------------------------------------------------------------- comparing

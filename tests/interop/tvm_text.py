@@ -8,7 +8,7 @@ from typing import Any
 
 import mlcc
 
-_FLOAT = re.compile(r'T\.float(16|32)\((-?[0-9.e+-]+)\)')
+_FLOAT = re.compile(r"T\.float(16|32)\((-?[0-9.e+-]+)\)")
 
 
 def to_tvm(node: Any) -> Any:

@@ -268,6 +268,15 @@ def test_regions_and_predicates_count() -> None:
     assert not structural_equal(block(8), block(8, tir.IntImm(BOOL, 0)))
 
 
+def test_statements_that_do_nothing() -> None:
+    nothing, something = tir.Evaluate(c.const(0)), tir.Evaluate(c.const(1))
+    plain = tir.IfThenElse(tir.TRUE, (something,), None)
+    assert structural_equal(plain, tir.IfThenElse(tir.TRUE, (nothing, something, nothing), None))
+    assert structural_equal(tir.While(tir.TRUE, ()), tir.While(tir.TRUE, (nothing,)))
+    assert structural_hash(tir.While(tir.TRUE, ())) == structural_hash(tir.While(tir.TRUE, (nothing,)))
+    assert not structural_equal(plain, tir.IfThenElse(tir.TRUE, (something,), (nothing,)))
+
+
 def test_constants_by_content() -> None:
     def const(values: list[float], key: str) -> relax.Constant:
         return relax.Constant(TensorData.of(np.array(values, "float32"), key=key))
