@@ -24,9 +24,9 @@ def _te(make: Callable[..., Any], *shapes: Shape, dtype: str = "float32") -> tvm
 
 
 _UNARY = [
-    "exp", "tanh", "sigmoid", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "floor",
-    "ceil", "round", "trunc", "abs", "sign", "negative", "isnan", "erf", "identity", "log2", "log10", "asinh", "acosh",
-    "atanh",
+    "exp", "tanh", "sigmoid", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
+    "floor", "ceil", "round", "trunc", "abs", "sign", "negative", "isnan", "erf", "identity", "log2", "log10", "asinh",
+    "acosh", "atanh",
 ]  # fmt: skip
 _BINARY = [
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide", "floor_mod", "mod", "less",
@@ -179,8 +179,7 @@ def _many(builder: Any, x: Any) -> Any:
     x = builder.emit(R.astype(x, "float16"))
     x = builder.emit(R.astype(x, "float32"))
     y = builder.emit(R.sum(x, axis=[0], keepdims=True))
-    y = builder.emit(R.max(y, axis=1))
-    return y
+    return builder.emit(R.max(y, axis=1))
 
 
 def _constants(builder: Any, x: Any) -> Any:

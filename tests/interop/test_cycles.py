@@ -1,0 +1,39 @@
+"""Programs that go from mlcc to TVM and back, and the other way round, come back equal."""
+
+from __future__ import annotations
+
+import pytest
+
+tvm = pytest.importorskip("tvm")
+
+from mlcc.ir.module import IRModule  # noqa: E402
+from tests.generate.functions import prim_func  # noqa: E402
+from tests.generate.graphs import module  # noqa: E402
+from tests.grammar.samples import SAMPLES  # noqa: E402
+from tests.interop.corpus import modules  # noqa: E402
+from tests.interop.harness import back_and_there, there_and_back  # noqa: E402
+
+CORPUS = modules()
+SHARE = 10  # functions or graphs in one test
+
+
+@pytest.mark.parametrize("batch", range(30))
+def test_functions(batch: int, all_cases: bool) -> None:
+    for seed in range(batch * 100, batch * 100 + (100 if all_cases else SHARE)):
+        there_and_back(IRModule({"main": prim_func(seed)}))
+
+
+@pytest.mark.parametrize("batch", range(20))
+def test_graphs(batch: int, all_cases: bool) -> None:
+    for seed in range(batch * 50, batch * 50 + (50 if all_cases else SHARE)):
+        there_and_back(module(seed))
+
+
+@pytest.mark.parametrize("name", ["matmul", "graph", "weights"])
+def test_samples(name: str) -> None:
+    there_and_back(SAMPLES[name]())
+
+
+@pytest.mark.parametrize("name", sorted(CORPUS))
+def test_modules_of_tvm(name: str) -> None:
+    back_and_there(CORPUS[name]())
