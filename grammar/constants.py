@@ -72,7 +72,7 @@ def npz_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
 def _raw(array: np.ndarray) -> memoryview:
     """The bytes of a C-contiguous array, little-endian."""
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return memoryview(little.reshape(-1).view("uint8")) if little.size else memoryview(b"")
+    return memoryview(little.reshape(-1).view("uint8").data) if little.size else memoryview(b"")
 
 
 def _escape(key: str) -> str:

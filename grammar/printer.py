@@ -104,7 +104,7 @@ def _function(out: Writer, func: Any, name: str) -> None:
 
 def _part(out: Writer, node: Any) -> None:
     """A node that is neither a module nor a function, as it would stand in one, without declarations."""
-    if isinstance(node, (tir.Stmt, tir.MatchBufferRegion)):
+    if isinstance(node, tir.Stmt):
         printer_tir.statement(out, node)
     elif isinstance(node, relax.BindingBlock):
         printer_relax.block(out, node)
@@ -121,7 +121,7 @@ def _part(out: Writer, node: Any) -> None:
 # ---------------------------------------------------------------- excerpts
 
 # What is written as a part of its parent, so that no excerpt can point to it alone.
-_UNSHOWN = (tir.Block, tir.IterVar, tir.Range, tir.MatchBufferRegion, relax.ShapeExpr)
+_UNSHOWN = (tir.Block, tir.IterVar, tir.Range, relax.ShapeExpr)
 
 
 def excerpt(root: Any, path: list[tuple[Any, str]]) -> str:
@@ -172,10 +172,13 @@ def _marked_lines(text: str) -> str:
         if depth == 0:
             end = i
             break
+
+    def clean(part: str) -> str:
+        return part.replace(START, "").replace(END, "")
+
     lines = text.split("\n")
     number = text.count("\n", 0, at)
     start_of_line = text.rfind("\n", 0, at) + 1
-    clean = lambda part: part.replace(START, "").replace(END, "")  # noqa: E731
     column = len(clean(text[start_of_line:at]))
     width = max(1, len(clean(text[at:end])))
     shown = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.grammar.printer_expr import is_int
 from mlcc.grammar.printer_literals import integer, quote
-from mlcc.grammar.printer_writer import ATOM, Parts, Writer, handles
+from mlcc.grammar.printer_writer import ATOM, Child, Parts, Writer, call, handles
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
@@ -73,3 +73,8 @@ def _buffer(out: Writer, buffer: tir.Buffer, like: DType | None) -> Parts:
         out.prelude.append(f"{found} = {made}")
         out.imports.add("T")
     return ATOM, [found]
+
+
+@handles(tir.MatchBufferRegion)
+def _match(out: Writer, node: tir.MatchBufferRegion, like: DType | None) -> Parts:
+    return call("T.match_buffer", Child(node.source), *buffer_arguments(out, node.buffer))

@@ -137,7 +137,7 @@ def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
     if isinstance(one, relax.MatchCast):
         value = out.text(_hoisted(out, one.value))
         shape = info(out, one.struct_info)
-        annotation = f": {info(out, one.var.struct_info)}" if one.var.struct_info is not None else ""
+        annotation = _annotation(out, one.var)
         out.line(f"{_defined(out, one.var, depth)}{annotation} = R.match_cast({value}, {shape})")
     elif isinstance(one, relax.VarBinding):
         _bind_value(out, one.var, one.value, depth)
@@ -158,8 +158,12 @@ def _bind_value(out: Writer, var: relax.Var, value: Any, depth: int) -> None:
         _if(out, var, value, depth)
         return
     text = out.text(value)
-    annotation = f": {info(out, var.struct_info)}" if _annotated(out, var, value) else ""
+    annotation = _annotation(out, var) if _annotated(out, var, value) else ""
     out.line(f"{_defined(out, var, depth)}{annotation} = {text}")
+
+
+def _annotation(out: Writer, var: relax.Var) -> str:
+    return f": {info(out, var.struct_info)}" if var.struct_info is not None else ""
 
 
 def _defined(out: Writer, var: relax.Var, depth: int) -> str:
@@ -194,8 +198,7 @@ def _if(out: Writer, var: relax.Var, node: relax.If, depth: int) -> None:
                 _if(out, relax.Var(name, var.struct_info), result, -1)
                 continue
             text = out.text(_hoisted(out, result))
-            annotation = f": {info(out, var.struct_info)}" if var.struct_info is not None else ""
-            out.line(f"{name}{annotation} = {text}")
+            out.line(f"{name}{_annotation(out, var)} = {text}")
     out.bind(var, name, depth)
 
 

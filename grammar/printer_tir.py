@@ -420,8 +420,8 @@ def _block(out: Writer, block: tir.Block, realize: tir.BlockRealize | None) -> N
             out.line(f"{out.dialect.block_attr}({out.value(block.annotations)})")
         _allocations(out, block)
         for match in block.match_buffers:
-            args = ", ".join([out.text(match.source), *buffer_arguments(out, match.buffer)])
-            out.line(f"{define_buffer(out, match.buffer)} = T.match_buffer({args})")
+            made = out.text(match)
+            out.line(f"{define_buffer(out, match.buffer)} = {made}")
         if block.init is not None:
             out.line("with T.init():")
             with out.indented():

@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _fields(value: Node, mode: _Mode) -> Iterator[tuple[str, Any, _Mode]]:
+def _fields(value: Any, mode: _Mode) -> Iterator[tuple[str, Any, _Mode]]:
     """Labels, values and modes of the parts of a node that is no variable."""
     cls = type(value)
     if cls is tir.Buffer:
