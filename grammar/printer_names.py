@@ -52,6 +52,10 @@ class Names:
         self._scopes[depth].append((name, base, number))
         return name
 
+    def is_taken(self, name: str) -> bool:
+        """Whether a name is in use here, or is none that a variable can have."""
+        return name in self._taken or name in RESERVED
+
     def forget(self) -> None:
         """A function begins: of the names so far only those in use count."""
         self._seen = set(self._taken)

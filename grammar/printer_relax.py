@@ -124,6 +124,8 @@ def block(out: Writer, part: relax.BindingBlock) -> None:
         with out.indented():
             for one in part.bindings:
                 binding(out, one, -1 if isinstance(one.var, relax.DataflowVar) else outer)
+                if isinstance(one.var, relax.DataflowVar):
+                    out.past[one.var] = out.bound[one.var]
             out.line(f"R.output({', '.join([out.text(v) for v in visible])})")
     else:
         for one in part.bindings:
@@ -217,6 +219,8 @@ def _hoisted(out: Writer, value: Any) -> Any:
 @handles(relax.Var, relax.DataflowVar)
 def _var(out: Writer, node: relax.Var, like: DType | None) -> Parts:
     found = out.bound.get(node)
+    if found is None and not out.names.is_taken(out.past.get(node, "R")):
+        found = out.past[node]  # of a dataflow block that ended: wrong, but it can be written
     if found is None:
         found = out.define(node, node.name, out.function_scope)
     return ATOM, [found]

@@ -125,6 +125,7 @@ class Writer:
         self.depth = 0
         self.names = Names()
         self.bound: dict[Any, str] = {}
+        self.past: dict[Any, str] = {}  # names that variables of dataflow blocks had
         self.scopes: list[list[Any]] = [[]]
         self.function_scope = 0  # where the declarations of the prelude belong
         self.prelude: list[str] = []

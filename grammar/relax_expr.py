@@ -285,6 +285,8 @@ def _call_function(fw: FunctionWalk, cst: Cst, name: str) -> relax.Call:
     args, kwargs = _arguments(fw, cst, 1)
     kwargs.pop("gvar", None)
     kwargs.pop("func", None)
+    if len(args) > 2 and isinstance(args[2], (str, list, tuple)) and name in ("call_tir", "call_dps_packed"):
+        args, kwargs = args[:2] + args[3:], {**kwargs, "dtype": args[2]}  # 2022: call_tir(f, args, shape, dtype)
     if name in _TUPLED:  # one argument stands for a tuple of one
         if args and isinstance(args[0], relax.Expr) and not isinstance(args[0], relax.Tuple):
             args = ((args[0],), *args[1:])

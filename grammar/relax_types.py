@@ -145,16 +145,17 @@ def moved(cst: Any, start: int, end: int) -> Any:
     return tuple(moved(part, start, end) for part in cst)
 
 
-def introduced(fw: FunctionWalk, annotation: Cst) -> list[tuple[str, Cst]]:
-    """The identifiers that stand in quotes as dimensions or values in an annotation, with their places."""
+def introduced(fw: FunctionWalk, annotation: Cst) -> list[tuple[str, Cst, bool]]:
+    """The identifiers in quotes in an annotation, with their places, and whether they are dimensions (or scalars)."""
     found = []
     for node in nodes_in(annotation):
         items: tuple[Cst, ...] = ()
+        is_prim = node[0] == "call" and type_name(fw, node[3]) == "Prim"
         if node[0] in ("tuple", "list"):
             items = node[3]
-        elif node[0] == "call" and type_name(fw, node[3]) == "Prim":
+        elif is_prim:
             items = tuple(k[3] for k in node[5] if k[0] == "value")
-        found += [(item[3], item) for item in items if item[0] == "str" and item[3].isidentifier()]
+        found += [(i[3], i, not is_prim) for i in items if i[0] == "str" and i[3].isidentifier()]
     return found
 
 

@@ -17,7 +17,7 @@ from mlcc.grammar.relax_if import if_statement
 from mlcc.grammar.relax_scope import MODULE, POISON, FunctionWalk, TypeVar, nodes_in
 from mlcc.grammar.tree import Cst
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops import infer, relations, values
 from mlcc.ops.relations import Fit
@@ -202,10 +202,11 @@ class _Walker:
         if dtype is not None:
             scalars[name] = tir.Var(name, dtype)
             fw.scope.define(name, scalars[name])
-        for word, place in relax_types.introduced(fw, annotation):
+        for word, place, is_dimension in relax_types.introduced(fw, annotation):
             found = fw.scope.find(word)
             if found is None or not isinstance(found.value, (tir.Var, TypeVar)):
-                fw.define(("name", place[1], place[2], word), fw.symbol(word, self._declared(word)))
+                dtype = INT64 if is_dimension else self._declared(word)
+                fw.define(("name", place[1], place[2], word), fw.symbol(word, dtype))
 
     def _declared(self, name: str) -> DType:
         """The dtype that a line `n = T.int32()` of the body gives a symbolic variable of the signature."""
@@ -215,7 +216,7 @@ class _Walker:
                     dtype = _declaration(self.fw, item)
                     if dtype is not None and target[0] == "name" and target[3] == name:
                         return dtype
-        return DType.of("int64")
+        return INT64
 
     def _options(self) -> dict[str, bool]:
         found: dict[str, bool] = {}
@@ -297,7 +298,7 @@ class _Walker:
             help = "bind the value in both branches, and return it after them" if fw.inside else "return after it"
             self.walk.fail("E0414", f"`return` cannot stand in {where}", cst, help=help)
         fw.ended = self.walk.span(cst)
-        if cst[3] is None:
+        if cst[3] is None or (cst[3][0] == "const" and cst[3][3] is None):
             made: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
         else:
             made = relax_expr.expression(fw, cst[3])
@@ -524,7 +525,7 @@ def bound_names(statement: Cst) -> list[Cst]:
     """The names that a statement binds, as syntax nodes, in order."""
     kind = statement[0]
     if kind == "assign":
-        return [n for n in nodes_in(statement[3]) if n[0] == "name"]
+        return _target_names(statement[3])
     if kind == "def":
         return [("name", *statement[4], statement[3])]
     if kind == "with":
@@ -533,6 +534,12 @@ def bound_names(statement: Cst) -> list[Cst]:
         found = [bound_names(branch[-1]) for branch in (statement[4], statement[5]) if branch]
         return found[0][-1:] if found else []
     return []
+
+
+def _target_names(target: Cst) -> list[Cst]:
+    if target[0] in ("tuple", "list"):
+        return [name for part in target[3] for name in _target_names(part)]
+    return [target] if target[0] == "name" else []
 
 
 def _last_bound(body: tuple[Cst, ...], outputs: tuple[Cst, ...]) -> set[int]:
@@ -547,7 +554,7 @@ def _declaration(fw: FunctionWalk, cst: Cst) -> DType | None:
         return None
     head, args = cst[3], cst[4]
     if head[0] == "name" and head[3] == "TypeVar":
-        return DType.of("int64") if len(args) == 1 and args[0][0] == "str" else None
+        return INT64 if len(args) == 1 and args[0][0] == "str" else None
     path = fw.walk.dotted(head, fw.scope)
     if path is None or not path.startswith("T."):
         return None

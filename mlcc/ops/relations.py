@@ -213,14 +213,13 @@ def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
                 return a
             return relax.ShapeStructInfo(None, a.ndim if a.ndim == b.ndim else -1)
         case relax.TensorStructInfo(), relax.TensorStructInfo():
-            equal = a.shape is b.shape or _same_dims(_values(a.shape), _values(b.shape))
+            shape = a.shape if a.shape is b.shape or _same_dims(_values(a.shape), _values(b.shape)) else None
             dtype = a.dtype if a.dtype is b.dtype else None
             device = a.vdevice if a.vdevice == b.vdevice else None
-            if equal and dtype is a.dtype and device == a.vdevice:
+            ndim = a.ndim if a.ndim == b.ndim else -1
+            if (shape, dtype, device, ndim) == (a.shape, a.dtype, a.vdevice, a.ndim):
                 return a
-            return relax.TensorStructInfo(
-                a.shape if equal else None, dtype, a.ndim if equal or a.ndim == b.ndim else -1, device
-            )
+            return relax.TensorStructInfo(shape, dtype, ndim, device)
         case relax.TupleStructInfo(), relax.TupleStructInfo() if len(a.fields) == len(b.fields):
             return relax.TupleStructInfo(tuple(common(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
         case relax.FuncStructInfo(), relax.FuncStructInfo():

@@ -277,7 +277,7 @@ def result_types(value: Any, dtype: Any, as_list: bool) -> tuple[relax.StructInf
     if not isinstance(value, (tuple, list)):
         raise BadValue(f'takes struct info such as `R.Tensor((1, 2), "float32")`, not {describe(value)}')
     if all(isinstance(v, relax.StructInfo) for v in value) and (value or dtype is None):
-        return tuple(value) if as_list else (relax.TupleStructInfo(tuple(value)),)
+        return tuple(value) if as_list or len(value) == 1 else (relax.TupleStructInfo(tuple(value)),)
     if all(isinstance(v, (int, tir.Expr, relax.PrimValue)) for v in value):
         if dtype is None:
             raise BadValue("is a shape: give its `dtype=` too, or `R.Tensor(shape, dtype)`")
