@@ -169,6 +169,12 @@ class _Arguments:
                 return self.inputs[-1]
         return expr
 
+    def shape(self, expr: relax.Expr) -> list[tir.Expr]:
+        """The shape of a tensor that is not itself needed."""
+        info = expr.struct_info
+        assert isinstance(info, relax.TensorStructInfo)
+        return [self.scalar(d) for d in info.dims or ()]
+
     def scalar(self, value: tir.Expr) -> tir.Expr:
         made = self.renew(value)
         self.scalars.append(made)
@@ -223,7 +229,9 @@ def _operands(op: OpDef, call: relax.Call, given: _Arguments) -> list[Any]:
                 numbers[index] = value
     elif op.short in _SCALARS:
         numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
-    return [numbers[i] if i in numbers else given.convert(a) for i, a in enumerate(call.args)]
+    shapes = {i: given.shape(call.args[i]) for i in op.impl.shape_only}
+    made: dict[int, Any] = {**shapes, **numbers}
+    return [made[i] if i in made else given.convert(a) for i, a in enumerate(call.args)]
 
 
 def scalar_constant(expr: relax.Expr) -> tir.Expr | None:

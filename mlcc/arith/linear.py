@@ -52,8 +52,6 @@ class Term:
         if self.lower != 1:
             made = (c.floordiv if self.floor else c.div)(made, _const(self.lower, dtype))
         scale = self.scale * sign
-        if scale == -1:
-            return c.sub(_const(0, dtype), made)
         return made if scale == 1 else c.mul(made, _const(scale, dtype))
 
 
@@ -146,7 +144,7 @@ class Sum:
     def expr(self) -> Expr:
         """Positive terms, positive constant, then what is subtracted."""
         terms = self.joined()
-        if len(terms) == 1 and not self.base:
+        if len(terms) == 1 and not self.base and terms[0].scale != -1:  # x * -1 as a sum is 0 - x
             return terms[0].expr()
         made: Expr = tir.IntImm(self.dtype, 0)
         for term in terms:

@@ -411,8 +411,8 @@ def _negated(expr: Expr) -> Expr:
             return c.less_equal(b, a)
         case tir.LE(lhs=a, rhs=b) if not a.dtype.is_float:
             return c.less(b, a)
-        case tir.CompareOp(dtype=dtype, lhs=a, rhs=b) if not a.dtype.is_float:
-            return _OPPOSITE[type(expr)](dtype, a, b)
+        case tir.CompareOp(dtype=dtype, lhs=a, rhs=b) if not a.dtype.is_float or isinstance(expr, (tir.EQ, tir.NE)):
+            return _OPPOSITE[type(expr)](dtype, a, b)  # of floats too: == and != are opposites for NaN as well
         case tir.And(lhs=a, rhs=b):
             return c.logical_or(_negated(a), _negated(b))
         case tir.Or(lhs=a, rhs=b):

@@ -176,8 +176,8 @@ def _lower_full(call: relax.Call, shape: Any, value: Any) -> te.Tensor:
     return _filled(shape, value() if isinstance(value, te.Tensor) else value, _dtype(call))
 
 
-def _lower_full_like(call: relax.Call, like: te.Tensor, value: Any) -> te.Tensor:
-    return _filled(like.shape, value() if isinstance(value, te.Tensor) else value, _dtype(call))
+def _lower_full_like(call: relax.Call, like: Any, value: Any) -> te.Tensor:
+    return _filled(like, value() if isinstance(value, te.Tensor) else value, _dtype(call))
 
 
 def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tensor:
@@ -196,7 +196,7 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     shift = args[-1]
 
     def element(i: te.Axis, j: te.Axis) -> te.Scalar:
-        return te.if_then_else(Scalar(construct.add(i.expr, raw(shift))) == j, one, zero)
+        return te.if_then_else(i == Scalar(construct.sub(j.expr, raw(shift))), one, zero)
 
     made: te.Tensor = te.compute(_dims(call), element, name="eye")
     return made
@@ -254,7 +254,7 @@ OPS: dict[str, Impl] = {
     "full": Impl(infer_full, _np_full, _lower_full, FusionKind.ELEMWISE),
     "full_like": Impl(
         infer_full_like, lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like,
-        FusionKind.ELEMWISE,
+        FusionKind.ELEMWISE, shape_only=(0,),
     ),
     "zeros": Impl(
         infer_filled, lambda call, shape: _np_full(call, shape, 0),
@@ -266,11 +266,11 @@ OPS: dict[str, Impl] = {
     ),
     "zeros_like": Impl(
         infer_like, lambda call, x: _np_full(call, np.shape(x), 0),
-        lambda call, x: _filled(x.shape, 0, _dtype(call)), FusionKind.ELEMWISE,
+        lambda call, shape: _filled(shape, 0, _dtype(call)), FusionKind.ELEMWISE, shape_only=(0,),
     ),
     "ones_like": Impl(
         infer_like, lambda call, x: _np_full(call, np.shape(x), 1),
-        lambda call, x: _filled(x.shape, 1, _dtype(call)), FusionKind.ELEMWISE,
+        lambda call, shape: _filled(shape, 1, _dtype(call)), FusionKind.ELEMWISE, shape_only=(0,),
     ),
     "arange": Impl(
         infer_arange, lambda call, start, end, step: np.arange(start, end, step).astype(_storage(call)), _lower_arange,
@@ -278,7 +278,8 @@ OPS: dict[str, Impl] = {
     ),
     "eye": Impl(infer_eye, _np_eye, _lower_eye, FusionKind.ELEMWISE),
     "eye_like": Impl(
-        infer_eye_like, lambda call, x, k: _np_eye(call, *np.shape(x), k), _lower_eye, FusionKind.ELEMWISE
+        infer_eye_like, lambda call, x, k: _np_eye(call, *np.shape(x), k), _lower_eye, FusionKind.ELEMWISE,
+        shape_only=(0,),
     ),
     "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),
     "triu": Impl(infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False), FusionKind.ELEMWISE),

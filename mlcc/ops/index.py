@@ -152,7 +152,7 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
             if at not in begins:
                 return i[at]
             low, stride = begins[at]
-            return Scalar(construct.add(construct.mul(raw(i[at]), stride), low))
+            return Scalar(construct.add(low, construct.mul(raw(i[at]), stride)))
 
         return x(*(moved(a) for a in range(x.ndim)))
 
@@ -219,7 +219,7 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
 
     def element(*i: Any) -> Any:
         picked = indices(*i[at : at + rank]) if isinstance(indices, te.Tensor) else Scalar(raw(indices))
-        index = _bounded(construct.cast(extent.dtype, picked.expr), extent, mode, flat)
+        index = _bounded(picked.expr, extent, mode, flat)
         return x(*i[:at], Scalar(index), *i[at + rank :])
 
     return topi.compute_ax(dims, element, "T_take")
@@ -228,7 +228,7 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
 def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
     """The index as the mode says: clamped, wrapped around, or as it is."""
     if mode == "clip":
-        return construct.minimum(construct.maximum(int64(0), index), construct.sub(extent, int64(1)))
+        return construct.minimum(construct.maximum(construct.const(0, index.dtype), index), construct.sub(extent, 1))
     if mode == "wrap":
         return construct.truncmod(construct.add(construct.truncmod(index, extent), extent), extent)
     return construct.floormod(index, extent) if flat else index

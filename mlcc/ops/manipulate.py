@@ -442,8 +442,12 @@ def _lower_broadcast_to(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tenso
     return topi.compute_ax(dims, lambda *i: x(*topi.broadcast_index(x, dims, i)), "T_broadcast_to")
 
 
-def concat(parts: Sequence[te.Tensor], at: int, dims: Sequence[Any]) -> te.Tensor:
+def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
     """One tensor after the other along an axis."""
+    dims = list(parts[0].buffer.shape)
+    for part in parts[1:]:
+        dims[at] = construct.add(dims[at], part.buffer.shape[at])
+    dims[at] = simplify(dims[at])
 
     def element(*i: Any) -> Any:
         value = parts[0](*i)
@@ -451,8 +455,7 @@ def concat(parts: Sequence[te.Tensor], at: int, dims: Sequence[Any]) -> te.Tenso
         index = raw(i[at])
         for part in parts[1:]:
             moved = Scalar(construct.sub(index, offset))
-            condition = Scalar(construct.greater_equal(index, offset))
-            value = te.if_then_else(condition, part(*i[:at], moved, *i[at + 1 :]), value)
+            value = te.if_then_else(moved >= 0, part(*i[:at], moved, *i[at + 1 :]), value)
             offset = construct.add(offset, raw(part.shape[at]))
         return value
 
@@ -460,7 +463,7 @@ def concat(parts: Sequence[te.Tensor], at: int, dims: Sequence[Any]) -> te.Tenso
 
 
 def _lower_concat(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
-    return concat(parts, (call.attrs["axis"] or 0) % parts[0].ndim, _result_dims(call))
+    return concat(parts, (call.attrs["axis"] or 0) % parts[0].ndim)
 
 
 def _lower_stack(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
@@ -500,13 +503,15 @@ def _lower_flip(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _lower_repeat(call: relax.Call, x: te.Tensor) -> te.Tensor:
     times, at = call.attrs["repeats"], call.attrs["axis"]
     if at is None:
-        x, at = reshape(x, (product(x.buffer.shape),)), 0
+        x, at = reshape(x, (plain_product(x.buffer.shape),)), 0
     at %= x.ndim
+    dims = list(x.buffer.shape)
+    dims[at] = construct.mul(int64(times), dims[at])
 
     def element(*i: Any) -> Any:
         return x(*i[:at], i[at] // times if times else i[at], *i[at + 1 :])
 
-    return topi.compute_ax(_result_dims(call), element, "T_repeat")
+    return topi.compute_ax(dims, element, "T_repeat")
 
 
 def _lower_tile(call: relax.Call, x: te.Tensor) -> te.Tensor:

@@ -321,9 +321,8 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """-sum(x * y), over the batch's size where there is one."""
     total = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
-    if x.ndim <= 1:
-        return topi.multiply(total, te.const(-1, x.dtype))
-    return topi.divide(total, construct.mul(count(x, [0], x.dtype), construct.const(-1, x.dtype)))
+    negative = topi.multiply(total, te.const(-1, x.dtype))
+    return topi.divide(negative, count(x, [0], x.dtype)) if x.ndim > 1 else negative
 
 
 # ---------------------------------------------------------------- NumPy

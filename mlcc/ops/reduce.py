@@ -96,10 +96,15 @@ def comm_reduce(x: te.Tensor, places: Sequence[int], keepdims: bool, body: Calla
     return topi.compute_ax(shape, element, name)
 
 
+ANY = te.comm_reducer(lambda x, y: te.any(x, y), lambda t: te.const(False, t), name="any")
+
+
 def reduce_with(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool = False) -> te.Tensor:
     """The plain reduction of a tensor; over no axes at all it is the tensor itself."""
     if not places:
         return topi.elementwise_ax(x, lambda v: v, f"{x.name}_red")
+    if reducer is te.sum and x.dtype.is_bool:
+        reducer = ANY
     made: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
     return made
 

@@ -48,13 +48,14 @@ class Impl:
 
     `infer(call)` gives the struct info; `numpy(call, *arrays)` computes the result from arrays that stand for the
     arguments (tuples of arrays for tuples, Python numbers and shapes for scalars and shapes); `lower(call, *tensors)`
-    builds it from `mlcc.te` tensors.
+    builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
     numpy: Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
     kind: FusionKind = FusionKind.OPAQUE
+    shape_only: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,8 @@ def _lower_conv2d(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tenso
     after = [{"H": bottom, "W": right}.get(letter, 0) for letter in layout]
     padded = pad(x, before, after, _zero(x.dtype), "pad_temp")
     sizes = dict(zip(kernel, weight.shape, strict=True))
-    rc = te.reduce_axis((0, sizes["I"]), "rc")
+    inputs = Scalar(simplify(construct.floordiv(x.buffer.shape[layout.index("C")], int64(groups))))
+    rc = te.reduce_axis((0, inputs), "rc")
     ry = te.reduce_axis((0, sizes["H"]), "ry")
     rx = te.reduce_axis((0, sizes["W"]), "rx")
     per_group = simplify(construct.floordiv(raw(sizes["O"]), int64(groups)))
@@ -197,7 +198,7 @@ def _lower_conv2d(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tenso
 
     def element(nn: Any, ff: Any, yy: Any, xx: Any) -> Any:
         group = ff // Scalar(per_group)
-        channel = rc if groups == 1 else group * sizes["I"] + rc
+        channel = rc if groups == 1 else group * inputs + rc
         at = {"N": nn, "C": channel, "H": yy * sy + ry * dy, "W": xx * sx + rx * dx}
         of = {"O": ff, "I": rc, "H": ry, "W": rx}
         product = padded(*(at[c] for c in layout)).astype(dtype) * weight(*(of[c] for c in kernel)).astype(dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.ir import construct, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import map_children, replace
 
 IF_THEN_ELSE = tir.Op("tir.if_then_else")
@@ -90,10 +90,10 @@ class _Convert:
         return self.value(node) if isinstance(node, tir.Expr) else node
 
     def condition(self, old: tir.Expr) -> Any:
-        """What chooses between values: integers compared there count, whatever they were."""
+        """What chooses between values: int32 operands compared there count, whatever they were."""
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
-        if isinstance(old, tir.CompareOp) and old.lhs.dtype.is_int:
+        if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64):
             return self._matched(old, map_children(old, self._index_child))
         return self.value(old)
 

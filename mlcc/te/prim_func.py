@@ -12,7 +12,7 @@ from mlcc.ir.dtypes import HANDLE, DType
 from mlcc.ir.node import Attrs, walk
 from mlcc.ir.visit import Substitute, substitute
 from mlcc.te.index_dtype import with_index_dtype
-from mlcc.te.scalar import Scalar
+from mlcc.te.scalar import Value
 from mlcc.te.tensor import Operation, Tensor, TensorLoad
 
 LAYOUT_FREE = "layout_free_placeholders"
@@ -83,7 +83,7 @@ class _Builder:
 
     def _statements(self, op: Operation) -> Iterator[tir.Stmt]:
         """Blocks in their loops: one for a reduction, else one per result, all in the same loops."""
-        axes = [a.iter_var for a in (*op.axis, *op.reduce_axis)]
+        axes = [self._plain(a.iter_var) for a in (*op.axis, *op.reduce_axis)]
         loops = [tir.Var(a.var.name, a.var.dtype) for a in axes]
         if isinstance(op.body[0], tir.Reduce):
             inner: list[tir.Stmt] = [self._realize(op, axes, loops, None)]
@@ -93,6 +93,11 @@ class _Builder:
         for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
             body = (tir.For(loop, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, body),)
         yield from body
+
+    def _plain(self, axis: tir.IterVar) -> tir.IterVar:
+        """The axis with its range simplified."""
+        low, extent = self.analyzer.simplify(axis.dom.min), self.analyzer.simplify(axis.dom.extent)
+        return tir.IterVar(axis.var, tir.Range(low, extent), axis.kind)
 
     def _realize(
         self, op: Operation, axes: list[tir.IterVar], loops: list[tir.Var], index: int | None
@@ -189,7 +194,7 @@ def input_tensors(op: Operation) -> list[Tensor]:
 
 
 def _variable(item: Any) -> tir.Var:
-    value = item.expr if isinstance(item, Scalar) else item
+    value = item.expr if isinstance(item, Value) else item
     if not isinstance(value, tir.Var):
         raise TypeError("a function's parameters are tensors and variables")
     return value

@@ -8,13 +8,14 @@ from typing import Any, Union
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import DType
 
-Operand = Union["Scalar", tir.Expr, bool, int, float]
+Operand = Union["Value", tir.Expr, bool, int, float]
 
 
-class Scalar:
-    """An expression under construction. Operators match dtypes and fold constants as `mlcc.ir.construct` does.
+class Value:
+    """An expression under construction: a `Scalar` or an axis.
 
-    `a == b` is an expression too; its truth value says whether both sides are known to be equal.
+    Operators match dtypes and fold constants as `mlcc.ir.construct` does. `a == b` is an expression too; its truth
+    value says whether both sides are known to be equal.
     """
 
     __slots__ = ("expr",)
@@ -86,6 +87,12 @@ class Scalar:
     __xor__: Any
 
 
+class Scalar(Value):
+    """Any expression."""
+
+    __slots__ = ()
+
+
 def _same(a: tir.Expr, b: tir.Expr) -> bool:
     """Known to be equal: both sides simplify to one form."""
     if a is b:
@@ -140,7 +147,7 @@ def bitwise(name: str) -> Callable[[Any, Any], tir.Expr]:
 
 
 def _install() -> None:
-    """Give Scalar its operators, each with its reflected form."""
+    """Give Value its operators, each with its reflected form."""
     table: dict[str, Callable[[Any, Any], tir.Expr]] = {
         "add": construct.add, "sub": construct.sub, "mul": construct.mul, "truediv": true_divide,
         "floordiv": construct.floordiv, "mod": construct.floormod, "lshift": bitwise("shift_left"),
@@ -152,14 +159,14 @@ def _install() -> None:
         "eq": construct.equal, "ne": construct.not_equal,
     }  # fmt: skip
     for name, fn in table.items():
-        setattr(Scalar, f"__{name}__", _method(fn))
-        setattr(Scalar, f"__r{name}__", _method(lambda a, b, fn=fn: fn(b, a)))
+        setattr(Value, f"__{name}__", _method(fn))
+        setattr(Value, f"__r{name}__", _method(lambda a, b, fn=fn: fn(b, a)))
     for name, fn in compare.items():
-        setattr(Scalar, f"__{name}__", _method(fn))
+        setattr(Value, f"__{name}__", _method(fn))
 
 
-def _method(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Scalar, Any], Any]:
-    def method(self: Scalar, other: Any) -> Any:
+def _method(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Value, Any], Any]:
+    def method(self: Value, other: Any) -> Any:
         value = operand(other)
         if not isinstance(value, (tir.Expr, bool, int, float)):
             return NotImplemented

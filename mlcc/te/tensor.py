@@ -10,10 +10,10 @@ from typing import Any
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import BOOL, DType
 from mlcc.ir.node import node, walk
-from mlcc.te.scalar import Operand, Scalar, operand, raw
+from mlcc.te.scalar import Operand, Scalar, Value, operand, raw
 
 
-class Axis(Scalar):
+class Axis(Value):
     """A variable that runs over a range; stands for its variable in expressions."""
 
     __slots__ = ("iter_var",)
@@ -115,7 +115,7 @@ class Slice:
 
 def dimensions(shape: Any) -> tuple[tir.Expr, ...]:
     """A shape (one extent or several) as expressions; plain integers are int32."""
-    if isinstance(shape, (int, Scalar, tir.Expr)):
+    if isinstance(shape, (int, Value, tir.Expr)):
         shape = (shape,)
     dims = tuple(raw(d) for d in shape)
     for d in dims:
@@ -213,9 +213,9 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
         if isinstance(axis, Axis) or (isinstance(axis, (list, tuple)) and all(isinstance(a, Axis) for a in axis)):
             return _reduce(fcombine, fidentity, expr, axis, where, init)
         values = [expr, axis] + ([] if where is None else [where, *([] if init is None else [init]), *args])
-        result: Any = values[0] if isinstance(values[0], (Scalar, tuple)) else Scalar(raw(values[0], _like(values)))
+        result: Any = values[0] if isinstance(values[0], (Value, tuple)) else Scalar(raw(values[0], _like(values)))
         for value in values[1:]:
-            result = fcombine(result, value if isinstance(value, (Scalar, tuple)) else _scalar(value, result))
+            result = fcombine(result, value if isinstance(value, (Value, tuple)) else _scalar(value, result))
         return result
 
     from builtins import all
@@ -227,7 +227,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
 
 def _like(values: list[Any]) -> DType | None:
     for value in values:
-        if isinstance(value, Scalar):
+        if isinstance(value, Value):
             return value.dtype
     return None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import struct
 from typing import Any
 
 import mlcc
+from mlcc.ir.construct import round_float
+from mlcc.ir.dtypes import DType
 
-_FLOAT = re.compile(r"T\.float(16|32)\((-?[0-9.e+-]+)\)")
+_FLOAT = re.compile(r"T\.(b?float16|float32)\((-?[0-9.e+-]+)\)")
 
 
 def to_tvm(node: Any) -> Any:
@@ -28,9 +29,7 @@ def rounded(node: Any) -> Any:
     import tvm
 
     def nearest(found: re.Match[str]) -> str:
-        code = {"16": "<e", "32": "<f"}[found[1]]
-        value = struct.unpack(code, struct.pack(code, float(found[2])))[0]
-        return f"T.float{found[1]}({value!r})"
+        return f"T.{found[1]}({round_float(float(found[2]), DType.of(found[1]))!r})"
 
     return tvm.script.from_source(_without_imports(_FLOAT.sub(nearest, node.script(show_meta=False))))
 
