@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
 from mlcc.grammar.tree import Cst
+from mlcc.ir.dtypes import DType
 from mlcc.ir.relax import GlobalVar
 
 # the names under which a text knows the parts of the language; import lines may add others
@@ -19,6 +20,16 @@ _IMPORTS = {
     "tvm.script.ir": "I", "tvm.script.tir": "T", "tvm.script.tirx": "T", "tvm.script.relax": "R",
     "tvm.script.parser.ir": "I", "tvm.script.parser.tir": "T", "tvm.script.parser.relax": "R",
 }  # fmt: skip
+
+
+UNKNOWN: Any = object()  # what a name stands for whose definition was wrong: using it is no second error
+
+
+@dataclass(frozen=True, slots=True)
+class TypeVar:
+    """`n = TypeVar("n")` at the module's level: each function that uses the name has an int64 variable of its own."""
+
+    name: str
 
 
 class Skip(Exception):
@@ -35,7 +46,9 @@ class Walk:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=lambda: dict(MODULES))
     self_names: set[str] = field(default_factory=set)  # names of the module itself: the class, `cls`
+    return_dtypes: dict[str, DType] = field(default_factory=dict)  # what PrimFuncs return, where they do
     prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
+    tirx: bool = False  # whether the text is of TVM 0.27, by its header
     folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
     data: Any = None  # arrays for constants that the text only refers to
     definitions: dict[str, Cst] = field(default_factory=dict)  # the `def` of every function, by name
@@ -136,6 +149,14 @@ class Scope:
             if found is not None:
                 return found
         return self._outer.find(name) if self._outer is not None else None
+
+    def find_here(self, name: str) -> Binding | None:
+        """The binding of a name in the innermost frame."""
+        return self._frames[-1][0].get(name)
+
+    def bindings(self) -> list[tuple[str, Binding]]:
+        """All names of this scope's own frames with their bindings, outermost first."""
+        return [item for names, _ in self._frames for item in names.items()]
 
     def get(self, name: str) -> Any:
         """The value of a name, or None."""

@@ -1,40 +1,72 @@
-"""The shared evaluator of scalar expressions: syntax node -> Python value or TensorIR expression."""
+"""The evaluator of scalar expressions: syntax node -> Python value or TensorIR expression."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from mlcc.errors import did_you_mean
+from mlcc.grammar import tir_calls, tir_methods
 from mlcc.grammar.context import Scope, Walk
+from mlcc.grammar.operators import Operators, Scalar, describe, is_number, mark
 from mlcc.grammar.tree import Cst
-from mlcc.ir import construct, tir
+from mlcc.ir import relax, tir
 
-_BINARY: dict[str, Callable[[Any, Any], tir.Expr]] = {
-    "+": construct.add, "-": construct.sub, "*": construct.mul, "/": construct.div, "//": construct.floordiv,
-    "%": construct.floormod, "==": construct.equal, "!=": construct.not_equal, "<": construct.less,
-    "<=": construct.less_equal, ">": construct.greater, ">=": construct.greater_equal,
-    "and": construct.logical_and, "or": construct.logical_or,
-}  # fmt: skip
+__all__ = ["Evaluator", "Scalar", "describe", "evaluate", "is_number", "mark"]
 
 
 def evaluate(walk: Walk, scope: Scope, cst: Cst) -> Any:
     """The value of an expression.
 
     Literals give bool, int, float, str, None, Ellipsis; displays give tuple, list and dict; names give what the scope
-    holds; everything symbolic gives `tir.Expr`. Operators fold as TVM's do. What is wrong is noted and raises Skip.
+    holds; `T.float32` gives a `DType`; everything symbolic gives `tir.Expr`. What is wrong is noted and raises Skip.
     """
-    kind = cst[0]
-    if kind in ("int", "float", "str", "const"):
-        return cst[3]
-    if kind == "name":
-        found = scope.find(cst[3])
+    return Evaluator(walk, scope).value(cst)
+
+
+class Evaluator(Operators):
+    """Evaluates all expressions in one scope."""
+
+    def attribute(self, cst: Cst) -> Any:
+        """`T.float32`, `cls.f`, `A.data`."""
+        path = self.walk.dotted(cst, self.scope)
+        if path is not None:
+            return tir_calls.constant(self, path, cst)
+        if self.is_self(cst[3]):
+            return self.function(cst, cst[4])
+        return tir_methods.attribute(self, self.value(cst[3]), cst[4], cst)
+
+    def is_self(self, cst: Cst) -> bool:
+        """Whether the text names its own module here."""
+        return cst[0] == "name" and cst[3] in self.walk.self_names and self.scope.find(cst[3]) is None
+
+    def function(self, cst: Cst, name: str) -> relax.GlobalVar:
+        """The handle of a function of the module."""
+        found = self.walk.functions.get(name)
         if found is None:
-            walk.unknown_name(cst, cst[3], scope)
-        return found.value
-    if kind == "tuple":
-        return tuple(evaluate(walk, scope, x) for x in cst[3])
-    if kind == "list":
-        return [evaluate(walk, scope, x) for x in cst[3]]
-    if kind == "dict":
-        return {evaluate(walk, scope, k): evaluate(walk, scope, v) for k, v in cst[3]}
-    return walk.fail("E0300", "this expression cannot stand here", cst)
+            hint = did_you_mean(name, self.walk.functions)
+            self.walk.fail("E0204", f"the module has no function `{name}`", cst, help=hint)
+        return found
+
+    def call(self, cst: Cst) -> Any:
+        """A call of a function of the language, a method, or a function of the module."""
+        target = cst[3]
+        path = self.walk.dotted(target, self.scope)
+        if path is not None:
+            return tir_calls.call(self, path, cst)
+        if target[0] == "attr" and not self.is_self(target[3]):
+            return tir_methods.call(self, self.value(target[3]), target[4], cst)
+        if target[0] == "name" and target[3] in tir_calls.BUILTINS and self.scope.find(target[3]) is None:
+            return tir_calls.BUILTINS[target[3]](self, cst)
+        callee = self.value(target)
+        if isinstance(callee, relax.GlobalVar):
+            return self.call_function(callee, cst)
+        return self.walk.fail("E0300", f"{describe(callee)} cannot be called", target)
+
+    def call_function(self, callee: relax.GlobalVar, cst: Cst) -> tir.Expr:
+        """A call of another PrimFunc of the module; buffers are passed by their pointers."""
+        if cst[5]:
+            at = cst[5][0]
+            self.walk.fail("E0304", "functions of the module take arguments by position", ("name", at[1], at[2], at[0]))
+        args = tuple(tir_calls.pointer_or_expr(self, a) for a in cst[4])
+        dtype = self.walk.return_dtypes.get(callee.name, tir_calls.VOID)
+        return mark(tir.Call(dtype, callee, args), self.walk.span(cst))  # type: ignore[no-any-return]
