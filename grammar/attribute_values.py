@@ -25,6 +25,11 @@ def attributes(ev: Operators, cst: Cst, what: str) -> dict[str, Any]:
     return {k: attribute(ev, v, cst) for k, v in value.items()}
 
 
+def notes_of(ev: Operators, given: dict[str, Cst]) -> dict[str, Any]:
+    """The argument `annotations={...}` of a call, if it is given."""
+    return attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+
+
 def attribute(ev: Operators, value: Any, cst: Cst) -> Any:
     """The value of an attribute in its usual form: Python's scalars, tuples and maps, nodes for all else."""
     if value is None or isinstance(value, (bool, int, float, str)):

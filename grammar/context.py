@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
 from mlcc.grammar.tree import Cst
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.relax import GlobalVar
 
 # the names under which a text knows the parts of the language; import lines may add others
@@ -27,9 +27,10 @@ UNKNOWN: Any = object()  # what a name stands for whose definition was wrong: us
 
 @dataclass(frozen=True, slots=True)
 class TypeVar:
-    """`n = TypeVar("n")` at the module's level: each function that uses the name has an int64 variable of its own."""
+    """`n = TypeVar("n")` at the module's level: each function that uses the name has a variable of its own."""
 
     name: str
+    dtype: DType = INT64
 
 
 class Skip(Exception):
@@ -46,12 +47,12 @@ class Walk:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=lambda: dict(MODULES))
     self_names: set[str] = field(default_factory=set)  # names of the module itself: the class, `cls`
+    definitions: dict[str, Cst] = field(default_factory=dict)  # the `def` of every function, by name
     return_dtypes: dict[str, DType] = field(default_factory=dict)  # what PrimFuncs return, where they do
     prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
     tirx: bool = False  # whether the text is of TVM 0.27, by its header
     folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
     data: Any = None  # arrays for constants that the text only refers to
-    definitions: dict[str, Cst] = field(default_factory=dict)  # the `def` of every function, by name
     constants: Any = None  # where references find their data, made on first use
     relax: dict[str, Any] | None = None  # relax functions that are walked already
 

@@ -84,9 +84,9 @@ class Operators:
         if isinstance(value, Expr):
             return value
         if is_number(value):
-            return self.build(cst, construct.const, value)
+            return self.build(cst, construct.const, value)  # type: ignore[no-any-return]
         if isinstance(value, Scalar):
-            return self.build(cst, construct.load, value.buffer, 0)
+            return self.build(cst, construct.load, value.buffer, 0)  # type: ignore[no-any-return]
         if isinstance(value, tir.IterVar):
             return value.var
         what = describe(value)
@@ -131,7 +131,7 @@ class Operators:
             return value
         if isinstance(value, str):
             return self.dtype_of(value or "void", cst)
-        return self.walk.fail("E0302", "a dtype is a string such as `\"float32\"`", cst)
+        return self.walk.fail("E0302", 'a dtype is a string such as `"float32"`', cst)
 
     def dtype_of(self, name: str, cst: Cst) -> DType:
         """The dtype of that name; fails at `cst` if there is none."""
@@ -175,7 +175,7 @@ class Operators:
         return list(self._items(cst))
 
     def _items(self, cst: Cst) -> list[Any]:
-        made = []
+        made: list[Any] = []
         for item in cst[3]:
             if item[0] == "star":
                 value = self.value(item[3])
@@ -240,9 +240,9 @@ class Operators:
         if op in _BINARY:
             left, right = self.value(cst[4]), self.value(cst[5])
             symbolic = (Expr, Scalar, tir.IterVar)
-            if not isinstance(left, symbolic) and not isinstance(right, symbolic):
-                if op in ("==", "!=") or (is_number(left) and is_number(right)):
-                    return _BINARY[op][0](left, right)
+            plain = not isinstance(left, symbolic) and not isinstance(right, symbolic)
+            if plain and (op in ("==", "!=") or (is_number(left) and is_number(right))):
+                return _BINARY[op][0](left, right)
             a = left if is_number(left) else self.as_expr(left, cst[4])
             b = right if is_number(right) else self.as_expr(right, cst[5])
             return self.build(cst, _BINARY[op][1], a, b)
@@ -304,7 +304,7 @@ class Operators:
 
     def load(self, buffer: tir.Buffer, cst: Cst) -> Expr:
         """`buffer[indices]`."""
-        return self.build(cst, construct.load, buffer, *self.indices(buffer, cst))
+        return self.build(cst, construct.load, buffer, *self.indices(buffer, cst))  # type: ignore[no-any-return]
 
     def indices(self, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
         """The indices of an access to an element; a slice in the last place means a vector."""
@@ -313,9 +313,8 @@ class Operators:
             items = items[0][3]
         items = self._spread(items)
         if len(items) != len(buffer.shape):
-            self.walk.fail(
-                "E0303", f"`{buffer.name}` has {_dimensions(len(buffer.shape))}, and {len(items)} indices are given", cst,
-            )  # fmt: skip
+            rank = _dimensions(len(buffer.shape))
+            self.walk.fail("E0303", f"`{buffer.name}` has {rank}, and {len(items)} indices are given", cst)
         made: list[Expr] = []
         for at, (item, extent) in enumerate(zip(items, buffer.shape, strict=True)):
             if item[0] == "slice":
@@ -368,7 +367,7 @@ class Operators:
             base = base.buffer
         if not isinstance(base, tir.Buffer):
             self.walk.fail("E0302", "a region is a buffer, or a part of one such as `A[0:4, i]`", cst)
-        items = cst[4] if cst[0] == "index" else ()
+        items: tuple[Cst, ...] = cst[4] if cst[0] == "index" else ()
         if len(items) == 1 and items[0][0] == "tuple":
             items = items[0][3]
         if len(items) > len(base.shape):
@@ -391,7 +390,9 @@ class Operators:
         index = self.expr(item)
         if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1:
             return tir.Range(index.base, tir.IntImm(index.base.dtype, index.lanes, span=span), span=span)
-        return tir.Range(index, tir.IntImm(index.dtype.element if index.dtype.is_int else INT32, 1, span=span), span=span)
+        return tir.Range(
+            index, tir.IntImm(index.dtype.element if index.dtype.is_int else INT32, 1, span=span), span=span
+        )
 
     def simplify(self, value: Expr) -> Expr:
         """The value in simplest form, its place kept."""
@@ -437,5 +438,6 @@ _VALUE: dict[str, Callable[[Any, Cst], Any]] = {
     "name": Operators._name, "tuple": Operators._tuple, "list": Operators._list, "dict": Operators._dict,
     "binary": Operators._binary, "compare": Operators._compare, "bool": Operators._bool, "unary": Operators._unary,
     "ifexp": Operators._choose, "lambda": Operators._lambda, "star": Operators._star, "index": Operators._index,
-    "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst), "call": lambda self, cst: self.call(cst),
+    "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst),
+    "call": lambda self, cst: self.call(cst),
 }  # fmt: skip

@@ -4,22 +4,218 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
-from mlcc.grammar import attribute_values, constants
-from mlcc.grammar.annotations import result_annotation
+from mlcc.errors import CompileError, Label, Source, did_you_mean
+from mlcc.grammar import attribute_values
 from mlcc.grammar.context import Scope, Skip, TypeVar, Walk
-from mlcc.grammar.syntax import parse_syntax, read_source
+from mlcc.grammar.syntax import Tree, parse_syntax, read_source
+from mlcc.grammar.tir_calls import declared_dtype
+from mlcc.grammar.tir_types import result_annotation
 from mlcc.grammar.tir_walk import walk_prim_func
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
-from mlcc.ir.module import IRModule
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
 from mlcc.recursion import deep
 
-_HEADER = re.compile(r"#\s*(?:from\s+[\w.]+\s+import\s+[\w, ]+|import\s+[\w.]+(?:\s+as\s+\w+)?)\s*$")
-_KINDS = {
-    "T.prim_func": "prim", "R.function": "relax", "prim_func": "prim", "T.function": "prim",
-}  # fmt: skip
+# `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
+_TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
+_FUNCTIONS = {"T.prim_func": "T", "R.function": "R"}
+_CLASSES = {"I.ir_module", "tvm.script.ir_module", "tvm.ir_module"}
+
+
+def parse(
+    text: str | bytes | os.PathLike[str], name: str | None = None, data: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> IRModule:  # fmt: skip
+    """The module that a text means; a bare function makes a module of one. Raises CompileError.
+
+    `name` is for messages. `data` has arrays for constants that the text only refers to; more are looked for beside
+    the file, in `folder`.
+    """
+    if folder is None and isinstance(text, os.PathLike):
+        folder = os.path.dirname(os.fspath(text))
+    source = read_source(text, name)
+    tree = parse_syntax(source)
+    with deep():
+        return _Reader(source, tree, data, folder).module()
+
+
+@dataclass(eq=False)
+class _Found:
+    """What a text holds: functions in order, and what is said of the module."""
+
+    functions: list[Cst] = field(default_factory=list)
+    attrs: list[Cst] = field(default_factory=list)
+    module: Cst | None = None
+
+
+class _Reader:
+    """Reads one text: first the names of all functions, then their bodies."""
+
+    def __init__(
+        self, source: Source, tree: Tree, data: Mapping[str, Any] | None, folder: str | os.PathLike[str] | None
+    ) -> None:
+        self.walk = Walk(source, folder=folder, data=data)
+        self.tree = tree
+        self.walk.tirx = any(_TIRX.match(text) for _, _, text in tree.comments)
+        self.found = _Found()
+
+    def module(self) -> IRModule:
+        """The whole module."""
+        walk = self.walk
+        for stmt in self.tree.body:
+            with walk.attempt():
+                self._top(stmt)
+        self._declare()
+        made: dict[str, Func] = {}
+        for cst in self.found.functions:
+            with walk.attempt():
+                made[cst[3]] = self._function(cst)
+        attrs = {}
+        for call in self.found.attrs:
+            with walk.attempt():
+                attrs.update(self._module_attrs(call))
+        if not self.found.functions and self.found.module is None and not walk.diagnostics:
+            span = None if not walk.source.text.strip() else ("text", 0, len(walk.source.text.rstrip()))
+            help = "a text has a class under `@I.ir_module`, or functions under `@T.prim_func` and `@R.function`"
+            walk.note("E0207", "the text has no functions", span, help=help)
+        if walk.diagnostics:
+            raise CompileError(walk.diagnostics)
+        return IRModule(made, attrs, walk.module_name)
+
+    # ------------------------------------------------------------ the outside
+
+    def _top(self, stmt: Cst) -> None:
+        walk, kind = self.walk, stmt[0]
+        if kind == "class":
+            self._class(stmt)
+        elif kind == "def":
+            self._add(stmt)
+        elif kind == "import":
+            walk.bind_import(stmt)
+            walk.tirx = walk.tirx or any(path.endswith(".tirx") for path, _ in stmt[3])
+        elif kind == "assign" and stmt[3][0] == "name" and stmt[5] is not None:
+            self._prelude(stmt)
+        elif not _means_nothing(stmt):
+            help = 'outside of functions there are imports, and lines such as `n = TypeVar("n")`'
+            walk.fail("E0208", "this cannot stand outside a function", stmt, help=help)
+
+    def _class(self, cst: Cst) -> None:
+        walk = self.walk
+        if self.found.module is not None:
+            related = (Label(walk.span(self.found.module), "the first one is here"),)
+            walk.fail("E0208", "a text holds one module", cst, "a second class", related=related)
+        self.found.module = ("class", cst[1], cst[2])
+        decorators = [walk.dotted(d[3] if d[0] == "call" else d) for d in cst[5]]
+        plain = [d[3] for d in cst[5] if d[0] == "name"]
+        if not _CLASSES.intersection(d for d in decorators if d) and "ir_module" not in plain:
+            walk.note("E0208", f"class `{cst[3]}` is not marked as a module", cst, help="write `@I.ir_module` above it")
+        walk.module_name = cst[3]
+        walk.self_names.update((cst[3], "cls"))
+        for stmt in cst[6]:
+            with walk.attempt():
+                self._member(stmt)
+
+    def _member(self, stmt: Cst) -> None:
+        walk = self.walk
+        if stmt[0] == "def":
+            self._add(stmt)
+        elif stmt[0] == "import":
+            walk.bind_import(stmt)
+        elif stmt[0] == "expr" and stmt[3][0] == "call" and walk.dotted(stmt[3][3]) in _MODULE_CALLS:
+            if walk.dotted(stmt[3][3]) == "I.module_global_infos":
+                walk.fail("E0208", "`I.module_global_infos` is not supported", stmt)
+            self.found.attrs.append(stmt[3])
+        elif stmt[0] == "assign" and stmt[3][0] == "name" and stmt[5] is not None:
+            self._prelude(stmt)
+        elif not _means_nothing(stmt):
+            walk.fail(
+                "E0208", "this cannot stand in a module", stmt, help="a module has functions and `I.module_attrs`"
+            )
+
+    def _add(self, cst: Cst) -> None:
+        walk, name, at = self.walk, cst[3], ("name", *cst[4])
+        self._function_kind(cst)
+        before = walk.definitions.get(name)
+        if before is not None:
+            related = (Label(walk.span(("name", *before[4])), "it is defined here"),)
+            walk.fail("E0209", f"function `{name}` is defined twice", at, related=related)
+        walk.definitions[name] = cst
+        self.found.functions.append(cst)
+
+    def _function_kind(self, cst: Cst) -> str:
+        """`T` for a PrimFunc, `R` for a relax function, as the decorator says."""
+        walk = self.walk
+        for decorator in cst[7]:
+            head = decorator[3] if decorator[0] == "call" else decorator
+            path = walk.dotted(head)
+            kind = _FUNCTIONS.get(path) if path is not None else None
+            if kind is not None:
+                return kind
+            written = walk.source.text[head[1] : head[2]]
+            hint = did_you_mean(written, _FUNCTIONS)
+            walk.fail("E0203", f"there is no decorator `@{written}`", decorator, help=hint)
+        help = "`@T.prim_func` for a loop-level function, `@R.function` for a graph-level one"
+        return walk.fail("E0208", f"function `{cst[3]}` has no decorator", ("name", *cst[4]), help=help)
+
+    def _prelude(self, stmt: Cst) -> None:
+        """`n = TypeVar("n")`, `n = T.int64()`, `cls = Module`: names for all functions that follow."""
+        walk, target, value = self.walk, stmt[3], stmt[5]
+        name, span = target[3], walk.span(target)
+        if value[0] == "name" and value[3] in walk.self_names:
+            walk.self_names.add(name)
+            return
+        if value[0] == "call" and value[3][0] == "name" and value[3][3] == "TypeVar":
+            walk.prelude.define(name, TypeVar(name, INT64), span)
+            return
+        dtype = declared_dtype(Evaluator(walk, walk.prelude), value)
+        if dtype is not None:
+            walk.prelude.define(name, TypeVar(name, dtype), span)
+            return
+        made = Evaluator(walk, walk.prelude).value(value)
+        walk.prelude.define(name, made, span)
+
+    def _module_attrs(self, call: Cst) -> dict[str, Any]:
+        if len(call[4]) != 1 or call[5]:
+            self.walk.fail("E0304", "`I.module_attrs` takes one dict", call)
+        return attribute_values.attributes(Evaluator(self.walk, Scope()), call[4][0], "module attributes")
+
+    # ------------------------------------------------------------ functions
+
+    def _declare(self) -> None:
+        """The handles of all functions, and the dtypes that PrimFuncs return."""
+        walk = self.walk
+        for cst in self.found.functions:
+            name = cst[3]
+            walk.functions[name] = GlobalVar(name, span=walk.span(("name", *cst[4])))
+            if self._function_kind(cst) == "T":
+                quiet = len(walk.diagnostics)
+                with walk.attempt():
+                    dtype = result_annotation(Evaluator(walk, Scope(walk.prelude)), cst[6])
+                    if dtype is not None:
+                        walk.return_dtypes[name] = dtype
+                del walk.diagnostics[quiet:]  # said again when the function is walked
+
+    def _function(self, cst: Cst) -> Func:
+        if self._function_kind(cst) == "T":
+            return walk_prim_func(self.walk, cst)
+        from mlcc.grammar.relax_walk import walk_function
+
+        before = len(self.walk.diagnostics)
+        made = walk_function(self.walk, cst)
+        if len(self.walk.diagnostics) > before:
+            raise Skip
+        return made
+
+
+_MODULE_CALLS = {"I.module_attrs", "I.module_global_infos"}
+
+
+def _means_nothing(stmt: Cst) -> bool:
+    """`pass`, and strings that document."""
+    return bool(stmt[0] == "pass" or (stmt[0] == "expr" and stmt[3][0] == "str"))

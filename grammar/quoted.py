@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from mlcc.errors import CompileError, Source
 from mlcc.grammar.context import Walk
@@ -31,7 +32,7 @@ def parse_quoted(walk: Walk, string: Cst) -> Cst:
     return _moved(body[0][3], string[1], string[2])  # type: ignore[no-any-return]
 
 
-def _moved(node: object, start: int, end: int) -> object:
+def _moved(node: Any, start: int, end: int) -> Any:
     if not isinstance(node, tuple):
         return node
     if len(node) > 2 and isinstance(node[0], str) and type(node[1]) is int and type(node[2]) is int:

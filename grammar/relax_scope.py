@@ -9,7 +9,7 @@ from typing import Any
 
 from mlcc.errors import CompileError, Label, Span, nearest
 from mlcc.grammar.constants import Constants
-from mlcc.grammar.context import Binding, Scope, Skip, Walk
+from mlcc.grammar.context import Binding, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import evaluate
 from mlcc.ir import relax, tir
@@ -28,14 +28,6 @@ class Mark:
 
 POISON = Mark("wrong")  # bound by a statement that is wrong: uses are passed over in silence
 MODULE = Mark("the module")  # `cls = Module`
-
-
-@dataclass(frozen=True)
-class TypeVar:
-    """`n = TypeVar("n")`: each function that uses the name has a symbolic variable of its own for it."""
-
-    name: str
-    dtype: DType = INT64
 
 
 @dataclass

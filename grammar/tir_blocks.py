@@ -10,7 +10,7 @@ from mlcc.errors import Label, Span, did_you_mean
 from mlcc.grammar import attribute_values, tir_buffers
 from mlcc.grammar.arguments import Signature
 from mlcc.grammar.operators import describe
-from mlcc.grammar.tir_calls import as_range
+from mlcc.grammar.tir_parts import as_range
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import FLOAT32

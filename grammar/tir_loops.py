@@ -154,7 +154,9 @@ def _kind(kind: ForKind) -> Callable[[Operators, Cst], list[Loop]]:
         if "stop" in given:
             start, stop = stop, ev.operand(given["stop"])
         loop = _bounds(ev, start, stop, cst, ev.dtype(given["dtype"]) if "dtype" in given else None)
-        notes = dict(attribute_values.attributes(ev, given["annotations"], "annotations") if "annotations" in given else {})
+        notes = dict(
+            attribute_values.attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+        )
         if "unroll" in given:
             notes.update(_unroll(ev, given["unroll"]))
         step = _step(ev, given["step"], loop) if "step" in given else None
@@ -201,7 +203,7 @@ def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:
     if "stop" in given:
         start, stop = stop, ev.operand(given["stop"])
     loop = _bounds(ev, start, stop, cst, None)
-    notes = attribute_values.attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+    notes = attribute_values.notes_of(ev, given)
     thread = ev.string(given["thread"], "the thread")
     return [Loop(loop.low, loop.extent, ForKind.THREAD_BINDING, thread, Attrs(notes) if notes else EMPTY)]
 

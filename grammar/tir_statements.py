@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar import annotations, attribute_values, tir_blocks, tir_buffers, tir_calls, tir_loops
+from mlcc.grammar import attribute_values, tir_blocks, tir_buffers, tir_calls, tir_loops, tir_types
 from mlcc.grammar.arguments import Signature
 from mlcc.grammar.operators import Scalar, mark
 from mlcc.grammar.tree import Cst
@@ -78,15 +78,18 @@ def _attr(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], 
     if len(args) == 1 and args[0][0] == "dict":
         zero = tir.IntImm(INT32, 0, span=span)
         items = [
-            (zero, fw.ev.string(k, "a key"), attribute_values.attr_value(fw.ev, fw.ev.value(v), v)) for k, v in args[0][3]
+            (zero, fw.ev.string(k, "a key"), attribute_values.attr_value(fw.ev, fw.ev.value(v), v))
+            for k, v in args[0][3]
         ]
     else:
         given = Signature("T.attr", "node attr_key value").bind(fw.walk, call)
-        at = given["value"]
         subject = attribute_values.subject(fw.ev, given["node"])
-        key = fw.ev.string(given["attr_key"], "the key")
-        items = [(subject, key, attribute_values.attr_value(fw.ev, fw.ev.value(at), at))]
+        items = [(subject, fw.ev.string(given["attr_key"], "the key"), _attr_value(fw, given["value"]))]
     return [_attr_maker(fw, *item, call) for item in items]
+
+
+def _attr_value(fw: FunctionWalk, cst: Cst) -> Any:
+    return attribute_values.attr_value(fw.ev, fw.ev.value(cst), cst)
 
 
 def _attr_maker(
@@ -183,8 +186,9 @@ def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, Cst], None
 
 _BIND = Signature("T.Bind", "value type_annotation=", "var span")
 _LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
-    "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line, "Assert": _assert_line,
-    "buffer_store": _buffer_store, "Bind": _bind_line, "bind": _bind_line, "LetStmt": _bind_line,
+    "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line,
+    "Assert": _assert_line, "buffer_store": _buffer_store, "Bind": _bind_line, "bind": _bind_line,
+    "LetStmt": _bind_line,
     "break_loop": _jump(tir.Break, "break"), "continue_loop": _jump(tir.Continue, "continue"),
 }  # fmt: skip
 
@@ -220,8 +224,10 @@ def _alloc_statement(fw: FunctionWalk, target: Cst, call: Cst, scope: str | None
     data = None
     if "data" in given and fw.ev.value(given["data"]) is not None:
         data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], DType.of("float32"), "global")
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data, scope=None if "scope" in given else scope)
-    notes = attribute_values.attributes(fw.ev, given["annotations"], "annotations") if "annotations" in given else {}
+    buffer = tir_buffers.buffer_of(
+        fw.ev, given, target[3], target, data=data, scope=None if "scope" in given else scope
+    )
+    notes = attribute_values.notes_of(fw.ev, given)
     fw.define(target, buffer)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
@@ -239,7 +245,7 @@ def _allocate(fw: FunctionWalk, target: Cst, call: Cst) -> None:
             fw.walk.fail("E0302", "an allocation under a condition is not supported", given["condition"])
     given["shape"] = given.pop("extents")
     buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
-    notes = attribute_values.attributes(fw.ev, given["annotations"], "annotations") if "annotations" in given else {}
+    notes = attribute_values.notes_of(fw.ev, given)
     fw.define(target, buffer.data)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
@@ -337,7 +343,7 @@ def _bind(fw: FunctionWalk, target: Cst, call: Cst) -> None:
     expr = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
     var = fw.ev.value(given["var"]) if "var" in given else None
     if "type_annotation" in given:
-        kind = annotations.bound_type(fw.ev, given["type_annotation"])
+        kind = tir_types.bound_type(fw.ev, given["type_annotation"])
         if kind is not None and kind[0] is not None:
             var = tir.Var(target[3], kind[0], kind[1], span=fw.walk.span(target))
     if isinstance(var, tir.Var) and var.dtype is not expr.dtype and not (var.dtype.is_handle or expr.dtype.is_handle):
@@ -397,7 +403,17 @@ def walk_with(fw: FunctionWalk, cst: Cst) -> None:
         fw.out.add(made[0])
     elif name == "launch_thread":
         _with_thread(fw, context, target, body, cst)
-    elif name in ("LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt", "alloc_buffer", "Assert", "Bind"):
+    elif name in (
+        "LetStmt",
+        "let",
+        "Let",
+        "allocate",
+        "decl_buffer",
+        "alloc_buffer_stmt",
+        "alloc_buffer",
+        "Assert",
+        "Bind",
+    ):
         _with_flat(fw, name, context, target, body, cst)
     elif name in tir_loops.LOOPS:
         _with_loop(fw, context, target, body, cst)
@@ -405,6 +421,7 @@ def walk_with(fw: FunctionWalk, cst: Cst) -> None:
         fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
 
 
+_FLAT = {"LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt", "alloc_buffer", "Assert", "Bind"}
 _SCOPES_HELP = '`with` takes `T.block("name")`, `T.init()`, `T.attr(...)`, `T.launch_thread(...)`'
 
 
@@ -423,9 +440,7 @@ def _with_thread(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple
         fw.out.add(make(fw.inner(body, " in a `with`", cst)))
 
 
-def _with_flat(
-    fw: FunctionWalk, name: str, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst
-) -> None:
+def _with_flat(fw: FunctionWalk, name: str, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
     """Older texts open a scope where a statement that holds for the rest of the body is enough."""
     with fw.scope.frame(" in a `with`"):
         if name in ("let", "Let") and target is None:
@@ -441,7 +456,9 @@ def _with_flat(
             if name in ("LetStmt", "Bind") and target is None:
                 _bind_line(fw, context)
             else:
-                fw.walk.fail("E0305", f"the result of `T.{name}` needs a name", context, help=f"`with T.{name}(...) as x:`")
+                fw.walk.fail(
+                    "E0305", f"the result of `T.{name}` needs a name", context, help=f"`with T.{name}(...) as x:`"
+                )
         else:
             binding(fw, target, context)
         for stmt in fw.inner(body, " in a `with`", cst):

@@ -10,14 +10,14 @@ from typing import Any
 
 from mlcc.arith.complete import complete
 from mlcc.errors import CompileError, Label, Span
-from mlcc.grammar import annotations, attribute_values, tir_blocks, tir_calls, tir_loops, tir_statements
+from mlcc.grammar import attribute_values, tir_blocks, tir_calls, tir_loops, tir_statements, tir_types
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.operators import Scalar, describe, is_number, mark
 from mlcc.grammar.tir_blocks import BlockFrame
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
 from mlcc.ir import construct, tir
-from mlcc.ir.dtypes import INT64, VOID, DType
+from mlcc.ir.dtypes import VOID, DType
 from mlcc.ir.node import Attrs
 from mlcc.ir.relax import GlobalVar
 
@@ -81,13 +81,13 @@ class FunctionWalk:
         _, start, end, name, at, parameters, returns, _, body = self.cst
         for symbol, binding in self.walk.prelude.bindings():
             if isinstance(binding.value, TypeVar):
-                self.scope.define(symbol, tir.Var(symbol, INT64, span=binding.span), binding.span)
+                self.scope.define(symbol, tir.Var(symbol, binding.value.dtype, span=binding.span), binding.span)
         errors = len(self.walk.diagnostics)
         with self.scope.frame(f" in `{name}`"):
-            signature = annotations.Signature(self.ev, self._declarations(body))
+            signature = tir_types.Signature(self.ev, self._declarations(body))
             signature.read(parameters)
             self.signature = signature
-            ret_dtype = annotations.result_annotation(self.ev, returns)
+            ret_dtype = tir_types.result_annotation(self.ev, returns)
             with self.scope.frame(f" in `{name}`"):
                 made = self.body(body)
         if len(self.walk.diagnostics) > errors:
@@ -107,7 +107,7 @@ class FunctionWalk:
             raise Skip from None
 
     def _declarations(self, body: tuple[Cst, ...]) -> dict[str, DType]:
-        """Names that the body declares at its top as `n = T.int64()`: quoted dimensions of that name are of that dtype."""
+        """Names that the body declares at its top, as in `n = T.int64()`, which quoted dimensions then mean."""
         found: dict[str, DType] = {}
         for stmt in body:
             if stmt[0] == "assign" and stmt[5] is not None:
@@ -242,9 +242,9 @@ class FunctionWalk:
     def assign_name(self, target: Cst, value: Cst, cst: Cst) -> None:
         """`x = value`: a declaration, a buffer, an axis, a store into a scalar, or a binding."""
         name = target[3]
-        dtype = tir_calls.declared_dtype(self.ev, value)
-        if dtype is not None:
-            self._declare(target, dtype, value)
+        declared = tir_calls.declared_dtype(self.ev, value)
+        if declared is not None:
+            self._declare(target, declared, value)
             return
         if value[0] == "call" and (tir_statements.binding(self, target, value) or tir_blocks.axes(self, target, value)):
             return
@@ -301,9 +301,9 @@ class FunctionWalk:
             self.define(target, made)
             self.out.add(tir.AllocBuffer(made, span=self.walk.span(cst)))
             return
-        kind = annotations.bound_type(self.ev, annotation)
+        kind = tir_types.bound_type(self.ev, annotation)
         if kind is None:
-            if value is not None and annotations.buffer_call(self.ev, annotation) is not None:
+            if value is not None and tir_types.buffer_call(self.ev, annotation) is not None:
                 self.assign_name(target, value, cst)
                 return
             self.walk.fail("E0302", "this is not the type of a value", annotation, help="`x: T.int32 = ...`")
@@ -396,7 +396,7 @@ class FunctionWalk:
 
     def _assert(self, cst: Cst) -> None:
         condition = self.ev.bool(cst[3])
-        kind, parts = "RuntimeError", ()
+        kind, parts = "RuntimeError", tuple[str, ...]()
         if cst[4] is not None:
             kind, parts = attribute_values.assert_message(self.ev, cst[4])
         self.out.add(tir.AssertStmt(condition, kind, parts, span=self.walk.span(cst)))
@@ -418,7 +418,8 @@ class FunctionWalk:
 _STATEMENT: dict[str, Callable[[FunctionWalk, Cst], None]] = {
     "expr": FunctionWalk._expression, "assign": FunctionWalk._assign, "augassign": FunctionWalk._augmented,
     "for": lambda fw, cst: tir_loops.walk_for(fw, cst), "while": FunctionWalk._while, "if": FunctionWalk._if,
-    "with": lambda fw, cst: tir_statements.walk_with(fw, cst), "return": FunctionWalk._return, "pass": FunctionWalk._pass,
+    "with": lambda fw, cst: tir_statements.walk_with(fw, cst), "return": FunctionWalk._return,
+    "pass": FunctionWalk._pass,
     "break": lambda fw, cst: fw.jump(cst, tir.Break, "break"),
     "continue": lambda fw, cst: fw.jump(cst, tir.Continue, "continue"),
     "assert": FunctionWalk._assert, "def": FunctionWalk._nested, "class": FunctionWalk._nested,

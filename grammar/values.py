@@ -8,8 +8,11 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar import tir_calls, tir_methods
 from mlcc.grammar.context import Scope, Walk
 from mlcc.grammar.operators import Operators, Scalar, describe, is_number, mark
+from mlcc.grammar.tir_arguments import argument
+from mlcc.grammar.tir_functions import BUILTINS
 from mlcc.grammar.tree import Cst
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import VOID
 
 __all__ = ["Evaluator", "Scalar", "describe", "evaluate", "is_number", "mark"]
 
@@ -55,8 +58,8 @@ class Evaluator(Operators):
             return tir_calls.call(self, path, cst)
         if target[0] == "attr" and not self.is_self(target[3]):
             return tir_methods.call(self, self.value(target[3]), target[4], cst)
-        if target[0] == "name" and target[3] in tir_calls.BUILTINS and self.scope.find(target[3]) is None:
-            return tir_calls.BUILTINS[target[3]](self, cst)
+        if target[0] == "name" and target[3] in BUILTINS and self.scope.find(target[3]) is None:
+            return BUILTINS[target[3]](self, cst)
         callee = self.value(target)
         if isinstance(callee, relax.GlobalVar):
             return self.call_function(callee, cst)
@@ -67,6 +70,6 @@ class Evaluator(Operators):
         if cst[5]:
             at = cst[5][0]
             self.walk.fail("E0304", "functions of the module take arguments by position", ("name", at[1], at[2], at[0]))
-        args = tuple(tir_calls.pointer_or_expr(self, a) for a in cst[4])
-        dtype = self.walk.return_dtypes.get(callee.name, tir_calls.VOID)
+        args = tuple(argument(self, a) for a in cst[4])
+        dtype = self.walk.return_dtypes.get(callee.name, VOID)
         return mark(tir.Call(dtype, callee, args), self.walk.span(cst))  # type: ignore[no-any-return]

@@ -85,7 +85,8 @@ call_llvm_intrin 1+ explicit update any                                 call_llv
 call_spirv_pure_glsl450 1+ explicit pure any
 call_packed 1+ int32 update any     call_cpacked 1+ int32 update any    call_ffi_kernel 1+ int32 update any
 call_packed_lowered 3+ int32 update any                                 call_cpacked_lowered 3+ int32 update any
-tvm_call_trace_packed 1+ int32 update any                               tvm_call_trace_packed_lowered 1+ int32 update any
+tvm_call_trace_packed 1+ int32 update any
+tvm_call_trace_packed_lowered 1+ int32 update any
 tvm_tuple 0+ void pure any          tvm_stack_alloca 2 handle update any
 tvm_stack_make_shape 0+ handle update any                               tvm_stack_make_array 6 handle update any
 tvm_struct_get 3 last read any      tvm_struct_set 4 int32 update any

@@ -43,7 +43,9 @@ class Signature:
                     self.params.append(scalars[name])
                     self.buffers.append(None)
                 elif annotation is None:
-                    walk.fail("E0306", f"parameter `{name}` has no type", at, help=f'`{name}: T.Buffer((4,), "float32")`')
+                    walk.fail(
+                        "E0306", f"parameter `{name}` has no type", at, help=f'`{name}: T.Buffer((4,), "float32")`'
+                    )
                 else:
                     self._parameter(name, at, annotation)
             except Skip:
@@ -122,7 +124,7 @@ def _pointer_annotation(ev: Operators, annotation: Cst) -> tir.PointerType | Non
         return value.pointer if isinstance(value, tir.Var) else None
     if path is not None and path.startswith("T.") and annotation[0] != "call":
         ev.value(annotation)  # says what is wrong with an unknown name
-    help = 'a parameter is `T.Buffer(shape, dtype)`, `T.handle`, or a scalar such as `T.int32`'
+    help = "a parameter is `T.Buffer(shape, dtype)`, `T.handle`, or a scalar such as `T.int32`"
     return ev.walk.fail("E0306", "this is not the type of a parameter", annotation, help=help)
 
 
@@ -142,7 +144,7 @@ def result_annotation(ev: Operators, annotation: Cst | None) -> DType | None:
 
 
 def bound_type(ev: Operators, annotation: Cst) -> tuple[DType | None, tir.PointerType | None, bool] | None:
-    """The type in `x: T.int32 = ...` and whether it is one of `T.let`: (dtype, pointer, let). Without dtype: the value's.
+    """The type in `x: T.int32 = ...`, and whether it is one of `T.let`: (dtype or None for the value's, pointer, let).
 
     None for an annotation of another kind.
     """
