@@ -73,7 +73,7 @@ def run_passes(
 
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
-    prefix: str = "mlcc", allow_extern: Sequence[str] = (), allow_native: bool = False,
+    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = False,
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
@@ -103,7 +103,7 @@ def build(
 
 
 def _generate(
-    module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str, allow_extern: Sequence[str],
+    module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
     allow_native: bool,
 ) -> Artifact:  # fmt: skip
     if target.kind != "llvm":

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
@@ -25,25 +26,27 @@ def read_bytes(path: str) -> bytes:
         raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}")) from None
 
 
-def write_atomic(path: str, data: bytes | str) -> None:
+def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | memoryview]) -> None:
     """Write a whole file or nothing: a temporary file beside it is renamed over it. `-` is standard output.
+
+    A list is the content in pieces.
 
     Raises CompileError E0002.
     """
-    raw = data.encode() if isinstance(data, str) else data
+    pieces = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
     if path == "-":
-        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
         return
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe: no renaming over those
             with open(path, "wb") as file:
-                file.write(raw)
+                file.writelines(pieces)
             return
         handle, name = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or ".")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(raw)
+                file.writelines(pieces)
             os.chmod(name, os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:

@@ -8,8 +8,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0802": (
         "wrong number of arguments",
         "A function takes its parameters in order. A PrimFunc takes its outputs too, as arrays that it writes; they "
-        "may be left out together, and are then made and returned. A relax function returns its results, or writes them "
-        "to `out`.",
+        "may be left out together, and are then made and returned. A relax function returns its results, or writes "
+        "them to `out`.",
     ),
     "E0803": (
         "wrong kind of argument",
@@ -18,8 +18,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0804": (
         "wrong dtype",
-        "Element types are never converted silently: use `array.astype(...)`. bfloat16 and 8-bit floats are passed as "
-        "arrays of their bits (uint16, uint8), as ml_dtypes arrays, or by DLPack.",
+        "Element types are never converted silently: use `array.astype(...)`. bfloat16 and 8-bit floats are passed "
+        "as arrays of their bits (uint16, uint8), as ml_dtypes arrays, or by DLPack.",
     ),
     "E0805": ("wrong shape", "An argument has another number of dimensions, or another extent, than its parameter."),
     "E0806": (
@@ -34,8 +34,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0810": ("out of memory", "A result or the workspace for intermediates could not be allocated."),
     "E0811": (
         "packed function not registered",
-        "The code calls a packed function by name that nobody registered. Register it by "
-        "`mlcc.register_func(name, f)`, by --env FILE on the command line, or in C by `PREFIX_set_packed(name, f, context)`.",
+        "The code calls a packed function by name that nobody registered. Register it by `mlcc.register_func(name, "
+        "f)`, by --env FILE on the command line, or in C by `PREFIX_set_packed(name, f, context)`.",
     ),
     "E0812": (
         "a packed function failed",
@@ -50,8 +50,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0816": (
         "an environment cannot be loaded",
-        "--env takes a Python file that calls `mlcc.register_func`, or a shared library that exports "
-        "`int mlcc_register(const mlcc_registry *)`. The file is missing, or failed.",
+        "--env takes a Python file that calls `mlcc.register_func`, or a shared library that exports `int "
+        "mlcc_register(const mlcc_registry *)`. The file is missing, or failed.",
     ),
     "E0817": ("value out of range", "A number does not fit the parameter's dtype, or is not allowed here."),
     "E0850": ("an artifact cannot be read", "The file does not exist or may not be read, or the value is no artifact."),
@@ -61,14 +61,14 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0852": (
         "the manifest does not fit this mlcc",
-        "Every artifact says in its manifest what it holds. This one is malformed or of another version."
-        " Compile it again.",
+        "Every artifact says in its manifest what it holds. This one is malformed or of another version. Compile it "
+        "again.",
     ),
     "E0853": ("an artifact for another machine", "The object holds code of another architecture than this machine's."),
     "E0854": (
         "the machine lacks CPU features",
-        "The object was compiled for a CPU with instructions that this one does not have. Compile it with "
-        "-t 'llvm{cpu=native}' on this machine, or with -t llvm for any machine of the architecture.",
+        "The object was compiled for a CPU with instructions that this one does not have. Compile it with -t "
+        "'llvm{cpu=native}' on this machine, or with -t llvm for any machine of the architecture.",
     ),
     "E0855": (
         "an outside symbol is missing",

@@ -4,8 +4,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0701": (
         "the target has no code for this",
         "The function uses something that the llvm target cannot compile: an intrinsic of another kind of device, an "
-        "extern that may not be called, a dtype without machine form (4-bit integers), operands that an intrinsic does "
-        "not take. The message names it. Externs besides libm's are allowed one by one: --allow-extern NAME.",
+        "extern that may not be called, a dtype without machine form (4-bit integers), operands that an intrinsic "
+        "does not take. The message names it. Externs besides libm's are allowed one by one: --allow-extern NAME.",
     ),
     "E0702": (
         "no such function",
@@ -23,8 +23,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0705": (
         "unknown triple",
-        "Objects are made for the systems that they are tested on. LLVM ends the process on some combinations that it "
-        "does not support, so others are refused here.",
+        "Objects are made for the systems that they are tested on. LLVM ends the process on some combinations that "
+        "it does not support, so others are refused here.",
     ),
     "E0706": (
         "unknown CPU",
@@ -46,6 +46,46 @@ CODES: dict[str, tuple[str, str]] = {
         "An annotation (`pragma_import_llvm`, `pragma_import_c`) carries code of another language in the text. It is "
         "not compiled: write it as a function of its own, and call it as an allowed extern.",
     ),
+    "E0750": (
+        "two functions with one C symbol",
+        "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "
+        "does not take in names become `_`. Two functions came out the same. Rename one, or make it private.",
+    ),
+    "E0751": (
+        "the data of a constant are absent",
+        "The text refers to a constant by name, and neither the text nor the file beside it holds its data.",
+    ),
+    "E0752": (
+        "a value does not fit where it is passed",
+        "An argument of a call in the graph has another dtype, shape or kind than the function takes, or the sizes "
+        "that the function needs cannot be told from its arguments.",
+    ),
+    "E0753": (
+        "an extent cannot be computed",
+        "Shapes in native code are integer arithmetic over symbols that are known when the function is entered: "
+        "extents of parameters, and scalar parameters.",
+    ),
+    "E0754": (
+        "the graph has no native form here",
+        "Native functions call kernels, packed functions and other relax functions, and handle tuples, branches, "
+        "shapes and memory. Operators are lowered to kernels before (`lower-to-tir`, which -O1 and up contain); "
+        "closures and values whose shape depends on data have no native form.",
+    ),
+    "E0755": (
+        "the artifact cannot be written in this form",
+        "Objects need nothing. A shared library needs a C compiler that links (cc, or what CC names).",
+    ),
+    "E0756": (
+        "relax functions call each other in a circle",
+        "The memory of a native function is planned before it runs, which a recursion makes impossible.",
+    ),
+    "E0757": (
+        "a shape or dtype must be known",
+        "Parameters and results of a native function have a known dtype and number of dimensions; results have "
+        "shapes that follow from the parameters'. Symbols must stand alone in some shape, so that a caller gives "
+        "them values.",
+    ),
+    "E0758": ("no such function", "A call in the graph names a function that the module does not have."),
     "E0790": (
         "a target's text cannot be read",
         "A target is written `llvm`, `llvm{cpu=native}` or `cuda{arch=sm_90}`: a name, and options in braces separated "

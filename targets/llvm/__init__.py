@@ -1,1 +1,20 @@
 """The llvm target: loop code and graph functions to LLVM IR text, and from there to objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlcc.ir.module import IRModule
+    from mlcc.target import Target
+    from mlcc.targets.llvm.artifact import Artifact
+
+
+def compile_module(
+    module: IRModule, target: Target, *, prefix: str | None = None, opt_level: int = 2, pipeline: str = "",
+    allow_extern: tuple[str, ...] = (), allow_native: bool = False,
+) -> Artifact:  # fmt: skip
+    """Generate code for a lowered module. Raises CompileError for all that has no native form."""
+    from mlcc.targets.llvm.module import compile_module as work
+
+    return work(module, target, prefix, opt_level, pipeline, allow_extern)

@@ -1,0 +1,122 @@
+"""What a build gives: an object with its manifest, to be saved, loaded, or written in other forms."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.errors import CompileError, error
+from mlcc.files import write_atomic
+from mlcc.ir.tensor_data import TensorData
+from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
+from mlcc.runtime.elf import ALLOC
+from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.header import c_header
+from mlcc.targets.llvm.host_run import CONSTANTS
+from mlcc.targets.llvm.link import shared_library
+from mlcc.targets.llvm.objfile import Buffer, Definition, NewSection, c_identifier, finish
+
+KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}
+
+
+@dataclass(eq=False)
+class Artifact:
+    """Compiled code for a target. `mlcc.load(artifact)` runs it; `save` writes it.
+
+    `prefix` starts the exported C symbols; if it is None, the name of the file that is written does.
+    """
+
+    text: str
+    machine: Machine
+    opt_level: int
+    facts: dict[str, Any]
+    constants: list[TensorData]
+    prefix: str | None = None
+    _code: bytes = field(default=b"", repr=False)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the artifact says of itself; see `docs/abi.md`."""
+        return self._facts(self._prefix(None))
+
+    def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
+        """Write the artifact, whole or not at all. The suffix says what: .o, .so, .s or .ll; or `emit` does.
+
+        Raises CompileError.
+        """
+        name = os.fspath(path)
+        by_suffix = {suffix: kind for kind, suffix in KINDS.items()}
+        kind = emit or by_suffix.get(os.path.splitext(name)[1], "obj")
+        write_atomic(name, self._pieces(kind, self._prefix(name)))
+
+    def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:
+        """The content of a file: `obj`, `shared`, `asm` or `llvm-ir`. Raises CompileError."""
+        return b"".join(self._pieces(kind, self._prefix(None) if prefix is None else c_identifier(prefix)))
+
+    def header(self, path: str | None = None) -> str:
+        """A C99 header that declares every function, with nothing else to include. `path` is the object's."""
+        return c_header(self._facts(self._prefix(path)))
+
+    def compile(self) -> None:
+        """Have LLVM make the object, once."""
+        if not self._code:
+            self._code = compile_text(self.text, self.machine, self.opt_level).obj
+
+    # ------------------------------------------------------------ parts
+
+    def _prefix(self, path: str | None) -> str:
+        if self.prefix is not None:
+            return c_identifier(self.prefix)
+        return "mlcc" if path is None else c_identifier(os.path.splitext(os.path.basename(path))[0])
+
+    def _facts(self, prefix: str) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(json.dumps(self.facts).replace(PLACEHOLDER_PREFIX, prefix))
+        return made
+
+    def _pieces(self, kind: str, prefix: str) -> list[Buffer]:
+        if kind not in KINDS:
+            raise CompileError(error("E0755", f"cannot write `{kind}`", help=f"known are {', '.join(KINDS)}"))
+        if kind == "obj":
+            return self._object(prefix)
+        if kind == "shared":
+            return [shared_library(self._object(prefix), self.machine.triple)]
+        text = self._text(kind)
+        manifest = json.dumps(self._facts(prefix))
+        comment = ";" if kind == "llvm-ir" else "#" if self.machine.triple.startswith("x86_64") else "//"
+        head = f"{comment} mlcc manifest: {manifest}\n"
+        return [head.encode(), text.replace(PLACEHOLDER_PREFIX, prefix).encode()]
+
+    def _object(self, prefix: str) -> list[Buffer]:
+        self.compile()
+        sections: list[NewSection] = []
+        define: dict[str, Definition] = {}
+        if self.constants:
+            section = NewSection(CONSTANTS_SECTION, ALLOC, ALIGNMENT, tuple(self._constant_pieces()))
+            define[CONSTANTS] = Definition(0, 0, section.size)
+            sections.append(section)
+        facts = json.dumps({**self._facts(prefix), "checksum": "00000000"}).encode() + b"\0"
+        sections.append(NewSection(MANIFEST_SECTION, 0, 1, (facts,)))
+        return finish(self._code, sections, define, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix))
+
+    def _constant_pieces(self) -> Iterator[Buffer]:
+        for data in self.constants:
+            if data.nbytes:
+                yield memoryview(data.array).cast("B")  # type: ignore[arg-type]
+            gap = -data.nbytes % ALIGNMENT
+            if gap:
+                yield bytes(gap)
+
+    def _text(self, kind: str) -> str:
+        """Assembly or LLVM IR, with the constants in it."""
+        text = self.text
+        if self.constants:
+            size = sum(len(p) for p in self._constant_pieces())
+            declared = f"@{CONSTANTS} = external hidden constant [0 x i8], align {ALIGNMENT}"
+            content = "".join(f"\\{byte:02X}" for piece in self._constant_pieces() for byte in bytes(piece))
+            defined = f'@{CONSTANTS} = hidden constant [{size} x i8] c"{content}", align {ALIGNMENT}'
+            text = text.replace(declared, defined)
+        made = compile_text(text, self.machine, self.opt_level, frozenset({kind}))
+        return made.asm if kind == "asm" else made.llvm_ir

@@ -1,0 +1,88 @@
+"""The manifest of an object: what its host functions take and give, and what it was made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlcc
+from mlcc.ir import tir
+from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
+from mlcc.targets.llvm.dims import as_json
+from mlcc.targets.llvm.plan import HostFunction, Leaf, Param
+from mlcc.targets.llvm.shared import Shared
+
+
+def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
+    """A name of its own for every symbol of a function."""
+    names: dict[tir.Var, str] = {}
+    for symbol in func.symbols:
+        name, number = symbol.name, 1
+        while name in names.values():
+            name, number = f"{symbol.name}_{number}", number + 1
+        names[symbol] = name
+    return names
+
+
+def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
+    """One function, as the manifest has it."""
+    names = symbol_names(func)
+    made: dict[str, Any] = {
+        "kind": func.kind, "symbol": symbol, "symbols": list(names.values()),
+        "params": [_param(p, names) for p in func.params],
+    }  # fmt: skip
+    if func.results is not None:
+        made["results"] = _param(func.results, names)
+    made["workspace"] = as_json(_total(func), names)
+    return made
+
+
+def _total(func: HostFunction) -> tir.Expr:
+    from mlcc.ir import construct as c
+
+    return func.dims.simplify(c.add(func.moving_bytes, func.fixed_bytes))
+
+
+def _param(param: Param, names: dict[tir.Var, str]) -> dict[str, Any]:
+    if param.leaf is None:
+        return {"kind": "tuple", "name": param.name, "fields": [_param(p, names) for p in param.fields]}
+    return _leaf(param.leaf, names)
+
+
+def _leaf(leaf: Leaf, names: dict[tir.Var, str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"kind": leaf.kind, "name": leaf.name}
+    if leaf.kind == "pointer":
+        return made
+    if leaf.kind == "shape":
+        return made | {"values": [as_json(d, names) for d in leaf.dims]}
+    made["dtype"] = str(leaf.dtype)
+    if leaf.kind == "scalar":
+        known = leaf.value is not None and not leaf.value.dtype.is_float and not leaf.written
+        return made | ({"value": as_json(leaf.value, names)} if known and leaf.value is not None else {})
+    made["shape"] = [as_json(d, names) for d in leaf.dims]
+    made["role"] = ("inout" if leaf.read else "out") if leaf.written else "in"
+    if leaf.strides is not None:
+        made["strides"] = [as_json(s, names) for s in leaf.strides]
+    return made
+
+
+def object_facts(
+    functions: dict[str, dict[str, Any]], shared: Shared, target: dict[str, Any], made_from: dict[str, Any]
+) -> dict[str, Any]:
+    """The whole manifest, under the prefix that stands for the artifact's own."""
+    packed = [
+        {"name": s.name, "args": None if s.args is None else list(s.args), "results": s.results, "style": s.style}
+        for s in shared.packed_specs()
+    ]
+    return {
+        "mlcc": {"abi": ABI_VERSION, "version": mlcc.__version__},
+        "prefix": PLACEHOLDER_PREFIX,
+        "target": target,
+        "source": made_from,
+        "functions": functions,
+        "packed": packed,
+        "externs": list(shared.ctx.externs),
+        "constants": {
+            "count": len(shared.constants),
+            "bytes": sum(c.nbytes for c in shared.constants),
+        },
+    }

@@ -1,0 +1,144 @@
+"""C99 headers for artifacts, from their manifests: declarations, DLTensor, the table of error codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlcc.runtime.abi import ALIGNMENT, KINDS, dtype_code
+from mlcc.runtime.manifest import Value, read, show, show_shape
+from mlcc.targets.llvm.objfile import c_identifier
+
+_DLPACK = """\
+/* The tensors of DLPack (https://dmlc.github.io/dlpack): skipped where dlpack.h itself is included first. */
+#ifndef DLPACK_DLPACK_H_
+#ifndef MLCC_DLTENSOR
+#define MLCC_DLTENSOR
+typedef struct { int32_t device_type; int32_t device_id; } DLDevice;
+typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } DLDataType;
+typedef struct {
+    void *data;           /* with byte_offset: aligned to the element */
+    DLDevice device;      /* {1, 0}: memory of the CPU */
+    int32_t ndim;
+    DLDataType dtype;     /* code 0 int, 1 uint, 2 float, 4 bfloat, 6 bool; then bits and lanes */
+    int64_t *shape;
+    int64_t *strides;     /* in elements; NULL: row-major without gaps */
+    uint64_t byte_offset;
+} DLTensor;
+#endif
+#endif
+"""
+_PACKED = """\
+#ifndef MLCC_PACKED_FN
+#define MLCC_PACKED_FN
+/* A packed function: inputs first, then the tensors that it writes; 0 or an error. Scalars come as tensors without
+   dimensions (int64, float64, bool), shapes as int64 vectors, strings as uint8 vectors. */
+typedef int32_t (*mlcc_packed_fn)(void *context, DLTensor **args, int32_t count);
+#endif
+"""
+
+
+def c_header(facts: dict[str, Any]) -> str:
+    """The header of an artifact."""
+    manifest = read(facts)
+    prefix = manifest.prefix
+    guard = f"MLCC_{c_identifier(prefix).upper()}_H"
+    lines = [
+        f"/* {prefix}: made by mlcc {facts['mlcc']['version']}. Link the object with -lm and nothing else. */",
+        f"#ifndef {guard}", f"#define {guard}", "#include <stdbool.h>", "#include <stdint.h>", "",
+        "#ifdef __cplusplus", 'extern "C" {', "#endif", "", _DLPACK,
+        "/* Functions return 0 or an error code: the low byte is the kind of error, PREFIX_f_error gives the text. */",
+    ]  # fmt: skip
+    lines += ["#ifndef MLCC_ERROR_KINDS", "#define MLCC_ERROR_KINDS", "enum {"]
+    lines += [f"    MLCC_{kind.name} = {kind.code}, /* {kind.text} */" for kind in KINDS]
+    lines += ["    MLCC_ERROR_KIND_MASK = 255", "};", "#endif", ""]
+    for name, spec in manifest.functions.items():
+        lines += _function(name, spec.symbol, spec.params, spec.results, spec.kind)
+    if manifest.packed:
+        lines += _packed(prefix, [(p.name, p.args, p.results) for p in manifest.packed])
+    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _function(name: str, symbol: str, params: tuple[Value, ...], results: Value | None, kind: str) -> Iterator[str]:
+    inputs = [leaf for p in params for leaf in p.leaves()]
+    outputs = [] if results is None else list(results.leaves())
+    taken: set[str] = set()
+    given = [_declare(leaf, taken, leaf.role == "in") for leaf in inputs]
+    results_text = [_declare(leaf, taken, False, result=True) for leaf in outputs]
+    yield f"/* {name}({', '.join(_describe(leaf) for leaf in inputs)})"
+    if kind == "relax":
+        yield f"   -> {', '.join(_describe(leaf) for leaf in outputs) or 'nothing'}"
+    yield f"   `{symbol}` allocates its workspace; `{symbol}_ws` takes {ALIGNMENT}-byte-aligned memory of"
+    yield f"   `{symbol}_ws_size` bytes (negative: minus an error code). Outputs must not overlap other arguments. */"
+    yield _prototype("int32_t", symbol, [*given, *results_text])
+    yield _prototype("int32_t", f"{symbol}_ws", ["void *ws", "int64_t ws_size", *given, *results_text])
+    yield _prototype("int64_t", f"{symbol}_ws_size", given)
+    if outputs:
+        shapes = [f"int64_t *{_unique((leaf.name or 'out') + '_shape', taken)}" for leaf in outputs]
+        yield "/* The extents of every result for these parameters. */"
+        yield _prototype("int32_t", f"{symbol}_shape", [*given, *shapes])
+    yield _prototype("const char *", f"{symbol}_error", ["int32_t code"])
+    yield ""
+
+
+def _prototype(ret: str, name: str, params: list[str]) -> str:
+    space = "" if ret.endswith("*") else " "
+    return f"{ret}{space}{name}({', '.join(params) or 'void'});"
+
+
+def _declare(leaf: Value, taken: set[str], constant: bool, result: bool = False) -> str:
+    name = _unique(leaf.name or "out", taken)
+    if leaf.kind == "tensor":
+        return f"{'const ' if constant else ''}DLTensor *{name}"
+    if leaf.kind == "pointer":
+        return f"void *{name}"
+    if leaf.kind == "shape":
+        return f"int64_t *{name}" if result else f"const int64_t *{name}"
+    code = dtype_code(leaf.dtype)[0]
+    type = "bool" if leaf.dtype == "bool" else "int64_t" if code in (0, 1) else "double"
+    return f"{type} *{name}" if result else f"{type} {name}"
+
+
+_KEYWORDS = frozenset(
+    """auto bool break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while ws
+    ws_size code class new delete this template namespace public private protected virtual operator try catch throw
+    true false""".split()  # noqa: SIM905
+)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """A C parameter name of its own."""
+    base = made = c_identifier(name)
+    number = 1
+    while made in taken or made in _KEYWORDS:
+        made, number = f"{base}_{number}", number + 1
+    taken.add(made)
+    return made
+
+
+def _describe(leaf: Value) -> str:
+    if leaf.kind == "tensor":
+        text = f"{leaf.name}: {leaf.dtype}{show_shape(leaf.dims)}"
+    elif leaf.kind == "shape":
+        text = f"{leaf.name}: shape {show_shape(leaf.dims)}"
+    elif leaf.kind == "pointer":
+        text = f"{leaf.name}: pointer"
+    else:
+        text = f"{leaf.name}: {leaf.dtype}" + ("" if leaf.value is None else f" = {show(leaf.value)}")
+    return text.replace("*/", "* /")
+
+
+def _packed(prefix: str, functions: list[tuple[str, tuple[str, ...] | None, int]]) -> Iterator[str]:
+    yield _PACKED
+    yield "/* The packed functions that must be set before a call:"
+    for name, args, results in functions:
+        inputs = "any tensors" if args is None else ", ".join(args) or "nothing"
+        text = f"     {name}({inputs}){f' -> {results} tensor(s), as last arguments' if results else ''}"
+        yield text.replace("*/", "* /")
+    yield "   0, or MLCC_VALUE if the object calls no function of that name. Set them before other threads call. */"
+    yield f"int32_t {prefix}_set_packed(const char *name, mlcc_packed_fn fn, void *context);"
+    yield "/* The same by number, in the order above: where a name is called with several kinds of arguments. */"
+    yield f"int32_t {prefix}_set_packed_slot(int32_t slot, mlcc_packed_fn fn, void *context);"
+    yield ""

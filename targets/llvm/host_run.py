@@ -1,0 +1,296 @@
+"""`PREFIX_f_run`: the steps of a plan as straight code, with nothing checked that the query checked.
+
+    i32 run(ptr args, ptr symbols, ptr workspace)
+
+Everything that depends on symbols alone is computed at the top.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import BOOL, FLOAT64, INT64, UINT8
+from mlcc.runtime.abi import OFFSET
+from mlcc.targets.llvm import casts, packed
+from mlcc.targets.llvm.context import PACKED_CALL
+from mlcc.targets.llvm.dims import DimCode
+from mlcc.targets.llvm.emitter import Emitter
+from mlcc.targets.llvm.ir_text import NULL, FunctionText, integer
+from mlcc.targets.llvm.ir_text import Value as Operand
+from mlcc.targets.llvm.plan import (
+    ZERO,
+    Branch,
+    CallKernel,
+    CallPacked,
+    Check,
+    Copy,
+    HostFunction,
+    Memory,
+    Place,
+    Scalar,
+    Shape,
+    Step,
+    Tensor,
+    Text,
+    Value,
+    tensors_of,
+    walk_steps,
+)  # fmt: skip
+from mlcc.targets.llvm.plan_prim import offset_bytes
+from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.types import memory_type
+
+CONSTANTS = "mlcc_unnamed_prefix_constants"
+
+
+class Run:
+    """Emits the run function of one host function."""
+
+    def __init__(self, func: HostFunction, shared: Shared, symbol: str) -> None:
+        self.func = func
+        self.shared = shared
+        params = [("ptr", "args"), ("ptr", "symbols"), ("ptr", "workspace")]
+        ctx = shared.ctx
+        self.fn: FunctionText = ctx.module.function(
+            "i32", symbol, params, linkage="", attrs=f"noinline {ctx.function_attrs}"
+        )
+        self.args, self.symbols, self.workspace = self.fn.params
+        self.emitter = Emitter(self.fn, ctx)
+        self.code = DimCode(self.fn, func.dims, {})
+        self._pointers: dict[Memory, Operand] = {}
+        self._failures: dict[int, str] = {}
+
+    def emit(self) -> None:
+        self._read_symbols()
+        for step in walk_steps(self.func.steps):
+            self._prepare(step)
+        for _, expr in self.func.values:
+            self._ready(expr)
+        self._steps(self.func.steps)
+        self._values()
+        self.fn.ret(integer("i32", 0))
+
+    # ------------------------------------------------------------ at the top
+
+    def _read_symbols(self) -> None:
+        fn = self.fn
+        for index, symbol in enumerate(self.func.symbols):
+            value = fn.load("i64", fn.gep("i64", self.symbols, integer("i64", index)), 8)
+            self.code.symbols[symbol] = value
+            self.emitter.bind(symbol, value)
+        for index, leaf in enumerate(self.func.inputs()):
+            if leaf.kind == "scalar" and leaf.dtype is not None and leaf.dtype.is_float:
+                assert isinstance(leaf.value, tir.Var)
+                cell = fn.load("double", fn.gep("i64", self.args, integer("i64", index)), 8)
+                self.emitter.bind(leaf.value, casts.cast(self.emitter, cell, FLOAT64, leaf.dtype))
+
+    def _prepare(self, step: Step) -> None:
+        """Compute what a step needs of symbols and arguments, in a place that comes before all steps."""
+        for tensor in tensors_of(step):
+            self._base(tensor.memory.root())
+            self._ready(tensor.offset)
+            for dim in tensor.dims:
+                self._ready(dim)
+            self._ready(tensor.size)
+        match step:
+            case CallKernel(args=args, symbols=symbols, workspace=workspace):
+                for expr in symbols:
+                    self._ready(expr)
+                if workspace is not None:
+                    self._base(workspace)
+                self._scalars(args)
+            case CallPacked(args=args):
+                self._scalars(args)
+            case Check(condition=condition) | Branch(condition=condition):
+                self._scalars((condition,))
+
+    def _scalars(self, args: tuple[Value, ...]) -> None:
+        for arg in args:
+            if isinstance(arg, Scalar):
+                self._ready(arg.value)
+            elif isinstance(arg, Shape):
+                for dim in arg.dims:
+                    self._ready(dim)
+
+    def _ready(self, expr: tir.Expr) -> None:
+        if not expr.dtype.is_float:
+            self.code.value(expr)
+
+    def _base(self, memory: Memory) -> None:
+        """The address where a piece of memory starts."""
+        if memory in self._pointers:
+            return
+        fn = self.fn
+        if memory.place is Place.CONSTANT:
+            self.shared.ctx.module.global_(CONSTANTS, "external hidden constant [0 x i8], align 64")
+            at = self.shared.offsets[memory.index]
+            made = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
+        elif memory.place is Place.TEMPORARY:
+            assert memory.offset is not None
+            made = fn.gep("i8", self.workspace, self.code.value(memory.offset))
+        else:
+            made = self._argument(memory)
+        self._pointers[memory] = made
+
+    def _argument(self, memory: Memory) -> Operand:
+        fn = self.fn
+        leaves = [*self.func.inputs(), *self.func.outputs()]
+        leaf = leaves[memory.index]
+        pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", memory.index)), 8)
+        if leaf.kind == "pointer":
+            return pointer
+        data = fn.load("ptr", fn.gep("i8", pointer, integer("i64", OFFSET["data"])), 8)
+        offset = fn.load("i64", fn.gep("i8", pointer, integer("i64", OFFSET["byte_offset"])), 8)
+        made = fn.gep("i8", data, offset, flags="")
+        back = offset_bytes(leaf)
+        if tir.const_int(back) != 0:
+            made = fn.gep("i8", made, fn.binary("sub", integer("i64", 0), self.code.value(back)), flags="")
+        return made
+
+    # ------------------------------------------------------------ values
+
+    def _address(self, tensor: Tensor) -> Operand:
+        base = self._pointers[tensor.memory.root()]
+        if tensor.offset is ZERO or tir.const_int(tensor.offset) == 0:
+            return base
+        return self.fn.gep("i8", base, self.code.value(tensor.offset), flags="")
+
+    def _scalar(self, expr: tir.Expr) -> Operand:
+        """The value of a scalar expression: i64 or i1 for integers and conditions, else its register type."""
+        return self.emitter.expr(expr) if expr.dtype.is_float else self.code.value(expr)
+
+    def _flag(self, condition: Scalar | Tensor) -> Operand:
+        fn = self.fn
+        if isinstance(condition, Tensor):
+            return fn.icmp("ne", fn.load("i8", self._address(condition), 1), integer("i8", 0))
+        value = self._scalar(condition.value)
+        return value if value.type == "i1" else fn.icmp("ne", value, integer(value.type, 0))
+
+    # ------------------------------------------------------------ steps
+
+    def _steps(self, steps: list[Step]) -> None:
+        for step in steps:
+            match step:
+                case CallKernel():
+                    self._kernel(step)
+                case CallPacked():
+                    self._packed(step)
+                case Copy(target=target, source=source):
+                    self._copy(target, source)
+                case Check(condition=condition, code=code):
+                    self._check(condition, code)
+                case Branch():
+                    self._branch(step)
+
+    def _kernel(self, step: CallKernel) -> None:
+        fn = self.fn
+        kernel = self.shared.ctx.kernels[step.kernel]
+        sig = kernel.signature
+        values: list[Operand] = []
+        for param, arg in zip(sig.params, step.args, strict=True):
+            if isinstance(arg, Tensor):
+                values.append(self._address(arg))
+                continue
+            value = self._scalar(arg.value)
+            if param.var.dtype.is_float:
+                value = casts.cast(self.emitter, value, arg.value.dtype, param.var.dtype)
+                values.append(casts.to_memory(self.emitter, value, param.var.dtype))
+            else:
+                values.append(self._resized(value, param.type))
+        values += [self.code.value(s) for s in step.symbols]
+        if sig.result is not None:
+            values.append(fn.alloca(memory_type(sig.result)))
+        values.append(NULL if step.workspace is None else self._pointers[step.workspace])
+        self._succeed(fn.call("i32", f"@{kernel.symbol}", values))
+
+    def _resized(self, value: Operand, type: str) -> Operand:
+        """An i1 or i64 as an integer of another width."""
+        if value.type == "i1":
+            return self.fn.convert("zext", value, type)
+        return self.fn.convert("trunc", value, type)
+
+    def _packed(self, step: CallPacked) -> None:
+        fn = self.fn
+        pointers = fn.alloca("ptr", max(len(step.args), 1), 8, "args")
+        for index, arg in enumerate(step.args):
+            fn.store(self._dltensor(arg), fn.gep("ptr", pointers, integer("i64", index)))
+        callee = self.shared.ctx.module.declare(PACKED_CALL, "i32", ["i32", "ptr", "i32"])
+        args = [integer("i32", step.slot), pointers, integer("i32", len(step.args))]
+        self._succeed(fn.call("i32", callee, args))
+
+    def _dltensor(self, arg: Value) -> Operand:
+        """An argument of a packed function, as a DLTensor on the stack."""
+        fn = self.fn
+        place = fn.alloca(packed.DLTENSOR, 1, 8, "tensor")
+        match arg:
+            case Tensor(dims=dims, dtype=dtype):
+                shape = packed.int64s(fn, [self.code.value(d) for d in dims])
+                packed.fill_tensor(fn, place, self._address(arg), dtype, len(dims), shape)
+            case Shape(dims=dims):
+                data = packed.int64s(fn, [self.code.value(d) for d in dims])
+                packed.fill_tensor(fn, place, data, INT64, 1, packed.int64s(fn, [integer("i64", len(dims))]))
+            case Text(value=text):
+                raw = text.encode()
+                shape = packed.int64s(fn, [integer("i64", len(raw))])
+                packed.fill_tensor(fn, place, fn.module.string(raw), UINT8, 1, shape)
+            case Scalar(value=expr):
+                dtype = BOOL if expr.dtype.is_bool else FLOAT64 if expr.dtype.is_float else INT64
+                value = self._scalar(expr)
+                if dtype is FLOAT64:
+                    value = casts.cast(self.emitter, value, expr.dtype, FLOAT64)
+                elif dtype is BOOL:
+                    value = fn.convert("zext", value, "i8")
+                data = fn.alloca(value.type, 1, 8, "scalar")
+                fn.store(value, data)
+                packed.fill_tensor(fn, place, data, dtype, 0, NULL)
+            case _:
+                raise AssertionError(f"{type(arg).__name__} is no argument")
+        return place
+
+    def _copy(self, target: Tensor, source: Tensor) -> None:
+        fn = self.fn
+        name = fn.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
+        args = [self._address(target), self._address(source), self.code.value(target.size), integer("i1", 0)]
+        fn.call("void", name, args)
+
+    def _check(self, condition: Scalar | Tensor, code: int) -> None:
+        fn = self.fn
+        label = self._failures.get(code)
+        if label is None:
+            label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
+        go_on = fn.label("ok")
+        fn.cond_br(self._flag(condition), go_on, label)
+        fn.start(go_on)
+
+    def _succeed(self, code: Operand) -> None:
+        """Leave with the code of what was called, unless it is 0."""
+        fn = self.fn
+        failed = fn.cold("failed", [f"ret {code}"])
+        go_on = fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(go_on)
+
+    def _branch(self, step: Branch) -> None:
+        fn = self.fn
+        then, other, done = fn.label("then"), fn.label("else"), fn.label("end")
+        fn.cond_br(self._flag(step.condition), then, other)
+        fn.start(then)
+        self._steps(step.then_steps)
+        fn.br(done)
+        fn.start(other)
+        self._steps(step.else_steps)
+        fn.br(done)
+        fn.start(done)
+
+    def _values(self) -> None:
+        """Results that are no tensors: numbers, and the values of shapes."""
+        fn = self.fn
+        seen: dict[int, int] = {}
+        for leaf, expr in self.func.values:
+            at = seen[leaf] = seen.get(leaf, -1) + 1
+            pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", leaf)), 8)
+            value = self._scalar(expr)
+            if expr.dtype.is_float:
+                value = casts.cast(self.emitter, value, expr.dtype, FLOAT64)
+            elif value.type == "i1":
+                value = fn.convert("zext", value, "i8")
+            fn.store(value, fn.gep("i64", pointer, integer("i64", at)))

@@ -1,0 +1,49 @@
+"""From a lowered module to an artifact."""
+
+from __future__ import annotations
+
+import hashlib
+
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.runtime.machine import required
+from mlcc.target import Target
+from mlcc.targets.llvm.artifact import Artifact
+from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.context import EmitOptions, ModuleContext
+from mlcc.targets.llvm.facts import function_facts, object_facts
+from mlcc.targets.llvm.host import emit_host, symbol_of
+from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.shared import Shared
+
+
+def compile_module(
+    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...]
+) -> Artifact:
+    """Emit every public function and what it calls. Raises CompileError."""
+    machine = Machine.of(target)
+    text = ModuleText(machine.triple)
+    functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+    options = EmitOptions(allow_extern=frozenset(allow_extern))
+    ctx = ModuleContext(text, functions, machine.enabled, options)
+    shared = Shared(module, ctx)
+    made = emit_host(shared)
+    arch = machine.triple.partition("-")[0]
+    about = {
+        "kind": "llvm", "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
+        "features": required([*machine.enabled, *machine.features], arch),
+    }  # fmt: skip
+    facts = object_facts(
+        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
+        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
+    )  # fmt: skip
+    artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix)
+    artifact.compile()
+    return artifact
+
+
+def fingerprint(module: IRModule) -> str:
+    """A hash of the lowered module's text, constants by their content."""
+    from mlcc.grammar.printer import script
+
+    return hashlib.sha256(script(module, data=False).encode()).hexdigest()

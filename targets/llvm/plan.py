@@ -1,0 +1,251 @@
+"""What a native host function does: values, pieces of memory, and steps in order. Built by `plan_build`, laid out by
+`plan_memory`, emitted by `host`.
+
+All extents and offsets are int64 expressions over the symbols that are known at entry.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mlcc.errors import Span
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.targets.llvm.dims import Dims
+
+ZERO = tir.IntImm(INT64, 0)
+
+
+class Place(enum.Enum):
+    """Where a piece of memory is."""
+
+    ARGUMENT = "argument"  # a parameter's tensor
+    RESULT = "result"  # a result's tensor
+    CONSTANT = "constant"
+    TEMPORARY = "temporary"  # in the workspace
+
+
+@dataclass(eq=False, slots=True)
+class Memory:
+    """A piece of memory. `index` is the place in the argument vector, or the number of the constant.
+
+    `first` and `last` are the numbers of the steps between which a temporary is in use, `offset` where it was laid.
+    `into` is the piece that this one turned out to be part of.
+    """
+
+    place: Place
+    size: tir.Expr
+    name: str = ""
+    index: int = -1
+    first: int = -1
+    last: int = -1
+    offset: tir.Expr | None = None
+    into: Memory | None = None
+
+    def root(self) -> Memory:
+        """The piece that stands for this one."""
+        found = self
+        while found.into is not None:
+            found = found.into
+        return found
+
+
+# ---------------------------------------------------------------- values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A compact tensor: a window of `memory` that starts `offset` bytes in."""
+
+    memory: Memory
+    dims: tuple[tir.Expr, ...]
+    dtype: DType
+    offset: tir.Expr = ZERO
+
+    @property
+    def size(self) -> tir.Expr:
+        return byte_size(self.dims, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A number: an expression over the symbols and scalar parameters."""
+
+    value: tir.Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    dims: tuple[tir.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuple:
+    fields: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    value: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """Memory without a type, from `memory.alloc_storage`."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unknown:
+    """A value that native code cannot hold; `reason` says so where it is used. None: that was said already."""
+
+    reason: str | None = None
+
+
+Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Unknown
+
+
+def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
+    """Bytes of a compact tensor."""
+    size: tir.Expr = tir.IntImm(INT64, dtype.bytes * dtype.lanes)
+    for dim in dims:
+        size = c.mul(size, c.cast(INT64, dim))
+    return size
+
+
+# ---------------------------------------------------------------- steps
+
+
+@dataclass(eq=False, slots=True)
+class CallKernel:
+    """Run a kernel: an argument for each parameter of its PrimFunc, values for its symbols, scratch memory."""
+
+    kernel: str
+    args: tuple[Tensor | Scalar, ...]
+    symbols: tuple[tir.Expr, ...]
+    workspace: Memory | None
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class CallPacked:
+    """Call the packed function of a slot; outputs are the last arguments."""
+
+    slot: int
+    args: tuple[Value, ...]
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Copy:
+    target: Tensor
+    source: Tensor
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Check:
+    """Fail with `code` unless the condition, a scalar or a bool tensor without dimensions, holds."""
+
+    condition: Scalar | Tensor
+    code: int
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Branch:
+    condition: Scalar | Tensor
+    then_steps: list[Step] = field(default_factory=list)
+    else_steps: list[Step] = field(default_factory=list)
+    number: int = 0
+
+
+Step = CallKernel | CallPacked | Copy | Check | Branch
+
+
+def walk_steps(steps: list[Step]) -> Iterator[Step]:
+    """All steps in order, branches opened."""
+    for step in steps:
+        yield step
+        if isinstance(step, Branch):
+            yield from walk_steps(step.then_steps)
+            yield from walk_steps(step.else_steps)
+
+
+def tensors_of(step: Step) -> Iterator[Tensor]:
+    """The tensors that a step itself uses."""
+    match step:
+        case CallKernel(args=args) | CallPacked(args=args):
+            yield from (a for a in args if isinstance(a, Tensor))
+        case Copy(target=a, source=b):
+            yield a
+            yield b
+        case Check(condition=cond) | Branch(condition=cond):
+            if isinstance(cond, Tensor):
+                yield cond
+
+
+# ---------------------------------------------------------------- functions
+
+
+@dataclass(eq=False, slots=True)
+class Leaf:
+    """One place of the argument vector: a tensor, scalar, shape or pointer parameter, or a result.
+
+    `name` is how messages call it; `dims` are a tensor's or shape's extents, `value` what a scalar is known as.
+    `written` of a tensor: the function writes it.
+    """
+
+    name: str
+    kind: str
+    dtype: DType | None = None
+    dims: tuple[tir.Expr, ...] = ()
+    value: tir.Expr | None = None
+    strides: tuple[tir.Expr, ...] | None = None
+    offset: tir.Expr | None = None  # elements between the pointer that the kernel wants and the first element
+    read: bool = True
+    written: bool = False
+    span: Span | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Param:
+    """A parameter or result as declared: a leaf, or a tuple of them."""
+
+    name: str
+    leaf: Leaf | None
+    fields: tuple[Param, ...] = ()
+
+    def leaves(self) -> Iterator[Leaf]:
+        if self.leaf is not None:
+            yield self.leaf
+        for part in self.fields:
+            yield from part.leaves()
+
+
+@dataclass(eq=False, slots=True)
+class HostFunction:
+    """A public function of the artifact, ready to be laid out and emitted."""
+
+    name: str
+    kind: str  # relax or prim
+    params: tuple[Param, ...]
+    results: Param | None
+    symbols: tuple[tir.Var, ...]
+    steps: list[Step]
+    dims: Dims
+    span: Span | None = None
+    values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # results that are no tensors: leaf and value
+    memories: list[Memory] = field(default_factory=list)
+    fixed_bytes: int = 0
+    moving_bytes: tir.Expr = ZERO
+
+    def inputs(self) -> list[Leaf]:
+        return [leaf for p in self.params for leaf in p.leaves()]
+
+    def outputs(self) -> list[Leaf]:
+        return [] if self.results is None else list(self.results.leaves())

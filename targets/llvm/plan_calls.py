@@ -1,0 +1,406 @@
+"""Graph-level calls as steps of a plan: kernels, packed functions, functions of the module, memory and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, Span, did_you_mean, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.targets.llvm.dims import as_number, widen
+from mlcc.targets.llvm.plan import (
+    CallKernel,
+    CallPacked,
+    Check,
+    Copy,
+    Scalar,
+    Shape,
+    Storage,
+    Tensor,
+    Text,
+    Tuple,
+    Unknown,
+    Value,
+    byte_size,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.plan_build import Planner, Scope
+
+PRINT = "mlcc.print"  # the packed function behind R.print
+
+
+def refuse(message: str, span: Span | None, code: str = "E0754", help: str | None = None) -> CompileError:
+    """The error for a call that has no native form."""
+    return CompileError(error(code, message, span, help=help))
+
+
+def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """Plan a call and give its value. Raises CompileError."""
+    match expr.op:
+        case tir.Op(name=name):
+            known = _OPERATORS.get(name.removeprefix("relax."))
+            if known is not None:
+                return known(p, expr, scope)
+            short = name.replace("relax.", "R.", 1)
+            raise refuse(f"`{short}` has no native form", expr.span, help="run `lower-to-tir` before, or -O2")
+        case relax.ExternFunc(name=name):
+            return _call_packed(p, name, [p.value(a, scope) for a in expr.args], expr, scope)
+        case relax.GlobalVar(name=name):
+            return _call_module(p, name, expr, scope)
+    raise refuse("a function that is only known at run time cannot be called", expr.span)
+
+
+# ---------------------------------------------------------------- functions of the module
+
+
+def _find(p: Planner, name: str, span: Span | None) -> relax.Function | tir.PrimFunc:
+    found = p.shared.module.functions.get(name)
+    if found is None:
+        hint = did_you_mean(name, p.shared.module.functions)
+        raise refuse(f"the module has no function `{name}`", span, "E0758", hint)
+    return found
+
+
+def _call_module(p: Planner, name: str, expr: relax.Call, scope: Scope) -> Value:
+    func = _find(p, name, expr.span)
+    args = [p.value(a, scope) for a in expr.args]
+    if isinstance(func, tir.PrimFunc):
+        _kernel(p, name, func, args, expr.span)
+        return Tuple(())
+    return p.inline(name, func, args, expr.span)
+
+
+def _callee(p: Planner, expr: relax.Expr) -> tuple[str, tir.PrimFunc | None]:
+    """The name that a destination-passing call gives, and the PrimFunc of the module that it means, if any."""
+    functions = p.shared.module.functions
+    if isinstance(expr, relax.GlobalVar):
+        func = _find(p, expr.name, expr.span)
+        if not isinstance(func, tir.PrimFunc):
+            raise refuse(f"`{expr.name}` is no PrimFunc", expr.span, "E0752")
+        return expr.name, func
+    if isinstance(expr, relax.ExternFunc):
+        found = functions.get(expr.name)
+        if isinstance(found, tir.PrimFunc):
+            return expr.name, found
+        for name, func in functions.items():
+            if isinstance(func, tir.PrimFunc) and func.attrs.get("global_symbol") == expr.name:
+                return name, func
+        return expr.name, None
+    raise refuse("the function that is called must be one of the module, or a packed one", expr.span)
+
+
+def _listed(value: Value) -> list[Value]:
+    return list(value.fields) if isinstance(value, Tuple) else [value]
+
+
+def _call_tir(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """call_tir and call_dps_packed: fresh outputs after the arguments, then the scalars of `tir_vars`."""
+    name, func = _callee(p, expr.args[0])
+    args = _listed(p.value(expr.args[1], scope)) if len(expr.args) > 1 else []
+    extra = p.value(expr.args[2], scope) if len(expr.args) > 2 else Shape(())
+    results = [p.fresh(info, scope, expr.span, f"the result of `{name}`") for info in expr.sinfo_args]
+    outs = [leaf for r in results for leaf in _leaves(r)]
+    scalars = [Scalar(d) for d in extra.dims] if isinstance(extra, Shape) else [extra]
+    if func is not None:
+        _kernel(p, name, func, [*args, *outs, *scalars], expr.span)
+    else:
+        _packed(p, name, [*args, *scalars], outs, "dps", expr.span)
+    return results[0] if len(results) == 1 else Tuple(tuple(results))
+
+
+def _leaves(value: Value) -> list[Value]:
+    return [leaf for f in value.fields for leaf in _leaves(f)] if isinstance(value, Tuple) else [value]
+
+
+def _call_inplace(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """call_tir_inplace: an output with an index is that argument's memory, others are fresh.
+
+    What it writes to is a copy unless nothing else can see it: values never change at the graph level.
+    """
+    name, func = _callee(p, expr.args[0])
+    args = _listed(p.value(expr.args[1], scope))
+    extra = p.value(expr.args[2], scope) if len(expr.args) > 2 else Shape(())
+    infos = [f for i in expr.sinfo_args for f in (i.fields if isinstance(i, relax.TupleStructInfo) else (i,))]
+    indices = expr.attrs.get("inplace_indices", ())
+    results: list[Value] = []
+    fresh: list[Value] = []
+    for info, index in zip(infos, indices, strict=False):
+        if index < 0:
+            fresh.append(p.fresh(info, scope, expr.span, f"the result of `{name}`"))
+            results.append(fresh[-1])
+            continue
+        source = args[index] if index < len(args) else None
+        if not isinstance(source, Tensor):
+            raise refuse(f"`{name}` cannot write its argument {index} in place", expr.span, "E0752")
+        copy = p.temporary(source.dims, source.dtype)
+        p.steps.append(Copy(copy, source))
+        args[index] = copy
+        results.append(copy)
+    scalars = [Scalar(d) for d in extra.dims] if isinstance(extra, Shape) else []
+    if func is None:
+        raise refuse("an in-place call must name a PrimFunc of the module", expr.span)
+    _kernel(p, name, func, [*args, *fresh, *scalars], expr.span)
+    return results[0] if len(results) == 1 else Tuple(tuple(results))
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def _kernel(p: Planner, name: str, func: tir.PrimFunc, args: list[Value], span: Span | None) -> None:
+    """A call of a PrimFunc: symbols from the arguments' shapes; what does not fit is refused, now or at run time."""
+    if len(args) != len(func.params):
+        raise refuse(f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span, "E0752")
+    known = _scalars(func, args)
+    _bind_extents(func, args, known)
+    checked: list[Tensor | Scalar] = []
+    for var, buffer, arg in zip(func.params, func.buffers, args, strict=True):
+        what = f"argument `{buffer.name if buffer is not None else var.name}` of `{name}`"
+        checked.append(_kernel_argument(p, var, buffer, arg, known, what, span))
+    kernel = p.shared.ctx.kernel(name)
+    symbols = []
+    for symbol in kernel.signature.symbols:
+        if symbol not in known:
+            raise refuse(f"`{symbol.name}` of `{name}` cannot be told from the shapes of its arguments", span, "E0752")
+        symbols.append(p.dims.simplify(known[symbol]))
+    size = p.dims.simplify(as_number(widen(kernel.workspace, known)))
+    workspace = None if tir.const_int(size) == 0 else p.memory(size)
+    p.steps.append(CallKernel(name, tuple(checked), tuple(symbols), workspace))
+
+
+def _scalars(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:
+    """The values of integer parameters."""
+    return {
+        var: as_number(arg.value)
+        for var, arg in zip(func.params, args, strict=True)
+        if isinstance(arg, Scalar) and not arg.value.dtype.is_float
+    }
+
+
+def _bind_extents(func: tir.PrimFunc, args: list[Value], known: dict[tir.Var, tir.Expr]) -> None:
+    """Variables that stand alone in shapes, strides and offsets of the buffers."""
+    for buffer, arg in zip(func.buffers, args, strict=True):
+        if buffer is None or not isinstance(arg, Tensor) or len(buffer.shape) != len(arg.dims):
+            continue
+        pairs = [
+            *zip(buffer.shape, arg.dims, strict=True),
+            *zip(buffer.strides, compact_strides(arg.dims), strict=False),
+        ]
+        if buffer.elem_offset is not None:
+            pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
+        for dim, value in pairs:
+            if isinstance(dim, tir.Var):
+                known.setdefault(dim, value)
+
+
+def compact_strides(dims: tuple[tir.Expr, ...]) -> list[tir.Expr]:
+    """The strides, in elements, of a compact tensor."""
+    made: list[tir.Expr] = []
+    step: tir.Expr = tir.IntImm(INT64, 1)
+    for dim in reversed(dims):
+        made.insert(0, step)
+        step = c.mul(step, dim)
+    return made
+
+
+def _kernel_argument(
+    p: Planner, var: tir.Var, buffer: tir.Buffer | None, arg: Value, known: dict[tir.Var, tir.Expr], what: str,
+    span: Span | None,
+) -> Tensor | Scalar:  # fmt: skip
+    if isinstance(arg, Unknown):
+        raise CompileError(()) if arg.reason is None else refuse(f"{what} has no native form: {arg.reason}", span)
+    if buffer is None and not var.dtype.is_handle:
+        if not isinstance(arg, Scalar) or arg.value.dtype.is_float != var.dtype.is_float:
+            raise refuse(f"{what} must be a scalar of {var.dtype}", span, "E0752")
+        return arg
+    if not isinstance(arg, Tensor):
+        raise refuse(f"{what} must be a tensor", span, "E0752")
+    if buffer is None:
+        return arg
+    if buffer.dtype is not arg.dtype:
+        raise refuse(f"{what} is {arg.dtype}, not {buffer.dtype}", span, "E0752")
+    if len(buffer.shape) != len(arg.dims):
+        raise refuse(f"{what} has {len(arg.dims)} dimensions, not {len(buffer.shape)}", span, "E0752")
+    for index, (want, have) in enumerate(zip(buffer.shape, arg.dims, strict=True)):
+        p.require_equal(p.dims.simplify(as_number(widen(want, known))), have, f"dim {index} of {what}", span)
+    for index, (want, have) in enumerate(zip(buffer.strides, compact_strides(arg.dims), strict=False)):
+        p.require_equal(p.dims.simplify(as_number(widen(want, known))), have, f"stride {index} of {what}", span)
+    if buffer.elem_offset is not None:
+        offset = p.dims.simplify(as_number(widen(buffer.elem_offset, known)))
+        if tir.const_int(offset) != 0:
+            moved = c.sub(arg.offset, c.mul(offset, arg.dtype.bytes * arg.dtype.lanes))
+            return Tensor(arg.memory, arg.dims, arg.dtype, p.dims.simplify(moved))
+    return arg
+
+
+# ---------------------------------------------------------------- packed functions
+
+
+def _kinds(name: str, args: list[Value], span: Span | None) -> tuple[str, ...]:
+    made = []
+    for index, arg in enumerate(args):
+        match arg:
+            case Tensor():
+                made.append("tensor")
+            case Scalar(value=value):
+                made.append("bool" if value.dtype.is_bool else "float" if value.dtype.is_float else "int")
+            case Shape():
+                made.append("shape")
+            case Text():
+                made.append("str")
+            case Unknown(reason=None):
+                raise CompileError(())
+            case _:
+                why = f": {arg.reason}" if isinstance(arg, Unknown) else ""
+                raise refuse(f"argument {index} of packed function `{name}` has no native form{why}", span)
+    return tuple(made)
+
+
+def _packed(p: Planner, name: str, args: list[Value], outs: list[Value], style: str, span: Span | None) -> None:
+    kinds = _kinds(name, args, span)
+    slot = p.shared.packed(name, kinds, len(outs), style)
+    p.steps.append(CallPacked(slot, (*args, *outs)))
+
+
+def _call_packed(p: Planner, name: str, args: list[Value], expr: relax.Call, scope: Scope) -> Value:
+    """call_packed: the function returns its results, which are copied to memory of the declared type."""
+    infos = expr.sinfo_args or (() if expr.struct_info is None else (expr.struct_info,))
+    results: list[Value] = []
+    for info in infos:
+        known = isinstance(info, (relax.TensorStructInfo, relax.TupleStructInfo)) and _is_sized(info)
+        if not known:
+            _packed(p, name, args, [], "value", expr.span)
+            return Unknown(f"packed function `{name}` returns it, and its shape and dtype are not declared")
+        results.append(p.fresh(info, scope, expr.span, f"the result of `{name}`"))
+    outs = [leaf for r in results for leaf in _leaves(r)]
+    _packed(p, name, args, outs, "value", expr.span)
+    return results[0] if len(results) == 1 else Tuple(tuple(results))
+
+
+def _is_sized(info: relax.StructInfo) -> bool:
+    """Whether memory for a value can be set aside."""
+    if isinstance(info, relax.TupleStructInfo):
+        return all(_is_sized(f) for f in info.fields)
+    return isinstance(info, relax.TensorStructInfo) and info.dims is not None and info.dtype is not None
+
+
+def _call_pure_packed(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    callee = expr.args[0]
+    if not isinstance(callee, relax.ExternFunc):
+        raise refuse("a packed call must name a packed function", expr.span)
+    return _call_packed(p, callee.name, [p.value(a, scope) for a in expr.args[1:]], expr, scope)
+
+
+def _print(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    _packed(p, PRINT, [p.value(a, scope) for a in expr.args], [], "value", expr.span)
+    return Tuple(())
+
+
+def _assert(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    condition = p.condition(p.value(expr.args[0], scope), expr.span)
+    text = p.value(expr.args[1], scope) if len(expr.args) > 1 else Text("")
+    message = text.value if isinstance(text, Text) and text.value else "assertion failed"
+    p.steps.append(Check(condition, p.shared.code("ASSERT", message)))
+    return Tuple(())
+
+
+# ---------------------------------------------------------------- memory, views and shapes
+
+
+def _tensor(p: Planner, expr: relax.Expr, scope: Scope) -> Tensor:
+    value = p.value(expr, scope)
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Unknown) and value.reason is None:
+        raise CompileError(())
+    raise refuse("a tensor is needed here", expr.span, "E0752")
+
+
+def _alloc_tensor(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    shape, dtype = p.value(expr.args[0], scope), p.value(expr.args[1], scope)
+    if not isinstance(shape, Shape) or not isinstance(dtype, Text):
+        raise refuse("`R.builtin.alloc_tensor` takes a shape and a dtype", expr.span, "E0752")
+    return p.temporary(shape.dims, DType.of(dtype.value))
+
+
+def _alloc_storage(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    shape = p.value(expr.args[0], scope)
+    if not isinstance(shape, Shape):
+        raise refuse("storage needs a shape", expr.span, "E0752")
+    return Storage(p.memory(byte_size(shape.dims, DType.of("uint8"))))
+
+
+def _storage_tensor(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    storage, offset, shape, dtype = (p.value(a, scope) for a in expr.args[:4])
+    if not (isinstance(storage, Storage) and isinstance(offset, Scalar) and isinstance(shape, Shape)):
+        raise refuse("a tensor in storage needs the storage, an offset and a shape", expr.span, "E0752")
+    if not isinstance(dtype, Text):
+        raise refuse("a tensor in storage needs a dtype", expr.span, "E0752")
+    return Tensor(storage.memory, shape.dims, DType.of(dtype.value), offset.value)
+
+
+def _nothing(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """Memory is freed by the plan."""
+    return Tuple(())
+
+
+def _same(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    return p.value(expr.args[0], scope)
+
+
+def _view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """The same memory under another shape: compact tensors need no copy."""
+    source = _tensor(p, expr.args[0], scope)
+    info = expr.struct_info
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None:
+        raise refuse("the shape of this view is not known", expr.span, "E0757")
+    dims = tuple(p.dim(d, scope) for d in info.dims)
+    made = Tensor(source.memory, dims, source.dtype, source.offset)
+    p.require_equal(p.dims.simplify(made.size), p.dims.simplify(source.size), "the size of the view", expr.span)
+    return made
+
+
+def _memory_view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """memory.view: another shape, dtype or start of the same memory, inside it."""
+    source = _tensor(p, expr.args[0], scope)
+    info = expr.struct_info
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
+        raise refuse("the shape or dtype of this view is not known", expr.span, "E0757")
+    start = p.value(expr.args[3], scope) if len(expr.args) > 3 else Tuple(())
+    shift = start.value if isinstance(start, Scalar) else tir.IntImm(INT64, 0)
+    dims = tuple(p.dim(d, scope) for d in info.dims)
+    made = Tensor(source.memory, dims, info.dtype, p.dims.simplify(c.add(source.offset, shift)))
+    inside = c.logical_and(c.greater_equal(shift, 0), c.less_equal(c.add(shift, made.size), source.size))
+    code = p.shared.code("CAST", f"{p.name}: a view lies outside of its tensor")
+    if not p.dims.analyzer.prove(inside):
+        p.steps.append(Check(Scalar(inside), code))
+    return made
+
+
+def _shape_of(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    return Shape(_tensor(p, expr.args[0], scope).dims)
+
+
+def _shape_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    source, axis = _tensor(p, expr.args[0], scope), p.value(expr.args[1], scope)
+    index = tir.const_int(axis.value) if isinstance(axis, Scalar) else None
+    if index is None or not 0 <= index < len(source.dims):
+        raise refuse("the axis of `R.inspect.tensor_shape_i` is not an axis of the tensor", expr.span)
+    return Scalar(source.dims[index])
+
+
+_OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
+    "call_tir": _call_tir, "call_dps_packed": _call_tir, "call_tir_with_grad": _call_tir,
+    "call_tir_inplace": _call_inplace, "call_pure_packed": _call_pure_packed,
+    "print": _print, "assert_op": _assert,
+    "builtin.alloc_tensor": _alloc_tensor,
+    "memory.alloc_storage": _alloc_storage, "vm.alloc_storage": _alloc_storage,
+    "memory.alloc_tensor": _storage_tensor, "vm.alloc_tensor": _storage_tensor,
+    "memory.kill_storage": _nothing, "memory.kill_tensor": _nothing, "vm.kill_object": _nothing,
+    "reshape": _view, "expand_dims": _view, "squeeze": _view, "flatten": _view, "nn.batch_flatten": _view,
+    "memory.view": _memory_view, "memory.ensure_zero_offset": _same,
+    "builtin.stop_lift_params": _same, "to_vdevice": _same, "hint_on_device": _same,
+    "shape_of": _shape_of, "inspect.tensor_shape_i": _shape_i,
+}  # fmt: skip

@@ -1,0 +1,127 @@
+"""One workspace for all temporaries of a plan: memory is used again as soon as nobody needs what lies in it.
+
+Temporaries of constant size are packed by offset, largest first, each at the lowest place that is free for the steps in
+which it is in use. Those of symbolic size share slots: a slot is as large as the largest that ever lies in it, which is
+computed at entry.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.runtime.abi import ALIGNMENT
+from mlcc.targets.llvm.dims import Dims
+from mlcc.targets.llvm.plan import (
+    ZERO,
+    Branch,
+    CallKernel,
+    Copy,
+    HostFunction,
+    Memory,
+    Place,
+    Step,
+    tensors_of,
+    walk_steps,
+)  # fmt: skip
+
+
+def lay_out(func: HostFunction) -> None:
+    """Drop copies onto themselves, number the steps, and give every temporary in use its place."""
+    func.steps = drop_needless(func.steps)
+    used = lifetimes(func)
+    fixed = [m for m in used if isinstance(m.size, tir.IntImm)]
+    moving = [m for m in used if not isinstance(m.size, tir.IntImm)]
+    func.fixed_bytes = pack_fixed(fixed)
+    func.moving_bytes = share_slots(moving, func.fixed_bytes, func.dims)
+
+
+def drop_needless(steps: list[Step]) -> list[Step]:
+    """Copies of memory onto itself, and branches with nothing in them."""
+    made: list[Step] = []
+    for step in steps:
+        if isinstance(step, Copy) and _same_place(step):
+            continue
+        if isinstance(step, Branch):
+            step.then_steps = drop_needless(step.then_steps)
+            step.else_steps = drop_needless(step.else_steps)
+            if not step.then_steps and not step.else_steps:
+                continue
+        made.append(step)
+    return made
+
+
+def _same_place(step: Copy) -> bool:
+    same = step.target.memory.root() is step.source.memory.root()
+    return same and step.target.offset is step.source.offset
+
+
+def lifetimes(func: HostFunction) -> list[Memory]:
+    """Number the steps in order; `first` and `last` of every temporary that is used, in order of first use."""
+    found: dict[Memory, None] = {}
+    for number, step in enumerate(walk_steps(func.steps)):
+        step.number = number
+        memories = [t.memory for t in tensors_of(step)]
+        if isinstance(step, CallKernel) and step.workspace is not None:
+            memories.append(step.workspace)
+        for memory in memories:
+            root = memory.root()
+            if root.place is not Place.TEMPORARY:
+                continue
+            found.setdefault(root)
+            root.first = number if root.first < 0 else root.first
+            root.last = number
+    return list(found)
+
+
+def pack_fixed(memories: list[Memory]) -> int:
+    """Offsets for temporaries of constant size; gives the bytes needed."""
+    busy: dict[int, list[tuple[int, int]]] = {}  # by step: (start, end) of what is in use there
+    top = 0
+    for memory in sorted(memories, key=lambda m: (-_bytes(m), m.first)):
+        size = _bytes(memory)
+        steps = range(memory.first, memory.last + 1)
+        at = 0
+        for start, end in sorted({place for step in steps for place in busy.get(step, ())}):
+            if start - at >= size:
+                break
+            at = max(at, end)
+        memory.offset = tir.IntImm(INT64, at)
+        for step in steps:
+            busy.setdefault(step, []).append((at, at + size))
+        top = max(top, at + size)
+    return top
+
+
+def _bytes(memory: Memory) -> int:
+    assert isinstance(memory.size, tir.IntImm)
+    return -(-memory.size.value // ALIGNMENT) * ALIGNMENT
+
+
+def share_slots(memories: list[Memory], start: int, dims: Dims) -> tir.Expr:
+    """Offsets, from `start` on, for temporaries of symbolic size; gives the bytes needed."""
+    slots: list[list[Memory]] = []
+    sizes: list[dict[int, tir.Expr]] = []  # the sizes that a slot has to have, by key
+    for memory in sorted(memories, key=lambda m: m.first):
+        free = [i for i, slot in enumerate(slots) if slot[-1].last < memory.first]
+        key = dims.key(memory.size)
+        # best a slot that is as large already, else the one that was last given back
+        same = [i for i in free if key in sizes[i]]
+        if not free:
+            slots.append([])
+            sizes.append({})
+            free = [len(slots) - 1]
+        at = same[0] if same else max(free, key=lambda i: slots[i][-1].last if slots[i] else -1)
+        slots[at].append(memory)
+        sizes[at].setdefault(key, memory.size)
+    total: tir.Expr = ZERO
+    for slot, wanted in zip(slots, sizes, strict=True):
+        size = dims.simplify(functools.reduce(c.maximum, wanted.values()))
+        offset = dims.simplify(c.add(total, start))
+        for memory in slot:
+            memory.offset = offset
+        rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
+        total = dims.simplify(c.add(total, rounded))
+    return total

@@ -1,0 +1,64 @@
+"""What the host functions of one object share: constants, packed functions, error codes and their texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from mlcc.ir.module import IRModule
+from mlcc.ir.tensor_data import TensorData
+from mlcc.runtime.abi import ALIGNMENT, DETAIL_SHIFT, KIND_BY_NAME
+from mlcc.runtime.manifest import PackedSpec
+from mlcc.targets.llvm.context import ModuleContext
+
+
+@dataclass(slots=True)
+class Shared:
+    """Collected while functions are planned and emitted; numbers are given in order of first use."""
+
+    module: IRModule
+    ctx: ModuleContext
+    constants: list[TensorData] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    constant_bytes: int = 0
+    texts: dict[tuple[str, str], int] = field(default_factory=dict)
+    _by_content: dict[tuple[str, int], int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def constant(self, data: TensorData) -> int:
+        """The number of a constant; equal ones are kept once. `offsets` says where in the section it lies."""
+        assert data.sha256 is not None
+        key = (data.sha256, data.nbytes)
+        found = self._by_content.get(key)
+        if found is None:
+            found = self._by_content[key] = len(self.constants)
+            self.constants.append(data)
+            self.offsets.append(self.constant_bytes)
+            self.constant_bytes += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+        return found
+
+    def code(self, kind: str, text: str) -> int:
+        """The error code of a check: its kind, and a number for the text. Equal texts share one."""
+        if kind == "ASSERT":
+            return self.ctx.error_code("AssertionError", text)
+        found = self.texts.get((kind, text))
+        if found is None:
+            number = self._counts[kind] = self._counts.get(kind, 0) + 1
+            found = self.texts[kind, text] = KIND_BY_NAME[kind].code | number << DETAIL_SHIFT
+        return found
+
+    def packed(self, name: str, args: tuple[str, ...], results: int, style: str) -> int:
+        """The slot of a packed function that is called from the graph with arguments of these kinds."""
+        return self.ctx.packed_slot(f"{name}\0{json.dumps([args, results, style])}")
+
+    def packed_specs(self) -> list[PackedSpec]:
+        """What every slot is called with; kernels' calls take any number of tensors."""
+        made = []
+        for key in self.ctx.packed:
+            name, _, how = key.partition("\0")
+            if how:
+                args, results, style = json.loads(how)
+                made.append(PackedSpec(name, tuple(args), results, style))
+            else:
+                made.append(PackedSpec(name, None, 0, "dps"))
+        return made
