@@ -4,11 +4,42 @@ CODES: dict[str, tuple[str, str]] = {
     "E0201": (
         "unknown name",
         "The name is bound nowhere that this place can see. Names are bound by parameters, loops, block axes, buffers, "
-        'assignments, and at the module\'s level by functions and prelude lines such as `n = TypeVar("n")`.',
+        'assignments, and at the module\'s level by functions and lines such as `n = TypeVar("n")`.',
     ),
     "E0202": (
         "name used outside its scope",
         "The name was bound in a loop, block or function that ended before this place; the note shows where.",
+    ),
+    "E0203": (
+        "unknown function of the language",
+        "The dotted name is none of the language's. `T.` has loops, blocks, buffers, dtypes and the intrinsics of "
+        "TensorIR, `R.` the operators of graphs, `I.` what concerns modules; values have a few attributes and methods.",
+    ),
+    "E0204": (
+        "unknown function of the module",
+        "`cls.f` or `Module.f` names a function that the module does not define.",
+    ),
+    "E0205": (
+        "name bound twice",
+        "In one body a name is bound once, and what it stands for does not change. Use another name; what has to change "
+        "is an element of a buffer.",
+    ),
+    "E0206": (
+        "unfinished function",
+        "The body is `...`. An exercise or a draft has it in place of statements; nothing can be compiled from it.",
+    ),
+    "E0207": (
+        "no functions",
+        "The text is empty, or has only comments and imports. A module without functions is a class with `pass`.",
+    ),
+    "E0208": (
+        "misplaced in the module",
+        "At the level of a file or module there are functions under `@T.prim_func` or `@R.function`, one class under "
+        "`@I.ir_module`, imports, `I.module_attrs({...})`, and lines that declare symbolic variables.",
+    ),
+    "E0209": (
+        "function defined twice",
+        "Two functions of one module have the same name.",
     ),
     "E0250": (
         "no such function in the module",

@@ -3,6 +3,35 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0300": (
         "misplaced expression",
-        "The expression is well formed but has no meaning here, such as a lambda in a loop bound.",
+        "The expression is well formed but has no meaning here, such as a lambda in a loop bound, a whole buffer where "
+        "a number is needed, or a function that is not called.",
+    ),
+    "E0301": (
+        "wrong dtype",
+        "The operands do not have the dtypes that the operation needs, or no dtype holds both or the result. Convert "
+        'explicitly: `T.Cast("float32", x)`.',
+    ),
+    "E0302": (
+        "wrong kind of value",
+        "A string, a constant integer, a buffer, a list or a name is needed here, and something else is written.",
+    ),
+    "E0303": (
+        "wrong indices",
+        "A buffer is read or written with as many integer indices as it has dimensions. The last one may be a slice of "
+        "constant length, which means a vector.",
+    ),
+    "E0304": (
+        "wrong arguments",
+        "The function does not take these arguments: too many, too few, an unknown name, or one given twice.",
+    ),
+    "E0305": (
+        "misplaced statement",
+        "The statement has no meaning where it stands: what describes a block belongs directly into the block, `break` "
+        "into a loop, and calls that make statements on lines of their own.",
+    ),
+    "E0306": (
+        "wrong type annotation",
+        'A parameter of a PrimFunc is `T.Buffer((4, 4), "float32")`, `T.handle`, or a scalar such as `T.int32`; it '
+        "has no default. The result is a scalar, or None.",
     ),
 }
