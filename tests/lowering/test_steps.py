@@ -1,0 +1,198 @@
+"""The other steps of lowering, each by its effect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlcc.errors import CompileError
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import ForKind
+from mlcc.passes.lowering import LowerOptions, lower_func
+from tests.targets.build import block, func, loop, var
+from tests.targets.harness import Native
+
+
+def stores(f: tir.PrimFunc) -> list[tir.BufferStore]:
+    return [n for n in walk(f) if isinstance(n, tir.BufferStore)]
+
+
+def loops(f: tir.PrimFunc) -> list[tir.For]:
+    return [n for n in walk(f) if isinstance(n, tir.For)]
+
+
+def bound_vars(f: tir.PrimFunc) -> list[tir.Var]:
+    """Every variable at the place that binds it."""
+    return [n.var for n in walk(f) if isinstance(n, (tir.For, tir.Bind))]
+
+
+# ---------------------------------------------------------------- unrolling
+
+
+def test_unrolled_loops_fold() -> None:
+    a, i, j = c.make_buffer("A", (3, 4), "int32"), var("i"), var("j")
+    lowered = lower_func(func([a], loop(i, 3, loop(j, 4, c.store(a, i, i, j), ForKind.UNROLLED), ForKind.UNROLLED)))
+    assert loops(lowered) == []
+    assert [tir.const_int(s.indices[0]) for s in stores(lowered)] == list(range(12))
+
+
+def test_unrolling_is_bounded() -> None:
+    a, i, j = c.make_buffer("A", (100, 8), "int32"), var("i"), var("j")
+    f = func([a], loop(i, 100, loop(j, 8, c.store(a, i, i, j), ForKind.UNROLLED), ForKind.UNROLLED))
+    lowered = lower_func(f, {}, LowerOptions(unroll_limit=100))
+    assert [(x.var.name, x.kind) for x in loops(lowered)] == [("i", ForKind.UNROLLED)]
+    assert len(stores(lowered)) == 8
+    out = np.zeros((100, 8), "int32")
+    assert Native(f)(out) == 0
+    np.testing.assert_array_equal(out, np.arange(100)[:, None] + np.zeros(8, int))
+
+
+def test_copies_bind_their_own() -> None:
+    """Loops, bindings and buffers inside an unrolled body are new in each copy."""
+    b, i, k, t = c.make_buffer("B", (4, 3), "int32"), var("i"), var("k"), var("t")
+    temp = c.make_buffer("T", (3,), "int32")
+    body = [
+        tir.AllocBuffer(temp), tir.Bind(t, c.mul(i, 10)),
+        loop(k, 3, [c.store(temp, c.add(t, k), k), c.store(b, c.load(temp, k), i, k)]),
+    ]  # fmt: skip
+    f = func([b], loop(i, 4, body, ForKind.UNROLLED))
+    lowered = lower_func(f)
+    names = bound_vars(lowered)
+    assert len(names) == 8 and len(set(names)) == 8
+    datas = [n.buffer.data for n in walk(lowered) if isinstance(n, tir.AllocBuffer)]
+    assert len(datas) == 4 and len(set(datas)) == 4
+    out = np.zeros((4, 3), "int32")
+    assert Native(f)(out) == 0
+    np.testing.assert_array_equal(out, np.arange(4)[:, None] * 10 + np.arange(3))
+
+
+def test_loops_left_by_a_jump_are_not_unrolled() -> None:
+    a, i = c.make_buffer("A", (8,), "int32"), var("i")
+    body = [tir.IfThenElse(c.equal(i, 3), (tir.Break(),)), c.store(a, 1, i)]
+    f = func([a], loop(i, 8, body, ForKind.UNROLLED))
+    assert len(loops(lower_func(f))) == 1
+    out = np.zeros(8, "int32")
+    assert Native(f)(out) == 0
+    assert out.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+
+
+# ---------------------------------------------------------------- flattening
+
+
+def test_flat_views_keep_the_interface() -> None:
+    a, b = c.make_buffer("A", (3, 4), "int32"), c.make_buffer("B", (5,), "int32")
+    i = var("i")
+    f = func([a, b], loop(i, 3, c.store(b, c.load(a, i, 2), i)))
+    lowered = lower_func(f)
+    assert lowered.buffers == f.buffers and lowered.params == f.params
+    declared = lowered.body[0]
+    assert isinstance(declared, tir.DeclBuffer) and declared.data is a.data
+    assert tir.const_int(declared.buffer.shape[0]) == 12
+    (store,) = stores(lowered)
+    assert store.buffer is b
+
+
+@pytest.mark.parametrize("shape, dtype", [((1 << 10, 1 << 20), "int32"), ((1 << 11, 1 << 20), "int64")])
+def test_index_arithmetic_is_as_wide_as_it_must_be(shape: tuple[int, int], dtype: str) -> None:
+    a = c.make_buffer("A", (c.const(shape[0]), c.const(shape[1])), "int8")
+    i = var("i")
+    (store,) = stores(lower_func(func([a], loop(i, 8, c.store(a, 0, i, i)))))
+    assert str(store.indices[0].dtype) == dtype
+
+
+def test_accesses_of_the_wrong_rank_are_refused() -> None:
+    a = c.make_buffer("A", (3, 4), "int32")
+    store = tir.BufferStore(a, c.const(0), (c.const(0),))
+    with pytest.raises(CompileError, match="2 dimensions and is accessed with 1"):
+        lower_func(func([a], store))
+
+
+# ---------------------------------------------------------------- allocation
+
+
+def test_allocations_stand_before_their_first_use() -> None:
+    a, t, u, unused = (c.make_buffer(n, (4,), "int32") for n in ("A", "T", "U", "unused"))
+    i, j, k = var("i"), var("j"), var("k")
+    body = [
+        loop(i, 4, c.store(t, i, i)),
+        loop(j, 4, c.store(u, c.load(t, j), j)),
+        loop(k, 4, c.store(a, c.load(u, k), k)),
+    ]
+    lowered = lower_func(func([a], block("root", [], body, allocs=[u, t, unused])))
+    kinds = [(type(s).__name__, s.buffer.name if isinstance(s, tir.AllocBuffer) else "") for s in lowered.body]
+    assert kinds == [("AllocBuffer", "T"), ("For", ""), ("AllocBuffer", "U"), ("For", ""), ("For", "")]
+
+
+# ---------------------------------------------------------------- threads
+
+
+def thread_loop(v: tir.Var, extent: int, tag: str, body: tir.Stmt) -> tir.For:
+    return loop(v, extent, body, ForKind.THREAD_BINDING, thread=tag)
+
+
+def test_bound_loops_run_one_after_the_other() -> None:
+    """Cooperative fetching through a shared buffer, in block form."""
+    a, b = c.make_buffer("A", (8, 16), "float32"), c.make_buffer("B", (8, 16), "float32")
+    shared = c.make_buffer("S", (8, 16), "float32", scope="shared")
+    bx, tx, ty, k = var("bx"), var("tx"), var("ty"), var("k")
+    fetch = thread_loop(tx, 16, "threadIdx.x", c.store(shared, c.load(a, bx, tx), bx, tx))
+    use = thread_loop(ty, 16, "threadIdx.x", c.store(b, c.load(shared, bx, c.sub(15, ty)), bx, ty))
+    body = block(
+        "root", [], thread_loop(bx, 8, "blockIdx.x", block("b", [], [fetch, loop(k, 1, use)])), allocs=[shared]
+    )
+    data, out = np.random.default_rng(0).random((8, 16), "float32"), np.zeros((8, 16), "float32")
+    assert Native(func([a, b], body))(data, out) == 0
+    np.testing.assert_array_equal(out, data[:, ::-1])
+
+
+def launch(tag: str, v: tir.Var, extent: int, body: tir.Stmt | tuple[tir.Stmt, ...]) -> tir.AttrStmt:
+    axis = tir.IterVar(v, tir.Range(c.const(0), c.const(extent)), tir.IterKind.THREAD, tag)
+    return tir.AttrStmt(axis, "thread_extent", c.const(extent), body if isinstance(body, tuple) else (body,))
+
+
+def test_launch_scopes_are_loops_and_one_axis_is_one_thread() -> None:
+    a = c.make_buffer("A", (4, 8), "int32")
+    bx, tx, again = var("bx"), var("tx"), var("again")
+    inner = launch("threadIdx.x", again, 8, c.store(a, c.add(c.mul(bx, 100), c.add(tx, again)), bx, again))
+    out = np.zeros((4, 8), "int32")
+    assert Native(func([a], launch("blockIdx.x", bx, 4, launch("threadIdx.x", tx, 8, inner))))(out) == 0
+    np.testing.assert_array_equal(out, np.arange(4)[:, None] * 100 + 2 * np.arange(8))
+
+
+def test_threads_that_meet_are_refused() -> None:
+    a, s = c.make_buffer("A", (8,), "int32"), c.make_buffer("S", (8,), "int32", scope="shared")
+    tx = var("tx")
+    sync = tir.Evaluate(c.call("int32", "tvm_storage_sync", "shared"))
+    with pytest.raises(CompileError, match=r"`T.tvm_storage_sync` needs threads that run together") as caught:
+        lower_func(func([a], thread_loop(tx, 8, "threadIdx.x", tir.AttrStmt("", "x", 0, (sync, c.store(a, 1, tx))))))
+    assert caught.value.diagnostics[0].code == "E0707"
+    shared = launch("blockIdx.x", var("bx"), 1, (tir.AllocBuffer(s), launch("threadIdx.x", tx, 8, c.store(s, 1, tx))))
+    with pytest.raises(CompileError, match="shared between threads"):
+        lower_func(func([a], shared))
+    assert lower_func(func([a], sync)).body  # without threads a barrier orders nothing
+
+
+# ---------------------------------------------------------------- annotations
+
+
+def test_pragmas_of_blocks_stay_visible() -> None:
+    from mlcc.ir.node import Attrs, replace
+
+    a = c.make_buffer("A", (1,), "int32")
+    realize = block("b", [], c.store(a, 1, 0))
+    marked = replace(realize, block=replace(realize.block, annotations=Attrs({"pragma_x": "y", "other": 1})))
+    (stmt,) = lower_func(func([a], marked)).body
+    assert isinstance(stmt, tir.AttrStmt) and (stmt.key, stmt.value) == ("pragma_x", "y")
+
+
+def test_the_result_prints() -> None:
+    """Loop code is TensorIR: its text is complete."""
+    a, i, k = c.make_buffer("A", (8, 8), "float32"), var("i"), var("k")
+    vi, vk = var("vi"), var("vk")
+    total = c.make_buffer("S", (8,), "float32")
+    update = c.store(total, c.add(c.load(total, vi), c.load(a, vi, vk)), vi)
+    body = block("s", [(vi, 8, "S", i), (vk, 8, "R", k)], update, c.store(total, 0.0, vi))
+    text = str(lower_func(func([a, total], loop(k, 8, loop(i, 8, body, ForKind.VECTORIZED)))))
+    assert "T.block" not in text and "T.Ramp" in text
