@@ -50,6 +50,7 @@ def test_long_loops_become_a_loop_of_vectors_and_a_rest() -> None:
         lambda i, a, b: c.store(b, c.add(c.load(b, 0), c.load(a, i)), 0),  # a reduction
         lambda i, a, b: c.store(a, c.load(a, c.add(i, 1)), i),
         lambda i, a, b: c.store(a, c.load(a, 3), i),
+        lambda i, a, b: c.store(a, c.load(a, i), c.mul(i, 2)),
         lambda i, a, b: c.store(b, i, c.load(a, i)),  # a scatter
         lambda i, a, b: c.store(b, i, c.floordiv(i, 2)),
         lambda i, a, b: [c.store(b, 1, i), c.store(b, 2, c.sub(7, i))],
