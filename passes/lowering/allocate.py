@@ -8,7 +8,7 @@ others; the memory plan of a target finds that by itself.
 from __future__ import annotations
 
 from mlcc.ir import tir
-from mlcc.ir.node import children
+from mlcc.ir.node import Node, children
 
 Body = tuple[tir.Stmt, ...]
 
@@ -32,7 +32,7 @@ def place_allocations(buffers: tuple[tir.Buffer, ...], body: Body) -> Body:
 def _data_vars(stmt: tir.Stmt, among: dict[tir.Var, tir.Buffer]) -> set[tir.Var]:
     """Which of the data variables occur in a statement, directly or as a buffer's."""
     found: set[tir.Var] = set()
-    stack: list[tir.Node] = [stmt]
+    stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.Var):

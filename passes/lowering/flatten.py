@@ -130,10 +130,10 @@ class _Flattener(Mutator):
         if isinstance(node.op, relax.GlobalVar):
             return self._module_call(node, node.op.name, node.args, ())
         match node.op, node.args:
-            case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *args) if (
+            case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_) if (
                 name in self._functions
             ):
-                return self._module_call(node, name, tuple(args), node.args[:1])
+                return self._module_call(node, name, node.args[1:], node.args[:1])
         args = self.exprs(node.args)
         if node.op.name in _PACKED:
             args = tuple(self._described(a) for a in args)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.node import children
+from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.unroll import nested_bodies
 
@@ -62,7 +62,7 @@ def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Li
     return None if mentions(index, over | binds.keys()) else Linear({}, index)
 
 
-def mentions(node: tir.Node, variables: set[tir.Var]) -> bool:
+def mentions(node: Node, variables: set[tir.Var]) -> bool:
     """Whether one of the variables occurs below."""
     stack = [node]
     while stack:
@@ -127,7 +127,7 @@ class _Collector:
         for nested in nested_bodies(stmt):
             self.body(nested)
 
-    def _exprs(self, root: tir.Node) -> None:
+    def _exprs(self, root: Node) -> None:
         stack = [root]
         while stack:
             node = stack.pop()

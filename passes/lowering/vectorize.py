@@ -10,7 +10,7 @@ from __future__ import annotations
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL
-from mlcc.ir.node import children, replace
+from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import in_lockstep, mentions
@@ -79,7 +79,8 @@ class _Vectorizer(Mutator):
     def _in_vectors(self, loop: tir.For, extent: int) -> list[Stmt]:
         width = min(extent, self._most)
         chunks, rest = divmod(extent, width)
-        var, made = loop.var, []
+        var = loop.var
+        made: list[Stmt] = []
         if chunks == 1:
             made += _Lanes(var, loop.min, width).body(loop.body)
         else:
@@ -346,7 +347,7 @@ def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
 
 def _always_safe(node: Expr) -> bool:
     """Evaluating it for lanes that are not chosen cannot fault: no loads, no calls but lane-wise ones."""
-    stack: list[tir.Node] = [node]
+    stack: list[Node] = [node]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.BufferLoad):

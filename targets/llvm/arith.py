@@ -190,7 +190,7 @@ def _float_floormod(e: Emitter, lhs: Value, rhs: Value, dtype: DType) -> Value:
 
 # ---------------------------------------------------------------- comparisons
 
-_PREDICATES = {
+_PREDICATES: dict[type, tuple[str, str, str]] = {
     tir.EQ: ("eq", "eq", "oeq"), tir.NE: ("ne", "ne", "une"), tir.LT: ("slt", "ult", "olt"),
     tir.LE: ("sle", "ule", "ole"), tir.GT: ("sgt", "ugt", "ogt"), tir.GE: ("sge", "uge", "oge"),
 }  # fmt: skip

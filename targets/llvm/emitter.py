@@ -62,22 +62,21 @@ class Emitter:
     def index(self, node: tir.Expr) -> Value:
         """A scalar integer as i64. Sums and products are computed in 64 bits, so that they do not wrap at 32."""
         fn = self.fn
-        kind = type(node)
-        if kind is tir.IntImm:
-            return integer("i64", node.value)  # type: ignore[attr-defined]
-        if kind is tir.Var:
-            found = self.wide.get(node)  # type: ignore[call-overload]
+        if isinstance(node, tir.IntImm):
+            return integer("i64", node.value)
+        if isinstance(node, tir.Var):
+            found = self.wide.get(node)
             if found is not None:
                 return found
-        op = _INDEX_OPS.get(kind)
-        if op is not None and node.dtype.kind == "int" and node.dtype.bits >= 32:  # type: ignore[attr-defined]
-            return fn.binary(op, self.index(node.lhs), self.index(node.rhs))  # type: ignore[attr-defined]
-        if kind is tir.Cast and node.dtype is INT64 and _is_index(node.value.dtype):  # type: ignore[attr-defined]
-            return self.index(node.value)  # type: ignore[attr-defined]
+        elif isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
+            if _is_index(node.dtype):
+                return fn.binary(_INDEX_OPS[type(node)], self.index(node.lhs), self.index(node.rhs))
+        elif isinstance(node, tir.Cast) and node.dtype is INT64 and _is_index(node.value.dtype):
+            return self.index(node.value)
         value = self.expr(node)
         if value.type == "i64":
             return value
-        return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")  # type: ignore[attr-defined]
+        return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")
 
     def intrinsic(self, name: str, *args: Value) -> Value:
         """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
@@ -156,7 +155,7 @@ class Emitter:
             self.leave(integer("i32", code))
 
 
-_INDEX_OPS = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
+_INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
 
 
 def _is_index(dtype: DType) -> bool:

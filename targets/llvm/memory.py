@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.node import Node
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.ir_text import Value, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
 
-def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: tir.Node) -> tir.Expr:
+def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> tir.Expr:
     if len(indices) != 1 or buffer.strides:
         raise unsupported(f"`{buffer.name}` is not flattened", node.span)
     return indices[0]

@@ -15,7 +15,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import Node, children, walk
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.types import memory_type
 
@@ -237,7 +237,7 @@ def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
 def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
     """Handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
     nested = {id(s) for body in bodies(stmt) for s in body}
-    stack: list[tir.Node] = [child for child in children(stmt) if id(child) not in nested]
+    stack: list[Node] = [child for child in children(stmt) if id(child) not in nested]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.Buffer):
