@@ -12,7 +12,7 @@ from typing import Any
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import children
-from mlcc.targets.llvm import arith, calls, casts, memory, statements
+from mlcc.targets.llvm import arith, calls, casts, memory, outline, statements
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.refuse import unsupported
@@ -46,6 +46,7 @@ class Emitter:
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
         self.fast = " contract" if ctx.options.contract else ""
         self.callee_workspace = NULL
+        self.parts = 0  # functions split off so far
         self.result: tuple[DType, Value] | None = None
         self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
         self._failures: dict[int, str] = {}
@@ -101,6 +102,13 @@ class Emitter:
     # ------------------------------------------------------------ statements and ways out
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
+        """Statements in order, in functions of their own where they are many."""
+        if outline.needs_split(statements):
+            outline.emit_split(self, statements)
+        else:
+            self.plain_body(statements)
+
+    def plain_body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Statements in order; what follows an end of the function or a jump is not emitted."""
         for stmt in statements:
             if not self.fn.is_open:

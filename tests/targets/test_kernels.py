@@ -327,6 +327,30 @@ def test_vector_expressions() -> None:
     np.testing.assert_array_equal(out, np.array(expected, "float32"))
 
 
+def test_long_bodies_are_split() -> None:
+    """200 loops under a binding and a loop, failures and breaks among them: values and codes cross the parts."""
+    n, a, t, r = var("n"), c.make_buffer("A", (4, 2), "int64"), var("t"), var("r")
+    body: list[tir.Stmt] = [tir.Bind(t, c.add(n, 1))]
+    for k in range(200):
+        i, at = var("i"), c.const(1, "int32")
+        add = c.store(a, c.add(c.load(a, i, r), c.cast("int64", c.add(t, k))), i, r)
+        body.append(loop(i, 4, [tir.IfThenElse(c.equal(i, 3), (tir.Break(),)), add]))
+        if k % 50 == 0:
+            body.append(tir.AssertStmt(c.less(n, 1000 * (5 - k // 50)), "ValueError", (f"at {k}",)))
+        if k == 120:
+            body.append(tir.IfThenElse(c.less(n, at), (tir.Break(),)))
+    native = Native(func([n, a], loop(r, 2, body)), level=1)
+    assert len([f for f in native.ctx.module.functions if f.symbol.startswith("kernel.f.")]) > 5
+    out = np.zeros((4, 2), "int64")
+    assert native(7, out) == 0
+    total = sum(8 + k for k in range(200))
+    np.testing.assert_array_equal(out, [[total, total]] * 3 + [[0, 0]])
+    assert native.error(native(2500, out)) == ("ValueError", "at 150")
+    out[:] = 0
+    assert native(0, out) == 0
+    np.testing.assert_array_equal(out[0], [sum(1 + k for k in range(121)), 0])
+
+
 def test_deep_expressions_and_nests() -> None:
     """A chain of 3000 additions and 60 nested loops: depth is no limit that a program meets."""
     a, b = c.make_buffer("A", (4,), "int32"), c.make_buffer("B", (4,), "int32")

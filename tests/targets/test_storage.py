@@ -47,6 +47,12 @@ def test_temporaries_with_apart_lifetimes_share_the_workspace() -> None:
     assert workspace(run_chain(9, 5000)) == 2 * 20032  # rounded up to 64 bytes
 
 
+def test_long_chains_are_split_and_share_all_the_same() -> None:
+    native = run_chain(150, 5000)
+    assert workspace(native) == 2 * 20032
+    assert len(native.ctx.module.functions) > 5
+
+
 def test_the_stack_is_bounded_in_sum() -> None:
     native = run_chain(9, 100, EmitOptions(stack_bytes=900))
     assert workspace(native) == 2 * 448  # two of eight on the stack
