@@ -159,10 +159,17 @@ def _is_float(x: Any) -> bool:
 
 
 def _lower_floor_divide(x: Any, y: Any) -> Any:
+    _refuse_bool(x)
     return te.floor(te.div(x, y)) if _is_float(x) else te.floordiv(x, y)
 
 
+def _refuse_bool(x: Any) -> None:
+    if raw(x).dtype.is_bool:
+        raise TypeError("bools have no quotient")
+
+
 def _lower_floor_mod(x: Any, y: Any) -> Any:
+    _refuse_bool(x)
     if _is_float(x):
         return x - te.floor(te.div(x, y)) * y
     return te.floormod(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import importlib
@@ -13,6 +14,7 @@ from mlcc.errors import Span
 from mlcc.ir import relax
 from mlcc.ir.node import replace
 from mlcc.ops import bind as binding
+from mlcc.ops import guard
 from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
 
 __all__ = [
@@ -47,7 +49,8 @@ class Impl:
     """What is known of an operator beyond its signature.
 
     `infer(call)` gives the struct info; `numpy(call, *arrays)` computes the result from arrays that stand for the
-    arguments (tuples of arrays for tuples, Python numbers and shapes for scalars and shapes); `lower(call, *tensors)`
+    arguments (tuples of arrays for tuples, Python numbers and tuples of them for scalars and shapes; narrow floats
+    are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     """
 
@@ -100,7 +103,10 @@ def is_operator(name: str) -> bool:
 def _impls() -> dict[str, Impl]:
     found: dict[str, Impl] = {}
     for family in FAMILIES:
-        found.update(importlib.import_module(f"mlcc.ops.{family}").OPS)
+        for name, impl in importlib.import_module(f"mlcc.ops.{family}").OPS.items():
+            numpy = None if impl.numpy is None else guard.reference(impl.numpy)
+            lower = None if impl.lower is None else guard.lowering(impl.lower)
+            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower)
     return found
 
 

@@ -21,6 +21,10 @@ class T:
     dtype: str | None = "float32"
     ndim: int = -1
 
+    def __repr__(self) -> str:
+        shape = f"?{self.ndim}" if self.shape is None else "x".join(str(d) for d in self.shape) or "scalar"
+        return shape if self.dtype == "float32" else f"{shape}:{self.dtype}"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -41,6 +45,9 @@ class S:
 
     name: str
 
+    def __repr__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class Const:
@@ -48,6 +55,9 @@ class Const:
 
     value: Any
     dtype: str
+
+    def __repr__(self) -> str:
+        return f"const {self.value} {self.dtype}"
 
 
 class Mine:
@@ -122,7 +132,7 @@ class Mine:
         return "Object"
 
 
-_SYMBOLS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+_SYMBOLS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%", "LT": "<", "LE": "<="}
 
 
 def _text(expr: Any) -> str:
@@ -140,6 +150,8 @@ def _text(expr: Any) -> str:
             return f"({_text(expr.lhs)} {sign} {_text(expr.rhs)})"
         case tir.Cast(value=value):
             return _text(value)
+        case tir.Call(op=op, args=args):
+            return f"{op.name.removeprefix('tir.')}({', '.join(_text(a) for a in args)})"
         case tir.Select(condition=c, true_value=a, false_value=b):
             return f"select({_text(c)}, {_text(a)}, {_text(b)})"
     return f"<{type(expr).__name__}>"
@@ -227,4 +239,6 @@ class Theirs:
             return f"{kind.lower()}({self.text(expr.a)}, {self.text(expr.b)})"
         if kind == "Cast":
             return self.text(expr.value)
+        if kind == "Call":
+            return f"{expr.op.name.rpartition('.')[2]}({', '.join(self.text(a) for a in expr.args)})"
         return f"<{kind} {expr}>"

@@ -1,0 +1,50 @@
+"""What every operator's reference and lowering are wrapped in: narrow floats, and complaints about dtypes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax
+from mlcc.ops.lazy import np
+
+
+def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy reference `fn(call, *values)` on float16 as on the narrower floats: in float32.
+
+    The caller decodes bfloat16 and 8-bit floats to float32, and rounds the result once to the dtype that the struct
+    info says: no intermediate of one operator is rounded. Integers wrap; nothing warns.
+    """
+
+    @functools.wraps(fn)
+    def run(call: relax.Call, *values: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return fn(call, *(_widened(v) for v in values))
+
+    return run
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(_widened(v) for v in value)
+    if str(getattr(value, "dtype", "")) == "float16":
+        return value.astype("float32")
+    return value
+
+
+def lowering(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering `fn(call, *tensors)`, with dtypes that it cannot have as a diagnostic (E0444)."""
+
+    @functools.wraps(fn)
+    def run(call: relax.Call, *tensors: Any) -> Any:
+        try:
+            return fn(call, *tensors)
+        except (TypeError, ValueError) as problem:
+            name = call.op.name.removeprefix("relax.")
+            dtypes = ", ".join(str(t.dtype) for t in tensors if hasattr(t, "buffer"))
+            message = f"`R.{name}` has no implementation for {dtypes or 'these arguments'}: {problem}"
+            raise CompileError(error("E0444", message, call.span, help="convert with `R.astype`")) from None
+
+    return run

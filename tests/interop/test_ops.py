@@ -1,0 +1,129 @@
+"""Operators against TVM: struct info, and the functions that they become. What differs is listed with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mlcc.errors import CompileError
+from mlcc.ops import get
+from mlcc.passes.lower_to_tir import LowerToTir
+from mlcc.passes.manager import PassContext
+from tests.interop import op_corpus
+from tests.interop.op_cases import Case, Mine, Theirs
+from tests.interop.tvm_text import rounded, to_tvm
+
+tvm = pytest.importorskip("tvm")
+
+REFUSED = "<refused>"
+
+# Where struct info differs on purpose: the case as text -> why.
+INFO_DIFFERS = {
+    "reshape(0x3, (3, 0))": "a tensor without elements: 0 is an extent there",
+    "split(2x3, 5, 0)": "TVM gives the last part an extent of -2",
+    "stack([?-1, ?-1], 1)": "TVM takes an unknown number of dimensions for none",
+    "strided_slice(8, [0], [5], [2])": "TVM gives a negative extent",
+    "strided_slice(n, [0], [n], [0], [-1])": "the same value in another form",
+    "strided_slice(n, [0], [-2], [9223372036854775807])": "the same value in another form",
+    "repeat(2x3, -2, 1)": "TVM gives a negative extent",
+    "tile(2x3, (2, -1))": "TVM gives a negative extent",
+    "zeros((2,), 'void')": "void prints in another way",
+    "arange(5, 2)": "TVM gives a negative extent",
+    "eye_like(?-1)": "TVM fails on an unknown number of dimensions",
+    "cumsum(2x3, 5)": "TVM does not check the axis",
+    "nn.prelu(2x3, 3x3, 1)": "TVM takes slopes of two dimensions here, and cannot lower them",
+    "nn.max_pool2d(1x3xhxw, 2, 3, 1, ceil_mode=True)": "the same value in another form",
+}  # fmt: skip
+
+_JOINED = "n <= i here, 0 <= i - n in TVM"
+_CLAMPED = "TVM's function has parts of other extents than the struct info says"
+_COUNTED = "min and max in another form"
+
+# Where the functions differ on purpose: the case as text -> why.
+FUNCTION_DIFFERS = {
+    "arange(n, 0, -1)": "the extent has another form",
+    "concat([nx3, mx3], 0)": _JOINED,
+    "concat([2xn, 2xn], 1)": _JOINED,
+    "concat([n, n, n], 0)": _JOINED,
+    "concat([n, 3], 0)": _JOINED,
+    "concat([n, 3, 4], 0)": _JOINED,
+    "concat([n, m, n], 0)": _JOINED,
+    "concat([m, n], 0)": _JOINED,
+    "floor_divide(2xn:bool, 1:bool)": "bools have no quotient",
+    "floor_mod(2xn:bool, 1:bool)": "bools have no remainder",
+    "split(nx3, 3, 0)": "TVM leaves n + 3 - 1",
+    "split(n, 2)": "TVM leaves n + 2 - 1",
+    "split(6x3, [1, 9], 0)": _CLAMPED,
+    "split(6xn, [1, 4], 1)": _CLAMPED,
+    "split(n, [2, 5])": _CLAMPED,
+    "strided_slice(n, [0], [0], [n])": "an extent is not negative",
+    "strided_slice(n, [0], [0], [n], [2])": "an extent is not negative",
+    "sum(2x3, ())": "a copy, rather than an update without reduced axes",
+    "mean(2x3:int32, 0)": "TVM's function returns int64 where the struct info says int32",
+    "nn.avg_pool2d(1x3x8x9, (2, 3), (2, 1), 1)": _COUNTED,
+    "nn.avg_pool2d(1x3xhxw, 3, 2, 1)": _COUNTED,
+    "nn.conv2d(1x3x8x9, 4x3x3x3, out_layout='NHWC')": "TVM ignores `out_layout`",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", op_corpus.CASES, ids=str)
+def test_struct_info(case: Case) -> None:
+    theirs, mine = _info(Theirs(), case), _info(Mine(), case)
+    if str(case) in INFO_DIFFERS:
+        assert mine != theirs, "no longer different"
+    else:
+        assert mine == theirs
+
+
+def _info(side: Any, case: Case) -> str:
+    try:
+        call = side.call(case)
+    except CompileError:
+        return REFUSED
+    except Exception as problem:
+        if isinstance(side, Mine):
+            raise
+        assert "Check failed" in str(problem) or "rror" in type(problem).__name__, problem
+        return REFUSED
+    return side.show(call.struct_info if isinstance(side, Mine) else call.ty)
+
+
+def _lowerable(case: Case) -> bool:
+    op = get(case.name)
+    return op is not None and op.impl.lower is not None
+
+
+def _module(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("case", [c for c in op_corpus.CASES if _lowerable(c)], ids=str)
+def test_function(case: Case) -> None:
+    lowered = _module(lambda: tvm.relax.transform.LegalizeOps()(Theirs().module(case)))
+    if lowered is None:
+        pytest.skip("TVM refuses it")
+    theirs = {g.name_hint: f for g, f in lowered.functions.items() if not isinstance(f, tvm.relax.Function)}
+    if not theirs:
+        pytest.skip("TVM does not lower it")
+    made = _module(lambda: LowerToTir().run(Mine().module(case), PassContext()))
+    differs = str(case) in FUNCTION_DIFFERS or str(case) in INFO_DIFFERS
+    if made is None:
+        assert differs
+        return
+    mine = {n: f for n, f in made.functions.items() if n != "main"}
+    same = list(mine) == list(theirs) and _equal(next(iter(mine.values())), next(iter(theirs.values())))
+    assert same != differs
+
+
+def _equal(mine: Any, theirs: Any) -> bool:
+    """In TVM's eyes; a function that its own text cannot say cannot be compared."""
+    try:
+        tvm.ir.assert_structural_equal(rounded(to_tvm(mine)), rounded(theirs))
+    except ValueError:
+        return False
+    return True
