@@ -62,7 +62,9 @@ def _evaluate(fw: FunctionWalk, call: Cst) -> None:
 
 def _func_attr(fw: FunctionWalk, call: Cst) -> None:
     given = Signature("T.func_attr", "attrs").bind(fw.walk, call)
-    fw.attrs.update(attribute_values.attributes(fw.ev, given["attrs"], "attributes"))
+    found = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
+    # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
+    fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in found.items()})
 
 
 def _attr_line(fw: FunctionWalk, call: Cst) -> None:

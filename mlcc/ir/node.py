@@ -141,8 +141,11 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def walk(root: Any) -> Iterator[Any]:
-    """Every node below and including `root`, parents first, left to right. Shared nodes come up each time."""
-    stack = [root]
+    """Every node below and including `root` (a node or a tuple of nodes), parents first, left to right.
+
+    Shared nodes come up each time.
+    """
+    stack = list(reversed(root)) if isinstance(root, tuple) else [root]
     while stack:
         top = stack.pop()
         yield top

@@ -44,7 +44,7 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
     storage = Storage(lowered.body, known, options.stack_bytes, _callee_bytes(lowered, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
-    noalias = "noalias " if func.attrs.get("tir.noalias") or func.attrs.get("tirx.noalias") else ""
+    noalias = "noalias " if func.attrs.get("tir.noalias") else ""
     types = sig.llvm_params()
     param_attrs = [f"{noalias}noundef" if type == "ptr" else "noundef" for type, _ in types[:-1]]
     fn = ctx.module.function(
