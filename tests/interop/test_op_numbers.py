@@ -1,0 +1,47 @@
+"""Operators, lowered here and compiled by TVM, give what their NumPy references say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlcc.ir import relax, tir
+from mlcc.passes.lower_to_tir import LowerToTir
+from mlcc.passes.manager import PassContext
+from tests.interop import op_numbers
+from tests.interop.op_cases import Case, Mine
+from tests.interop.tvm_text import to_tvm
+
+tvm = pytest.importorskip("tvm")
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    """All cases as functions of one compiled module."""
+    functions = {}
+    for index, case in enumerate(op_numbers.CASES):
+        lowered = LowerToTir().run(Mine().module(case), PassContext())
+        func = next(f for n, f in lowered.functions.items() if n != "main")
+        functions[f"f{index}"] = to_tvm(func.with_attr("global_symbol", f"f{index}"))
+    return tvm.compile(tvm.IRModule(functions), target="llvm")
+
+
+@pytest.mark.parametrize("index", range(len(op_numbers.CASES)), ids=lambda i: str(op_numbers.CASES[i]))
+def test_numbers(compiled: Any, index: int) -> None:
+    case: Case = op_numbers.CASES[index]
+    side = Mine()
+    call = side.call(case)
+    inputs = op_numbers.arrays(case, side.params)
+    wanted = op_numbers.expected(call, dict(zip(side.params, inputs, strict=True)))
+    infos = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else (call.struct_info,)
+    outputs = [np.zeros([tir.const_int(d) for d in i.dims], str(i.dtype)) for i in infos]
+    used = [] if case.name.endswith("_like") else inputs
+    given = [tvm.runtime.tensor(a) for a in (*used, *outputs)]
+    compiled[f"f{index}"](*given)
+    exact = not any(np.issubdtype(w.dtype, np.floating) for w in wanted)
+    half = any(a.dtype == np.float16 for a in (*inputs, *outputs))
+    tolerance = 0 if exact else 4e-3 if half else 2e-5
+    for got, want in zip(given[len(used) :], wanted, strict=True):
+        np.testing.assert_allclose(got.numpy(), want, rtol=tolerance, atol=tolerance)
