@@ -14,7 +14,7 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.tir import Expr
 
 VARS = tuple(tir.Var(n, INT32) for n in "xyz")
-DOMAINS = {VARS[0]: range(0, 8), VARS[1]: range(-3, 4), VARS[2]: range(2, 7)}
+DOMAINS = {VARS[0]: range(8), VARS[1]: range(-3, 4), VARS[2]: range(2, 7)}
 _CONSTANTS = st.sampled_from([-9, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12])
 _DIVISORS = st.sampled_from([-3, 1, 2, 3, 4, 6, 8])
 _SAME = (tir.Add, tir.Sub, tir.Mul, tir.Min, tir.Max)
