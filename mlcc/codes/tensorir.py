@@ -1,6 +1,9 @@
 """Diagnostic codes: TensorIR."""
 
+from mlcc.codes.verifier import TENSORIR
+
 CODES: dict[str, tuple[str, str]] = {
+    **TENSORIR,
     "E0300": (
         "misplaced expression",
         "The expression is well formed but has no meaning here, such as a lambda in a loop bound, a whole buffer where "

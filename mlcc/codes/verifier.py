@@ -1,0 +1,120 @@
+"""Diagnostic codes: what the verifier says of TensorIR and of relax."""
+
+TENSORIR: dict[str, tuple[str, str]] = {
+    "E0330": (
+        "regions cannot be inferred",
+        "A block that passes a buffer by pointer may read or write any of it. Write `T.reads(...)` and "
+        "`T.writes(...)` in such a block.",
+    ),
+    "E0331": (
+        "variable out of scope",
+        "A variable is used where nothing binds it: loop variables live in their loop, axes in their block, bound "
+        "values in the rest of their body. A symbolic size must stand alone as a dimension, stride or offset of a "
+        "parameter's buffer before it can be used.",
+    ),
+    "E0332": (
+        "buffer not declared",
+        "A buffer is used where it is neither a parameter, nor allocated, matched or declared around this place.",
+    ),
+    "E0333": (
+        "bound twice",
+        "One variable, buffer or block object is bound at two places. Each binding needs an object of its own; names "
+        "may repeat.",
+    ),
+    "E0334": (
+        "axis not covered",
+        "The values bound to a block axis do not reach all of its domain, so part of the block never runs: an axis of "
+        "128 bound to a loop of 127. Change the loop or the axis.",
+    ),
+    "E0335": (
+        "axis out of its domain",
+        "The values bound to a block axis leave its domain. Change the loop or the axis, or guard the block with "
+        "`T.where(...)`.",
+    ),
+    "E0336": ("axes and bindings differ in number", "A block is realized with one value for each of its axes."),
+    "E0337": (
+        "operands do not fit",
+        "The operands of an expression must have one dtype, and the result has the dtype that follows from them. Use "
+        '`T.Cast` (or `T.float32(...)`, `.astype("float32")`) to convert.',
+    ),
+    "E0338": (
+        "stored value has the wrong dtype",
+        "A value stored to a buffer has the buffer's element type, with as many lanes as the index has.",
+    ),
+    "E0339": ("wrong number of indices", "A buffer is accessed with one index for each of its dimensions."),
+    "E0340": (
+        "loop variable inside a block",
+        "A block with axes is self-contained: its body uses its axes, not the loops around it. Bind the loop to an "
+        "axis with `T.axis.spatial` or `T.axis.reduce`.",
+    ),
+    "E0341": (
+        "access outside the stated regions",
+        "The body of a block touches more than its `T.reads`/`T.writes` say. Passes rely on the regions.",
+    ),
+    "E0342": ("not a condition", "A condition is one bool value."),
+    "E0343": (
+        "this loop cannot be of that kind",
+        "A vectorized loop has a constant extent; a bound loop names a thread axis such as `threadIdx.x`; a parallel "
+        "or vectorized loop must not carry a reduction.",
+    ),
+    "E0344": ("unknown block axis kind", "Axes of a block are spatial, reduce, scan or opaque."),
+    "E0345": ("wrong arguments for an intrinsic", "An intrinsic is called with arguments that it does not take."),
+    "E0346": ("parameters and buffers do not fit", "A parameter with a buffer is a handle, and each is listed once."),
+    "E0347": ("outside a loop", "`break` and `continue` stand inside a loop."),
+    "E0348": ("constant does not fit its dtype", "A constant lies in the range of its dtype."),
+    "E0349": ("malformed function", "The tree has a node where such a node cannot stand."),
+    "E0350": (
+        "buffer malformed",
+        "Sizes, strides and offsets of a buffer are integers, one stride for each dimension.",
+    ),
+    "E0353": (
+        "match_buffer does not fit its source",
+        "A matched buffer has the dtype of its source and the extents of the matched region.",
+    ),
+    "E0354": ("call does not fit the function", "A function of the module is called with the arguments it declares."),
+}
+
+GRAPH: dict[str, tuple[str, str]] = {
+    "E0480": ("variable not bound", "A variable is used before it is bound, or outside the block that binds it."),
+    "E0481": (
+        "variable leaves its dataflow block",
+        "A variable bound inside `R.dataflow()` can be used after it only if `R.output(...)` names it.",
+    ),
+    "E0482": (
+        "side effect in a dataflow block",
+        "Bindings of a dataflow block may be reordered or removed. Do what has effects, such as printing, outside.",
+    ),
+    "E0483": (
+        "side effect in a pure function",
+        "A function is pure unless it is declared `@R.function(pure=False)`.",
+    ),
+    "E0484": ("variable bound twice", "Each binding needs a variable of its own; names may repeat."),
+    "E0485": ("unknown function", "A call names a function that is neither in the module nor an operator."),
+    "E0486": ("wrong number of arguments", "A call passes as many arguments as the function declares parameters."),
+    "E0487": (
+        "argument does not fit the parameter",
+        "Dtype, rank or shape of an argument cannot be what the parameter is declared to be.",
+    ),
+    "E0488": (
+        "result does not fit the function",
+        "The `out_sinfo` of a `call_tir` names the buffers that the TensorIR function writes: its last parameters.",
+    ),
+    "E0489": (
+        "constant without data",
+        "The text refers to a constant whose data are not at hand. Give the data beside the text to build or run it.",
+    ),
+    "E0490": ("no such element", "A tuple is indexed from 0 to its length less one."),
+    "E0491": ("not a condition", "The condition of a graph-level `if` is one bool value: a scalar tensor or a scalar."),
+    "E0492": (
+        "match_cast cannot hold",
+        "The value is known to have another rank, dtype or size than what is asked for.",
+    ),
+    "E0493": (
+        "symbolic variable not bound",
+        "A symbolic size is bound where it stands alone as a dimension of a parameter or of a `match_cast`; only then "
+        "can shapes use it.",
+    ),
+    "E0494": ("malformed function", "The tree has a node where such a node cannot stand."),
+    "E0495": ("result disagrees with the declared one", "What a function returns is what its signature says."),
+    "E0496": ("value disagrees with the annotation", "A binding's annotation holds of its value."),
+}

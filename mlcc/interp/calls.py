@@ -1,0 +1,365 @@
+"""Intrinsics: mathematical functions, bit operations, pointers, and calls into the environment."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlcc.interp import numbers
+from mlcc.interp.environment import call_packed, extern
+from mlcc.interp.memory import Pointer
+from mlcc.interp.numbers import Value
+from mlcc.interp.state import State
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.tir import Expr
+
+if TYPE_CHECKING:
+    from mlcc.interp.expressions import Closure, ExprCompiler
+
+
+class Returned(Exception):
+    """`T.ret(value)` was reached."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def compile_call(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """The closure of an intrinsic call."""
+    from mlcc.interp.expressions import unsupported
+
+    name = node.op.name.removeprefix("tir.")
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(compiler, node)
+    rule = _rule(name, node)
+    if rule is None:
+        raise unsupported(f"`{name}`", node)
+    args = compiler.exprs(node.args)
+    if len(args) == 1:
+        only = args[0]
+        return lambda s: rule(only(s))
+    return lambda s: rule(*[a(s) for a in args])
+
+
+# ---------------------------------------------------------------- functions of numbers
+
+
+def _rule(name: str, node: tir.Call) -> Callable[..., Value] | None:
+    dtype = node.args[0].dtype if node.args else node.dtype
+    if name in _TESTS:
+        test = _TESTS[name]
+        return (lambda x: test(x)) if dtype.is_float else (lambda x: np.full(np.shape(x), name == "isfinite")[()])
+    if name in _BITS and (dtype.is_int or dtype.is_bool):
+        return functools.partial(_BITS[name], dtype=dtype.element)
+    found = MATH.get(name)
+    if found is None:
+        return None
+    return in_float(found, node.dtype.element)
+
+
+def in_float(function: Callable[..., Value], dtype: DType) -> Callable[..., Value]:
+    """`function` on values of a floating `dtype`: narrow types compute in float32 and round once."""
+    if not dtype.is_float:
+        kind = numbers.carrier(dtype)
+        return lambda *a: np.asarray(function(*a)).astype(kind)[()]
+    if dtype.bits >= 32:
+        kind = numbers.carrier(dtype)
+        return lambda *a: np.asarray(function(*a)).astype(kind, copy=False)[()]
+    return lambda *a: numbers.narrowed(function(*[numbers.widened(v) for v in a]), dtype)
+
+
+def _elementwise(function: Callable[[float], float]) -> Callable[..., Value]:
+    """A function of one Python float on arrays, in float64."""
+
+    def one(x: float) -> float:
+        try:
+            return function(x)
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    made = np.frompyfunc(one, 1, 1)
+    return lambda x: np.asarray(made(np.asarray(x, np.float64))).astype(np.float64)
+
+
+def _wide(function: Callable[..., Value]) -> Callable[..., Value]:
+    """float32 by way of float64: correctly rounded in nearly every case."""
+    return lambda *a: function(*[np.asarray(v, np.float64) for v in a])
+
+
+MATH: dict[str, Callable[..., Value]] = {
+    "exp": _wide(np.exp), "exp2": _wide(np.exp2), "exp10": _wide(lambda x: np.power(10.0, x)),
+    "log": _wide(np.log), "log2": _wide(np.log2), "log10": _wide(np.log10), "log1p": _wide(np.log1p),
+    "sqrt": np.sqrt, "rsqrt": _wide(lambda x: 1.0 / np.sqrt(x)), "sigmoid": _wide(lambda x: 1.0 / (1.0 + np.exp(-x))),
+    "sin": _wide(np.sin), "cos": _wide(np.cos), "tan": _wide(np.tan), "sinh": _wide(np.sinh), "cosh": _wide(np.cosh),
+    "tanh": _wide(np.tanh), "asin": _wide(np.arcsin), "acos": _wide(np.arccos), "atan": _wide(np.arctan),
+    "asinh": _wide(np.arcsinh), "acosh": _wide(np.arccosh), "atanh": _wide(np.arctanh),
+    "atan2": _wide(np.arctan2), "hypot": _wide(np.hypot), "pow": _wide(np.power), "fmod": np.fmod,
+    "erf": _elementwise(math.erf), "erfc": _elementwise(math.erfc), "lgamma": _elementwise(math.lgamma),
+    "tgamma": _elementwise(math.gamma), "cbrt": _wide(np.cbrt), "expm1": _wide(np.expm1),
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, "nearbyint": np.rint, "rint": np.rint,
+    "fabs": np.abs, "copysign": np.copysign, "nextafter": np.nextafter, "ldexp": np.ldexp,
+    "fma": lambda a, b, c: np.asarray(a, np.longdouble) * np.asarray(b, np.longdouble) + np.asarray(c, np.longdouble),
+    "fdim": lambda a, b: np.where(a > b, a - b, np.where(np.isnan(a) | np.isnan(b), np.nan, 0.0)),
+    "fmin": np.fmin, "fmax": np.fmax,
+}  # fmt: skip
+_TESTS = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+
+
+def _unsigned(value: Value, dtype: DType) -> np.ndarray:
+    """The bits of an integer, in uint64."""
+    return np.asarray(value).astype(np.uint64) & np.uint64((1 << dtype.bits) - 1)
+
+
+def _popcount(value: Value, dtype: DType) -> Value:
+    return np.bitwise_count(_unsigned(value, dtype)).astype(numbers.carrier(dtype))[()]
+
+
+def _clz(value: Value, dtype: DType) -> Value:
+    bits = _unsigned(value, dtype)
+    length = np.zeros(bits.shape, np.int32)
+    for step in (32, 16, 8, 4, 2, 1):
+        high = bits >> np.uint64(step)
+        more = high != 0
+        length = np.where(more, length + step, length)
+        bits = np.where(more, high, bits)
+    return (dtype.bits - np.where(bits != 0, length + 1, 0)).astype(np.int32)[()]
+
+
+def _shift(a: Value, n: Value, left: bool, dtype: DType) -> Value:
+    a, n = np.asarray(a), np.asarray(n)
+    inside = (n >= 0) & (n < dtype.bits)
+    count = np.where(inside, n, 0).astype(a.dtype)
+    made = np.left_shift(a, count) if left else np.right_shift(a, count)
+    out = np.zeros((), a.dtype) if left else np.where(a < 0, np.array(-1).astype(a.dtype), np.zeros((), a.dtype))
+    made = np.where(inside, made, out).astype(a.dtype)[()]
+    back = numbers.fit(dtype)
+    return made if back is None else back(made)
+
+
+def _bit_not(a: Value, dtype: DType) -> Value:
+    if dtype.is_bool:
+        return np.logical_not(a)
+    back = numbers.fit(dtype)
+    made = np.bitwise_not(a)
+    return made if back is None else back(made)
+
+
+def _abs(a: Value, dtype: DType) -> Value:
+    return a if dtype.is_uint or dtype.is_bool else np.where(np.asarray(a) < 0, 0 - np.asarray(a), a)[()]
+
+
+_BITS: dict[str, Callable[..., Value]] = {
+    "bitwise_and": lambda a, b, dtype: np.bitwise_and(a, b),
+    "bitwise_or": lambda a, b, dtype: np.bitwise_or(a, b),
+    "bitwise_xor": lambda a, b, dtype: np.bitwise_xor(a, b),
+    "bitwise_not": _bit_not, "popcount": _popcount, "clz": _clz, "abs": _abs, "fabs": _abs,
+    "shift_left": functools.partial(_shift, left=True), "shift_right": functools.partial(_shift, left=False),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- calls with a meaning of their own
+
+
+def _same(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """`likely(x)` and the like: x."""
+    return compiler.expr(node.args[0])
+
+
+def _nothing(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """Barriers and hints: iterations run in order, nothing is to be done."""
+    zero = np.int32(0)
+    return lambda s: zero
+
+
+def _true(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    yes = np.bool_(True)
+    return lambda s: yes
+
+
+def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """The same bits as another type."""
+    source, to = node.args[0].dtype, node.dtype
+    value = compiler.expr(node.args[0])
+    if source.is_handle or to.is_handle:
+        return value
+
+    def run(s: State) -> Value:
+        raw = np.asarray(numbers.to_memory(value(s), source))
+        raw = raw.astype(numbers.stored(source))
+        if source.element.bits == to.element.bits:
+            made = raw.view(numbers.stored(to))
+        else:
+            made = np.ascontiguousarray(raw).view(numbers.stored(to))
+        return numbers.from_memory(made, to)[()]
+
+    return run
+
+
+def _half(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    value, lanes = compiler.expr(node.args[0]), node.dtype.lanes
+    low = node.op.name.endswith("low")
+    return lambda s: np.asarray(value(s))[..., :lanes] if low else np.asarray(value(s))[..., -lanes:]
+
+
+def _combine(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    a, b = compiler.exprs(node.args)
+
+    def run(s: State) -> Value:
+        return np.concatenate(np.broadcast_arrays(a(s), b(s)), axis=-1)
+
+    return run
+
+
+def _return(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    value = compiler.expr(node.args[0]) if node.args else None
+
+    def run(s: State) -> Value:
+        raise Returned(None if value is None else value(s))
+
+    return run
+
+
+def _extern(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """A C function by name: libm's by their meaning, others from the environment."""
+    name = node.args[0].value  # type: ignore[attr-defined]
+    args = compiler.exprs(node.args[1:])
+    known = libm(name)
+    if known is not None and node.dtype.is_float:
+        rule = in_float(known, node.dtype.element)
+        return lambda s: rule(*[a(s) for a in args])
+    return lambda s: extern(name, [a(s) for a in args], node, s)
+
+
+def libm(name: str) -> Callable[..., Value] | None:
+    """The C library's function of that name (`sinf`, `sin`)."""
+    plain = {"fabs": "fabs", "round": None, "lround": None}.get(name, name)
+    if name in ("round", "roundf"):
+        return lambda x: np.trunc(x + np.copysign(0.5, x)) if np.ndim(x) == 0 else _round_away(x)
+    if plain in MATH and plain not in _NOT_C:
+        return MATH[plain]
+    if name.endswith("f") and name[:-1] in MATH and name[:-1] not in _NOT_C:
+        return MATH[name[:-1]]
+    return None
+
+
+_NOT_C = frozenset({"sigmoid", "rsqrt", "round"})
+
+
+def _round_away(x: Value) -> Value:
+    """C's round: ties away from zero."""
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+def _packed(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    name = node.args[0].value  # type: ignore[attr-defined]
+    args = compiler.exprs(node.args[1:])
+    dtypes = [a.dtype for a in node.args[1:]]
+    return lambda s: call_packed(name, [a(s) for a in args], dtypes, node, s)
+
+
+def _address_of(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    from mlcc.interp.expressions import unsupported
+
+    load = node.args[0]
+    if not isinstance(load, tir.BufferLoad):
+        raise unsupported("`address_of` of anything but an element of a buffer", node)
+    indices, _ = compiler.indices(load.indices)
+    buffer = load.buffer
+
+    def run(s: State) -> Pointer:
+        view = s.view(buffer, node)
+        at = view.offset
+        for index, stride in zip(indices(s), view.strides, strict=True):
+            at = at + np.asarray(index).astype(np.int64)[()] * stride
+        return Pointer(view.storage, at * numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes)
+
+    return run
+
+
+def _access_ptr(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """tvm_access_ptr(type, data, offset, extent, mask): data plus offset elements of the type."""
+    from mlcc.interp.expressions import pointer_of
+
+    kind, data, offset, *_ = node.args
+    place, shift = compiler.expr(data), compiler.expr(offset)
+    size = numbers.stored(kind.dtype).itemsize * kind.dtype.lanes
+
+    def run(s: State) -> Pointer:
+        base = pointer_of(place(s), s, node)
+        return Pointer(base.storage, base.offset + np.asarray(shift(s)).astype(np.int64)[()] * size)
+
+    return run
+
+
+def _byte_offset(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    from mlcc.interp.expressions import pointer_of
+
+    place, shift = compiler.expr(node.args[0]), compiler.expr(node.args[1])
+
+    def run(s: State) -> Pointer:
+        base = pointer_of(place(s), s, node)
+        return Pointer(base.storage, base.offset + np.asarray(shift(s)).astype(np.int64)[()])
+
+    return run
+
+
+def _is_null(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    value = compiler.expr(node.args[0])
+    return lambda s: np.bool_(not isinstance(value(s), Pointer))
+
+
+def _type(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    return lambda s: node.dtype
+
+
+def _lane_mask(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    base, limit = compiler.exprs(node.args)
+    steps = np.arange(node.dtype.lanes)
+    return lambda s: np.asarray(base(s))[..., None] + steps < np.asarray(limit(s))[..., None]
+
+
+def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """round(x * y * 2**(s - q)) for q fractional bits in y, ties upward."""
+    args = compiler.exprs(node.args)
+
+    def run(s: State) -> Value:
+        x, y, q, shift = (np.asarray(a(s)).astype(np.int64) for a in args)
+        left = np.where(shift > 0, shift, 0)
+        right = np.where(shift > 0, 0, -shift)
+        total = right + q
+        product = (x << left) * y
+        return ((product + (np.int64(1) << (total - 1))) >> total).astype(np.int32)[()]
+
+    return run
+
+
+_SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
+    "likely": _same, "ret": _return, "reinterpret": _reinterpret, "vectorlow": _half, "vectorhigh": _half,
+    "vectorcombine": _combine, "call_extern": _extern, "call_pure_extern": _extern, "call_packed": _packed,
+    "call_cpacked": _packed, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
+    "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null, "type_annotation": _type,
+    "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
+    "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
+    "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,
+    "end_profile_intrinsic": _nothing,
+}  # fmt: skip
+
+
+def is_static(node: Expr) -> bool:
+    """Is this call free of effects that keep iterations from running side by side?"""
+    if not isinstance(node, tir.Call) or not isinstance(node.op, tir.Op):
+        return False
+    name = node.op.name.removeprefix("tir.")
+    if name in ("call_extern", "call_pure_extern"):
+        return node.dtype.is_float and libm(node.args[0].value) is not None  # type: ignore[attr-defined]
+    return name not in ("ret", "call_packed", "call_cpacked", "tvm_storage_sync")

@@ -1,0 +1,266 @@
+"""TensorIR expressions as Python closures over a `State`.
+
+Inside a region a value has one leading axis per loop that runs side by side, or is a NumPy scalar where it does not
+depend on them. A vector value has its lanes in one more axis, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlcc.errors import CallError, error
+from mlcc.interp import numbers
+from mlcc.interp.memory import Pointer
+from mlcc.interp.numbers import Value
+from mlcc.interp.state import State
+from mlcc.ir import relax, tir
+from mlcc.ir.tir import Expr
+
+Closure = Callable[[State], Any]
+
+
+def unsupported(what: str, node: Any) -> CallError:
+    """An error for something that only runs on another machine, or that we do not know."""
+    return CallError(error("E0856", f"the interpreter cannot run {what}", getattr(node, "span", None)))
+
+
+class ExprCompiler:
+    """Turns expressions into closures; each node once."""
+
+    def __init__(self) -> None:
+        self._memo: dict[int, tuple[Any, Closure]] = {}
+        self._rules: dict[type, Callable[[Any], Closure]] = {
+            tir.Var: self._var, tir.IntImm: self._number, tir.FloatImm: self._number, tir.StringImm: self._string,
+            tir.Cast: self._cast, tir.And: self._and, tir.Or: self._or, tir.Not: self._not, tir.Select: self._select,
+            tir.Ramp: self._ramp, tir.Broadcast: self._broadcast, tir.Shuffle: self._shuffle, tir.Let: self._let,
+            tir.BufferLoad: self._load, tir.Call: self._call,
+        }  # fmt: skip
+
+    def expr(self, node: Expr) -> Closure:
+        """The closure of an expression."""
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        rule = self._rules.get(type(node))
+        if rule is None:
+            if not isinstance(node, tir.BinaryOp):
+                raise unsupported(f"`{type(node).__name__}`", node)
+            rule = self._binary
+        made = rule(node)
+        self._memo[id(node)] = (node, made)
+        return made
+
+    def exprs(self, nodes: tuple[Expr, ...]) -> list[Closure]:
+        return [self.expr(n) for n in nodes]
+
+    # ------------------------------------------------------------ leaves
+
+    def _var(self, node: tir.Var) -> Closure:
+        def value(s: State) -> Value:
+            try:
+                return s.values[node]
+            except KeyError:
+                s.fault("E0856", f"`{node.name}` has no value", node)
+
+        return value
+
+    def _number(self, node: tir.IntImm | tir.FloatImm) -> Closure:
+        made = numbers.constant(node.value, node.dtype)
+        return lambda s: made
+
+    def _string(self, node: tir.StringImm) -> Closure:
+        return lambda s: node.value
+
+    # ------------------------------------------------------------ operators
+
+    def _binary(self, node: tir.BinaryOp) -> Closure:
+        a, b = self.expr(node.lhs), self.expr(node.rhs)
+        rule = numbers.binary(type(node), node.lhs.dtype)
+        return lambda s: rule(a(s), b(s))
+
+    def _cast(self, node: tir.Cast) -> Closure:
+        value = self.expr(node.value)
+        rule = numbers.cast(node.dtype, node.value.dtype)
+        return lambda s: rule(value(s))
+
+    def _not(self, node: tir.Not) -> Closure:
+        value = self.expr(node.value)
+        return lambda s: np.logical_not(value(s))
+
+    def _and(self, node: tir.And) -> Closure:
+        a, b = self.expr(node.lhs), self.expr(node.rhs)
+        wide = node.dtype.lanes > 1
+
+        def value(s: State) -> Value:
+            left = a(s)
+            if not isinstance(left, np.ndarray):
+                return b(s) if left else left
+            if wide:
+                return np.logical_and(left, b(s))
+            with s.under(left) as some:
+                return np.logical_and(left, b(s)) if some else np.zeros_like(left)
+
+        return value
+
+    def _or(self, node: tir.Or) -> Closure:
+        a, b = self.expr(node.lhs), self.expr(node.rhs)
+        wide = node.dtype.lanes > 1
+
+        def value(s: State) -> Value:
+            left = a(s)
+            if not isinstance(left, np.ndarray):
+                return left if left else b(s)
+            if wide:
+                return np.logical_or(left, b(s))
+            with s.under(~left) as some:
+                return np.logical_or(left, b(s)) if some else left
+
+        return value
+
+    def choice(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
+        """One side or the other; of iterations side by side each sees the side it chose."""
+        test, a, b = self.expr(condition), self.expr(yes), self.expr(no)
+        wide = yes.dtype.lanes > 1
+
+        def value(s: State) -> Value:
+            chosen = test(s)
+            if not isinstance(chosen, np.ndarray):
+                return a(s) if chosen else b(s)
+            with s.under(chosen) as some:
+                if not some:
+                    return b(s)
+                left = a(s)
+            with s.under(~chosen) as some:
+                if not some:
+                    return left
+                right = b(s)
+            return np.where(chosen[..., None] if wide else chosen, left, right)
+
+        return value
+
+    def _select(self, node: tir.Select) -> Closure:
+        if node.condition.dtype.lanes == 1:
+            return self.choice(node.condition, node.true_value, node.false_value)
+        test, a, b = self.expr(node.condition), self.expr(node.true_value), self.expr(node.false_value)
+        return lambda s: np.where(test(s), a(s), b(s))
+
+    def _let(self, node: tir.Let) -> Closure:
+        value, body, var = self.expr(node.value), self.expr(node.body), node.var
+
+        def run(s: State) -> Value:
+            s.values[var] = value(s)
+            return body(s)
+
+        return run
+
+    # ------------------------------------------------------------ vectors
+
+    def _ramp(self, node: tir.Ramp) -> Closure:
+        base, stride = self.expr(node.base), self.expr(node.stride)
+        steps = np.arange(node.lanes).astype(numbers.carrier(node.dtype))
+        return lambda s: np.asarray(base(s))[..., None] + np.asarray(stride(s))[..., None] * steps
+
+    def _broadcast(self, node: tir.Broadcast) -> Closure:
+        value, lanes = self.expr(node.value), node.lanes
+
+        def run(s: State) -> Value:
+            made = np.asarray(value(s))[..., None]
+            return np.broadcast_to(made, (*made.shape[:-1], lanes))
+
+        return run
+
+    def _shuffle(self, node: tir.Shuffle) -> Closure:
+        vectors = self.exprs(node.vectors)
+        single = [v.dtype.lanes == 1 for v in node.vectors]
+        indices = [tir.const_int(i) for i in node.indices]
+        if any(i is None for i in indices):
+            raise unsupported("a `Shuffle` with indices that are not constants", node)
+
+        def run(s: State) -> Value:
+            parts = [
+                np.asarray(v(s))[..., None] if one else np.asarray(v(s)) for v, one in zip(vectors, single, strict=True)
+            ]
+            shape = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
+            whole = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], axis=-1)
+            made = whole[..., indices]
+            return made[..., 0] if len(indices) == 1 else made
+
+        return run
+
+    # ------------------------------------------------------------ memory
+
+    def _load(self, node: tir.BufferLoad) -> Closure:
+        buffer = node.buffer
+        indices, vector = self.indices(node.indices)
+        if vector or buffer.dtype.lanes > 1:
+            return lambda s: s.load(s.view(buffer, node), indices(s), vector, node)
+        closures = self.exprs(node.indices)
+
+        def run(s: State) -> Value:
+            view = s.view(buffer, node)
+            if s.dims or len(closures) != len(view.shape):
+                return s.load(view, [c(s) for c in closures], False, node)
+            at = view.offset
+            for closure, extent, stride in zip(closures, view.shape, view.strides, strict=True):
+                index = int(closure(s))
+                if not 0 <= index < extent:
+                    return s.load(view, [c(s) for c in closures], False, node)  # says what is wrong
+                at += index * stride
+            storage = view.storage
+            if storage.defined is not None and not storage.defined[at]:
+                s.fault("E0851", f"`{view.name}` is read where it was never written", node)
+            value = view.data[at]
+            return numbers.from_memory(value, view.dtype)[()] if view.narrow else value
+
+        return run
+
+    def indices(self, nodes: tuple[Expr, ...]) -> tuple[Callable[[State], list[Value]], bool]:
+        """The values of indices; with a vector among them, all have the axis of its lanes."""
+        closures = self.exprs(nodes)
+        wide = [n.dtype.lanes > 1 for n in nodes]
+        if not any(wide):
+            return (lambda s: [c(s) for c in closures]), False
+
+        def run(s: State) -> list[Value]:
+            made = []
+            for closure, lanes in zip(closures, wide, strict=True):
+                value = closure(s)
+                made.append(value[..., None] if not lanes and isinstance(value, np.ndarray) else value)
+            return made
+
+        return run, True
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, node: tir.Call) -> Closure:
+        from mlcc.interp.calls import compile_call
+
+        if isinstance(node.op, relax.GlobalVar):
+            return self._function(node)
+        if node.op.name == "tir.if_then_else":
+            return self.choice(*node.args)
+        return compile_call(self, node)
+
+    def _function(self, node: tir.Call) -> Closure:
+        args = self.exprs(node.args)
+        name = node.op.name
+
+        def run(s: State) -> Value:
+            func = s.functions.get(name)
+            if not isinstance(func, tir.PrimFunc):
+                s.fault("E0854", f"the module has no TensorIR function `{name}`", node)
+            from mlcc.interp.prim_func import call_in_place
+
+            return call_in_place(func, [a(s) for a in args], s, node)
+
+        return run
+
+
+def pointer_of(value: Any, s: State, node: Any) -> Pointer:
+    """A value of handle type as a place in memory."""
+    if not isinstance(value, Pointer):
+        s.fault("E0856", "this is no pointer to a buffer", node)
+    return value

@@ -1,0 +1,249 @@
+"""Loop nests: which of their loops run side by side as NumPy axes, and which one iteration after the other.
+
+A nest of directly nested loops is run by taking as many of them as possible side by side (a `Region`), unless they are
+known to depend on their order: reduce axes are bound to them, or the region found that iterations touch one another's
+memory. Then what the region did is undone, the loop is marked, and the nest runs again. What goes wrong inside a
+region is undone too, and its iterations run one by one, so that the first error is the one that is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mlcc.interp.calls import is_static
+from mlcc.interp.memory import Conflict, Region, Storage, Violation
+from mlcc.interp.numbers import carrier
+from mlcc.interp.state import State
+from mlcc.ir import tir
+from mlcc.ir.node import children
+from mlcc.ir.tir import ForKind, IterKind
+
+Run = Callable[[State], None]
+Body = tuple[tir.Stmt, ...]
+LANES = 1 << 17  # iterations side by side at most: what stays in a cache
+WORTHWHILE = 8
+
+
+class Facts:
+    """What is found in a body by looking at it once: may its loop run side by side, and what may it write?"""
+
+    def __init__(self, body: Body) -> None:
+        self.simple = True
+        self.barrier = False
+        self.written: set[tir.Var] = set()
+        self.ordered: set[tir.Var] = set()  # variables that reduce axes depend on
+        roots: dict[tir.Var, tir.Var] = {}
+        for node in _nodes(body):
+            match node:
+                case tir.While() | tir.Break() | tir.Continue():
+                    self.simple = False
+                case tir.Call():
+                    name = node.op.name if isinstance(node.op, tir.Op) else ""
+                    self.barrier = self.barrier or name == "tir.tvm_storage_sync"
+                    self.simple = self.simple and is_static(node)
+                case tir.BufferStore(buffer=buffer):
+                    self.written.add(buffer.data)
+                case tir.DeclBuffer(buffer=buffer, data=tir.Var() as data):
+                    roots[buffer.data] = data
+                case tir.DeclBuffer():
+                    self.simple = False
+                case tir.Block(match_buffers=matches):
+                    roots.update((m.buffer.data, m.source.buffer.data) for m in matches)
+                case tir.BlockRealize(values=values, block=block):
+                    for axis, value in zip(block.iter_vars, values, strict=False):
+                        if axis.kind is not IterKind.SPATIAL:
+                            self.ordered |= _variables(value)
+        for data in list(self.written):
+            while roots.get(data, data) is not data:
+                data = roots[data]
+                self.written.add(data)
+
+
+def _nodes(body: Body) -> Iterator[Any]:
+    stack: list[Any] = list(body)
+    while stack:
+        top = stack.pop()
+        yield top
+        if not isinstance(top, (tir.Var, tir.IntImm, tir.FloatImm, tir.Buffer)):
+            stack.extend(children(top))
+
+
+def _variables(value: Any) -> set[tir.Var]:
+    made: set[tir.Var] = set()
+    stack = [value]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Var):
+            made.add(top)
+        else:
+            stack.extend(children(top))
+    return made
+
+
+class Nest:
+    """Directly nested loops around a body that is something else."""
+
+    def __init__(self, loops: list[tir.For], bounds: list[tuple[Any, Any, Any]], inner: Run, facts: Facts) -> None:
+        self.loops = loops
+        self.bounds = bounds  # closures of min, extent and step (None: 1)
+        self.inner = inner
+        self.facts = facts
+        self.kinds = [carrier(loop.var.dtype).type for loop in loops]
+        outer: set[tir.Var] = set()
+        self.fixed: list[bool] = []  # loops that never run side by side
+        for loop in loops:
+            ragged = bool(outer & (_variables(loop.extent) | _variables(loop.min)))
+            self.fixed.append(not facts.simple or loop.var in facts.ordered or ragged)
+            outer.add(loop.var)
+
+    def run(self, s: State) -> None:
+        """Run the whole nest."""
+        self._from(s, 0, frozenset())
+
+    def _from(self, s: State, at: int, serial: frozenset[int]) -> None:
+        """Run loop `at` and those in it; loops in `serial` are to run one by one this time."""
+        if at == len(self.loops):
+            self.inner(s)
+            return
+        low, size, step = self._bounds(s, at)
+        if isinstance(size, np.ndarray) or isinstance(low, np.ndarray):
+            self._ragged(s, at, low, size, step, serial)
+            return
+        if size <= 0:
+            return
+        if not self.fixed[at] and at not in serial:
+            sizes = self._sizes(s, at, size, serial)
+            if sizes is not None:
+                self._side_by_side(s, at, low, size, step, sizes, serial)
+                return
+        var, kind = self.loops[at].var, self.kinds[at]
+        for number in range(size):
+            s.values[var] = kind(low + number * step)
+            self._from(s, at + 1, serial)
+
+    def _bounds(self, s: State, at: int) -> tuple[Any, Any, int]:
+        low, extent, step = (None if c is None else c(s) for c in self.bounds[at])
+        stride = 1 if step is None else int(step)
+        if isinstance(low, np.ndarray) or isinstance(extent, np.ndarray):
+            return low, extent, stride
+        size = int(extent)
+        return int(low), -(-size // stride) if stride > 0 else 0, stride
+
+    def _ragged(self, s: State, at: int, low: Any, size: Any, step: int, serial: frozenset[int]) -> None:
+        """Bounds that differ between iterations side by side: each goes on as long as its own bound says."""
+        if step != 1:
+            raise Violation
+        low, size = np.broadcast_arrays(low, size)
+        active = size if s.mask is None else np.where(s.mask, size, 0)
+        most = int(active.max()) if active.size else 0
+        for number in range(most):
+            with s.under(np.asarray(size > number)) as some:
+                if some:
+                    s.values[self.loops[at].var] = low + self.kinds[at](number)
+                    self._from(s, at + 1, serial)
+
+    def _sizes(self, s: State, at: int, size: int, serial: frozenset[int]) -> dict[int, int] | None:
+        """How many iterations of which loops run side by side, starting with some of loop `at`; None if it is not
+        worth it, or if the inner loops fill the lanes by themselves."""
+        sizes: dict[int, int] = {}
+        inner = 1
+        for position in range(at + 1, len(self.loops)):
+            if self.fixed[position] or position in serial:
+                continue
+            _, extent, _ = self._bounds(s, position)
+            if isinstance(extent, np.ndarray):
+                return None
+            if extent <= 0:
+                return None
+            sizes[position] = extent
+            inner *= extent
+        room = LANES // max(s.lanes, 1)
+        if inner > room // 2 and inner > 1:
+            return None
+        sizes[at] = min(size, max(room // inner, 1))
+        return sizes if sizes[at] * inner >= WORTHWHILE else None
+
+    def _side_by_side(
+        self, s: State, at: int, low: int, size: int, step: int, sizes: dict[int, int], serial: frozenset[int]
+    ) -> None:
+        first = 0
+        while first < size:
+            sizes[at] = min(sizes[at], size - first)
+            order = sorted(sizes)
+            try:
+                clash = self._region(s, at, low + first * step, step, {p: sizes[p] for p in order})
+            except Violation:
+                self._rest(s, at, low, first, size, step, serial)
+                return
+            if clash is None:
+                first += sizes[at]
+                continue
+            position = at if clash.axis is None else order[clash.axis]
+            self.fixed[position] = True
+            if position == at:
+                self._rest(s, at, low, first, size, step, serial)
+                return
+            del sizes[position]
+
+    def _rest(self, s: State, at: int, low: int, first: int, size: int, step: int, serial: frozenset[int]) -> None:
+        """The iterations from `first` on, one by one."""
+        var, kind = self.loops[at].var, self.kinds[at]
+        for number in range(first, size):
+            s.values[var] = kind(low + number * step)
+            self._from(s, at + 1, serial)
+
+    def _region(self, s: State, at: int, low: int, step: int, sizes: dict[int, int]) -> Conflict | None:
+        """Run chosen loops side by side. If iterations touch one another, the Conflict, and all is as it was before."""
+        outer_dims, outer_lanes, outer_region, mask = s.dims, s.lanes, s.region, s.mask
+        shape = tuple(sizes.values())
+        tracked = {id(storage) for storage in self._storages(s)}
+        region = Region(shape, outer_dims, outer_region, tracked)
+        for axis, position in enumerate(sizes):
+            start, stride = (low, step) if position == at else self._bounds(s, position)[::2]
+            numbers = start + np.arange(shape[axis], dtype=np.int64) * stride
+            form = [1] * (len(shape) + outer_dims)
+            form[axis] = shape[axis]
+            s.values[self.loops[position].var] = numbers.astype(self.kinds[position]).reshape(form)
+        s.region, s.dims, s.lanes = region, outer_dims + len(shape), outer_lanes * int(np.prod(shape))
+        try:
+            self._inside(s, at, sizes)
+        except Conflict as conflict:
+            region.undo()
+            if conflict.region is not region:
+                raise
+            return conflict
+        except Violation:
+            region.undo()
+            raise
+        finally:
+            s.region, s.dims, s.lanes, s.mask = outer_region, outer_dims, outer_lanes, mask
+        return None
+
+    def _inside(self, s: State, at: int, sizes: dict[int, int]) -> None:
+        """The loops of the nest that do not run side by side, one by one."""
+        while at < len(self.loops) and at in sizes:
+            at += 1
+        if at == len(self.loops):
+            self.inner(s)
+            return
+        low, size, step = self._bounds(s, at)
+        if isinstance(size, np.ndarray) or isinstance(low, np.ndarray):
+            raise Violation
+        var, kind = self.loops[at].var, self.kinds[at]
+        for number in range(size):
+            s.values[var] = kind(low + number * step)
+            self._inside(s, at + 1, sizes)
+
+    def _storages(self, s: State) -> Iterator[Storage]:
+        for data in self.facts.written:
+            pointer = s.values.get(data)
+            if pointer is not None:
+                yield pointer.storage
+
+
+def is_thread(loop: tir.For) -> bool:
+    """A loop over the threads of one block, which barriers bring together."""
+    return loop.kind is ForKind.THREAD_BINDING and (loop.thread or "").startswith("threadIdx")

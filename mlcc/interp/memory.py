@@ -1,0 +1,195 @@
+"""Memory of the interpreter: storages, views of them by buffers, and the record of who touched what.
+
+A `Storage` is the memory behind a data variable. It knows which elements were ever written, so that reading memory
+nobody wrote is an error. A `Region` is a stretch of execution in which many loop iterations run side by side: it finds
+out whether one iteration touched what another one wrote, and can undo all of its writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlcc.interp.numbers import stored
+from mlcc.ir.dtypes import DType
+
+Address = Any  # an integer, or an int64 array of them
+
+
+class Storage:
+    """Bytes, and for each element whether it was written (None: all were). `name` is for messages."""
+
+    __slots__ = ("_typed", "data", "defined", "itemsize", "marks", "name")
+
+    def __init__(self, data: np.ndarray, itemsize: int, defined: np.ndarray | None, name: str) -> None:
+        self.data = data  # one-dimensional uint8
+        self.itemsize = itemsize
+        self.defined = defined
+        self.name = name
+        self._typed: dict[np.dtype, np.ndarray] = {}
+        self.marks: list[tuple[np.ndarray, np.ndarray]] = []  # last writer and reader, per depth of nested regions
+
+    @staticmethod
+    def fresh(size: int, dtype: DType, name: str) -> Storage:
+        """Memory for `size` elements that nobody has written."""
+        kind = stored(dtype)
+        count = size * dtype.lanes
+        data = np.zeros(count * kind.itemsize, np.uint8)
+        return Storage(data, kind.itemsize, np.zeros(count, np.bool_), name)
+
+    @staticmethod
+    def of(array: np.ndarray, name: str) -> Storage:
+        """The memory of a C-contiguous array, shared with it."""
+        return Storage(array.reshape(-1).view(np.uint8), array.dtype.itemsize, None, name)
+
+    def typed(self, kind: np.dtype) -> np.ndarray:
+        """The memory as elements of a NumPy type. Another element size ends the record of what was written."""
+        found = self._typed.get(kind)
+        if found is None:
+            if kind.itemsize != self.itemsize:
+                self.defined = None
+            whole = len(self.data) // kind.itemsize * kind.itemsize
+            found = self._typed[kind] = self.data[:whole].view(kind)
+        return found
+
+
+@dataclass(slots=True)
+class Pointer:
+    """A value of handle type: a place in memory, in bytes."""
+
+    storage: Storage
+    offset: Address = 0
+
+
+@dataclass(slots=True)
+class View:
+    """A buffer while its scope runs: where its elements lie. `offset` counts elements; iterations may differ in it."""
+
+    storage: Storage
+    data: np.ndarray
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: Address
+    name: str
+    narrow: bool  # stored as bit patterns
+    slots: dict[str, Any] = field(default_factory=dict)
+
+
+def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a row-major array, in elements."""
+    made, step = [], 1
+    for extent in reversed(shape):
+        made.append(step)
+        step *= extent
+    return tuple(reversed(made))
+
+
+class Violation(Exception):
+    """Something is wrong in a region; run one by one, the iterations will say what and where first."""
+
+
+class Conflict(Exception):
+    """Iterations of `axis` (an index into the region's axes; None: unknown) depend on one another."""
+
+    def __init__(self, region: Region, axis: int | None) -> None:
+        super().__init__()
+        self.region = region
+        self.axis = axis
+
+
+class Region:
+    """Iterations side by side. `lanes` numbers them, shaped so that it broadcasts with every value of the region."""
+
+    _next = 1  # numbers are never used twice, so that the marks left by older regions mean nothing
+
+    def __init__(self, sizes: tuple[int, ...], outer_dims: int, outer: Region | None, tracked: set[int]) -> None:
+        self.sizes = sizes
+        self.outer = outer
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self.tracked = tracked  # ids of storages that the region may write
+        total = 1
+        for size in sizes:
+            total *= size
+        self.base = Region._next
+        self.many = self.base + total  # stands for several readers
+        Region._next += total + 1
+        lanes = np.arange(self.base, self.base + total, dtype=np.int64)
+        self.lanes = lanes.reshape(sizes + (1,) * outer_dims)
+        self.log: list[tuple[Storage, np.ndarray, Any, Any, Any]] = []
+
+    def read(self, storage: Storage, at: np.ndarray, mask: np.ndarray | None, trailing: int) -> None:
+        """Record reads at addresses; a Conflict if another iteration wrote there."""
+        if self.outer is not None:
+            self.outer.read(storage, at, mask, trailing)
+        if id(storage) not in self.tracked:
+            return
+        writer, reader = self._marks(storage)
+        at, lanes = self._flat(at, mask, trailing)
+        wrote = writer[at]
+        self._judge((wrote >= self.base) & (wrote != lanes), wrote, lanes)
+        read = reader[at]
+        reader[at] = np.where((read < self.base) | (read == lanes), lanes, self.many)
+        shared = reader[at] != lanes
+        if shared.any():
+            reader[at[shared]] = self.many
+
+    def write(
+        self, storage: Storage, typed: np.ndarray, at: np.ndarray, mask: np.ndarray | None, trailing: int
+    ) -> None:
+        """Record writes to come, and what they will replace; a Conflict if another iteration touched a place."""
+        if self.outer is not None:
+            self.outer.write(storage, typed, at, mask, trailing)
+        if id(storage) not in self.tracked:
+            return
+        writer, reader = self._marks(storage)
+        at, lanes = self._flat(at, mask, trailing)
+        wrote, read = writer[at], reader[at]
+        self._judge((wrote >= self.base) & (wrote != lanes), wrote, lanes)
+        self._judge((read >= self.base) & (read != lanes), read, lanes)
+        new = wrote < self.base
+        if new.any():
+            where = at if new.all() else at[new]
+            defined = None if storage.defined is None else storage.defined[where]
+            self.log.append((storage, typed, where, typed[where], defined))
+        writer[at] = lanes
+        again = writer[at]
+        self._judge(again != lanes, again, lanes)
+
+    def undo(self) -> None:
+        """Put back what the region replaced."""
+        for storage, typed, at, old, defined in reversed(self.log):
+            typed[at] = old
+            if defined is not None and storage.defined is not None:
+                storage.defined[at] = defined
+        self.log.clear()
+
+    def _marks(self, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
+        while len(storage.marks) <= self.depth:
+            count = len(storage.data) // storage.itemsize
+            storage.marks.append((np.zeros(count, np.int64), np.zeros(count, np.int64)))
+        return storage.marks[self.depth]
+
+    def _flat(self, at: np.ndarray, mask: np.ndarray | None, trailing: int) -> tuple[np.ndarray, np.ndarray]:
+        lanes = self.lanes.reshape(self.lanes.shape + (1,) * trailing)
+        if mask is None:
+            at, lanes = np.broadcast_arrays(at, lanes)
+            return at.ravel(), lanes.ravel()
+        mask = mask.reshape(mask.shape + (1,) * trailing)
+        at, lanes, mask = np.broadcast_arrays(at, lanes, mask)
+        return at[mask], lanes[mask]
+
+    def _judge(self, bad: np.ndarray, others: np.ndarray, lanes: np.ndarray) -> None:
+        if not bad.any():
+            return
+        first = int(np.argmax(bad))
+        one, two = int(others[first]) - self.base, int(lanes[first]) - self.base
+        total = self.many - self.base
+        axis = None
+        if one < total:
+            pair = zip(np.unravel_index(one, self.sizes), np.unravel_index(two, self.sizes), strict=True)
+            differ = [n for n, (a, b) in enumerate(pair) if a != b]
+            axis = differ[-1] if differ else None
+        raise Conflict(self, axis)

@@ -1,0 +1,192 @@
+"""What a running function has: values of variables, views of buffers, and the iterations that run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mlcc.errors import CallError, Label, error
+from mlcc.interp.memory import Conflict, Pointer, Region, Storage, View, Violation, compact_strides
+from mlcc.interp.numbers import Value, from_memory, stored, to_memory
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import is_narrow
+
+
+class State:
+    """The state of one call. With `dims` > 0 values have that many leading axes, one per loop that runs side by side,
+    and `mask` says which of the iterations are active (None: all)."""
+
+    def __init__(self, env: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
+        self.values: dict[tir.Var, Any] = {}
+        self.views: dict[tir.Buffer, View] = {}
+        self.dims = 0
+        self.mask: np.ndarray | None = None
+        self.region: Region | None = None
+        self.env = env
+        self.functions = functions
+        self.lanes = 1  # how many iterations run side by side
+        self.threads = 0  # how many thread axes with barriers are among them
+
+    # ------------------------------------------------------------ errors
+
+    def fault(self, code: str, message: str, node: Any, *, related: tuple[Label, ...] = ()) -> NoReturn:
+        """End the call with an error at `node`; of several iterations the first one's, so they run one by one."""
+        if self.dims:
+            raise Violation
+        raise CallError(error(code, message, getattr(node, "span", None), related=related))
+
+    # ------------------------------------------------------------ masks
+
+    @contextmanager
+    def under(self, condition: np.ndarray) -> Iterator[bool]:
+        """Only the iterations where `condition` holds are active inside; False if there are none."""
+        old = self.mask
+        self.mask = condition if old is None else np.logical_and(old, condition)
+        try:
+            yield bool(self.mask.any())
+        finally:
+            self.mask = old
+
+    def active(self, condition: Value) -> np.ndarray:
+        """Where `condition` holds in an active iteration."""
+        return condition if self.mask is None else np.logical_and(condition, self.mask)
+
+    # ------------------------------------------------------------ buffers
+
+    def view(self, buffer: tir.Buffer, node: Any) -> View:
+        """The view of a buffer that is in scope."""
+        found = self.views.get(buffer)
+        if found is None:
+            self.fault("E0856", f"buffer `{buffer.name}` is not declared here", node)
+        return found
+
+    def allocate(
+        self, buffer: tir.Buffer, shape: tuple[int, ...], strides: tuple[int, ...] | None = None, start: int = 0
+    ) -> None:
+        """New memory for a buffer. Iterations side by side get memory of their own, but threads share `shared`."""
+        strides = strides or compact_strides(shape)
+        size = start + 1 + sum((n - 1) * x for n, x in zip(shape, strides, strict=True)) if 0 not in shape else 0
+        own = self.dims and not (self.threads and buffer.scope.startswith("shared"))
+        storage = Storage.fresh(size * (self.lanes if own else 1), buffer.dtype, buffer.name)
+        offset: Any = 0
+        if own:
+            offset = np.arange(self.lanes, dtype=np.int64).reshape(self.lane_shape()) * size
+        self.values[buffer.data] = Pointer(storage, offset * stored(buffer.dtype).itemsize * buffer.dtype.lanes)
+        self.views[buffer] = make_view(buffer, storage, shape, strides, offset + start)
+
+    def checked(self, view: View, node: Any) -> View:
+        """The view, if all of it lies in its memory."""
+        if 0 in view.shape:
+            return view
+        span = sum((n - 1) * x for n, x in zip(view.shape, view.strides, strict=True))
+        first, last = int(np.min(view.offset)), int(np.max(view.offset)) + span
+        if first < 0 or (last + 1) * view.dtype.lanes > len(view.data):
+            self.fault("E0850", f"`{view.name}` reaches outside the memory it is declared on", node)
+        return view
+
+    def lane_shape(self) -> tuple[int, ...]:
+        """The sizes of the leading axes of values."""
+        shape: tuple[int, ...] = ()
+        region = self.region
+        while region is not None:
+            shape = shape + region.sizes
+            region = region.outer
+        return shape
+
+    # ------------------------------------------------------------ access
+
+    def address(self, view: View, indices: list[Value], vector: bool, node: Any) -> Any:
+        """The element numbers of `view[indices]`; with `vector` values have one more axis, at the end."""
+        if len(indices) != len(view.shape):
+            self.fault("E0850", f"`{view.name}` is indexed by {len(indices)} of {len(view.shape)} dimensions", node)
+        offset = view.offset
+        if vector and isinstance(offset, np.ndarray):
+            offset = offset[..., None]
+        mask = self.mask
+        if vector and mask is not None:
+            mask = mask[..., None]
+        for at, (index, extent, stride) in enumerate(zip(indices, view.shape, view.strides, strict=True)):
+            if isinstance(index, np.ndarray):
+                index = index.astype(np.int64)
+                outside = (index < 0) | (index >= extent)
+                if outside.any():
+                    if mask is None or np.logical_and(outside, mask).any():
+                        self._outside(view, at, index, outside, node)
+                    index = np.where(outside, 0, index)
+            else:
+                index = int(index)
+                if not 0 <= index < extent:
+                    self._outside(view, at, index, None, node)
+            offset = offset + index * stride
+        return offset
+
+    def _outside(self, view: View, at: int, index: Any, outside: Any, node: Any) -> NoReturn:
+        if self.dims == 0 and isinstance(index, np.ndarray):
+            index = int(index[outside][0])
+        message = f"index {index} is outside dimension {at} of `{view.name}`, which has {view.shape[at]}"
+        self.fault("E0850", message, node)
+
+    def load(self, view: View, indices: list[Value], vector: bool, node: Any) -> Value:
+        """The elements at `indices`."""
+        at = self.address(view, indices, vector, node)
+        many = view.dtype.lanes > 1
+        if many:
+            at = (at[..., None] if isinstance(at, np.ndarray) else at) * view.dtype.lanes + np.arange(view.dtype.lanes)
+        defined = view.storage.defined
+        if defined is not None:
+            self._check_defined(defined, at, view, vector or many, node)
+        if self.region is not None:
+            self.region.read(view.storage, np.asarray(at), self.mask, 1 if vector or many else 0)
+        values = view.data[at]
+        return from_memory(values, view.dtype) if view.narrow else values
+
+    def _check_defined(self, defined: np.ndarray, at: Any, view: View, vector: bool, node: Any) -> None:
+        known = defined[at]
+        if isinstance(known, np.ndarray):
+            if known.all():
+                return
+            if self.mask is not None:
+                mask = self.mask[..., None] if vector else self.mask
+                if not np.logical_and(~known, mask).any():
+                    return
+        elif known:
+            return
+        self.fault("E0851", f"`{view.name}` is read where it was never written", node)
+
+    def store(self, view: View, indices: list[Value], value: Value, vector: bool, node: Any) -> None:
+        """Write elements at `indices`."""
+        at = self.address(view, indices, vector, node)
+        many = view.dtype.lanes > 1
+        if many:
+            at = (at[..., None] if isinstance(at, np.ndarray) else at) * view.dtype.lanes + np.arange(view.dtype.lanes)
+        vector = vector or many
+        if view.narrow:
+            value = to_memory(value, view.dtype)
+        storage, mask = view.storage, self.mask
+        if self.region is not None:
+            self.region.write(storage, view.data, np.asarray(at), mask, 1 if vector else 0)
+            if mask is not None:
+                mask = mask[..., None] if vector else mask
+                shape = np.broadcast_shapes(np.shape(at), np.shape(value), mask.shape)
+                mask = np.broadcast_to(mask, shape)
+                at = np.broadcast_to(at, shape)[mask]
+                value = np.broadcast_to(value, shape)[mask]
+        view.data[at] = value
+        if storage.defined is not None:
+            storage.defined[at] = True
+
+
+def make_view(
+    buffer: tir.Buffer, storage: Storage, shape: tuple[int, ...], strides: tuple[int, ...], offset: Any
+) -> View:
+    """A view of `storage` by `buffer`; sizes and strides in elements of the buffer."""
+    dtype: DType = buffer.dtype
+    data = storage.typed(stored(dtype))
+    return View(storage, data, dtype, shape, strides, offset, buffer.name, is_narrow(dtype))
+
+
+__all__ = ["Conflict", "Pointer", "State", "Violation", "make_view"]

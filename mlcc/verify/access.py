@@ -1,0 +1,114 @@
+"""Do the regions that a block states cover what its body touches?
+
+Reported is only what is certain: a buffer missing from the list, or an index that leaves the stated range whatever
+the loops do, found by the same relaxation that infers regions. Accesses under a condition are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlcc.arith.intset import Interval
+from mlcc.arith.regions import Accesses, BlockAccess, Region
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr
+from mlcc.verify.report import Report
+
+
+def check_regions(block: tir.Block, report: Report) -> None:
+    """Report accesses of `block` outside its reads and writes."""
+    if block.reads is None or block.writes is None:
+        return
+    if not block.iter_vars and not block.reads and not block.writes:
+        return  # a plain scope says nothing
+    check = _Check(block, report)
+    check.collect(block)
+
+
+class _Check(BlockAccess):
+    """Compares each access with the stated regions instead of collecting it."""
+
+    def __init__(self, block: tir.Block, report: Report) -> None:
+        own = {b.data for b in block.alloc_buffers}
+        stated = [*block.reads, *block.writes]
+        super().__init__({r.buffer.data: r.buffer for r in stated})
+        self._own = own
+        self._block = block
+        self._report = report
+        self._conditional = 0
+        self._said: set[tuple[tir.Buffer, bool]] = set()
+        self._stated = {
+            True: _by_data(block.writes),
+            # what is written may be read back: a reduction does, and so does a block that fills its output in steps
+            False: _by_data((*block.reads, *block.writes)),
+        }
+        self._local = own | {m.buffer.data for m in block.match_buffers}
+
+    def _under(self, condition: Expr, visit: Callable[[], None]) -> None:
+        self._conditional += 1
+        super()._under(condition, visit)
+        self._conditional -= 1
+
+    def _stmt(self, stmt: tir.Stmt) -> None:
+        if isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
+            self._local = self._local | {stmt.buffer.data}
+        if isinstance(stmt, tir.While):
+            self._conditional += 1
+        super()._stmt(stmt)
+        if isinstance(stmt, tir.While):
+            self._conditional -= 1
+
+    def _by_pointer(self, data: tir.Var, mask: int, at: object) -> None:
+        """A pointer may be used with any part of the buffer: nothing is certain."""
+
+    def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
+        match = self._matched.get(buffer.data)
+        if match is not None:
+            region = self._through(match, region)
+            buffer = match.source.buffer
+        if buffer.data in self._local or buffer.data in self._own:
+            return
+        writes = accesses is self.writes
+        stated = self._stated[writes].get(buffer.data)
+        if (buffer, writes) in self._said:
+            return
+        if stated is None:
+            self._say(buffer, writes, f"is not among its T.{'writes' if writes else 'reads'}")
+        elif not self._conditional and len(stated) == 1 and len(stated[0].region) == len(region):
+            for at, (part, span) in enumerate(zip(region, stated[0].region, strict=True)):
+                if self._leaves(part, span):
+                    self._say(buffer, writes, f"leaves the stated region in dimension {at}")
+                    return
+
+    def _leaves(self, part: Interval, span: tir.Range) -> bool:
+        if part.low is None or part.high is None or part.empty or not _plain(part.low) or not _plain(part.high):
+            return False
+        last = c.sub(c.add(span.min, span.extent), 1)
+        below = self._analyzer.compare(self._analyzer.simplify(span.min), self._analyzer.simplify(part.low))
+        above = self._analyzer.compare(self._analyzer.simplify(part.high), self._analyzer.simplify(last))
+        return below.min > 0 or above.min > 0
+
+    def _say(self, buffer: tir.Buffer, writes: bool, what: str) -> None:
+        self._said.add((buffer, writes))
+        verb = "writes" if writes else "reads"
+        self._report.add("E0341", f"block `{self._block.name}` {verb} `{buffer.name}`, which {what}", self._block)
+
+
+def _by_data(regions: tuple[tir.BufferRegion, ...]) -> dict[tir.Var, list[tir.BufferRegion]]:
+    made: dict[tir.Var, list[tir.BufferRegion]] = {}
+    for region in regions:
+        made.setdefault(region.buffer.data, []).append(region)
+    return made
+
+
+def _plain(expr: Expr) -> bool:
+    """Sums and products of variables and constants: their intervals are attained."""
+    stack: list[Expr] = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, (tir.Add, tir.Sub, tir.Mul)):
+            stack += [top.lhs, top.rhs]
+        elif not isinstance(top, (tir.Var, tir.IntImm)):
+            return False
+    return True

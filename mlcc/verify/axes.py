@@ -1,0 +1,175 @@
+"""Do the values bound to a block's axes run over exactly the axes' domains?
+
+Only what is proved is reported. Bounds of a value over the loops around it are never too narrow, so a domain that they
+do not reach is certainly not covered. Leaving the domain is certain only if the bounds are attained, which holds where
+each variable occurs once, in sums of scaled variables, quotients, and remainders of single variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import Bound
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.errors import Label
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+from mlcc.verify.report import Report
+
+
+@dataclass(eq=False)
+class Domains:
+    """The ranges of the loop variables and axes around a place, and the values of bound variables."""
+
+    ranges: dict[tir.Var, tir.Range]
+    loops: dict[tir.Var, tir.For]
+
+    def __init__(self) -> None:
+        self.ranges = {}
+        self.loops = {}
+
+
+def check_axes(realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report) -> None:
+    """Report axes whose bindings miss or leave their domain; `guarded`: a condition around may exclude values."""
+    block = realize.block
+    free = guarded or not _is_true(realize.predicate)
+    partial_ok = not _writes_outside(block)
+    for axis, value in zip(block.iter_vars, realize.values, strict=True):
+        if axis.var.dtype.is_int and value.dtype.is_int:
+            _check_axis(block, axis, value, domains, free, partial_ok, report)
+
+
+def _is_true(predicate: Expr) -> bool:
+    return isinstance(predicate, IntImm) and predicate.value != 0
+
+
+def _writes_outside(block: tir.Block) -> bool:
+    """Does the block write memory of the caller's? Of an intermediate, a part may be all that is needed."""
+    return any(r.buffer.scope in ("", "global") for r in block.writes or ()) or not block.writes
+
+
+def _check_axis(
+    block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report
+) -> None:
+    analyzer = Analyzer()
+    used = [v for v in _vars(value) if v in domains.ranges]
+    for var in used:
+        analyzer.bind(var, domains.ranges[var])
+    value = analyzer.simplify(value)
+    used = [v for v in _vars(value) if v in domains.ranges]
+    if not _affine(value):
+        return
+    found = eval_set(value, {v: from_range(domains.ranges[v]) for v in used}, analyzer)
+    want = Interval(axis.dom.min, c.sub(c.add(axis.dom.extent, axis.dom.min), 1))
+    empty = analyzer.bound(axis.dom.extent).max <= 0
+    below, above = _gap(found.low, want.low, analyzer), _gap(want.high, found.high, analyzer)
+    if below is None or above is None or empty:
+        return
+    single = len(used) == 1 and isinstance(value, tir.Var)
+    reduce = axis.kind is tir.IterKind.REDUCE
+    related = _places(used, domains)
+    name = f"axis `{axis.var.name}` of block `{block.name}`"
+    covered, domain = _spell(found, analyzer), _spell(want, analyzer)
+    if (below.min > 0 or above.min > 0) and (single or reduce or not used or not partial_ok):
+        message = f"{name} runs over {domain}, but its binding covers only {covered}"
+        report.add("E0334", message, axis, f"{_size(want, analyzer)} values are needed", related=related)
+    elif (below.max < 0 or above.max < 0) and not guarded and _attained(value, used):
+        message = f"{name} runs over {domain}, but its binding goes over {covered}"
+        help = "make the domains equal, or guard the block with `T.where(...)`"
+        report.add("E0335", message, axis, f"only {_size(want, analyzer)} values", related=related, help=help)
+
+
+def _gap(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> Bound | None:
+    """Bounds of low - high; None where an end is missing."""
+    return None if low is None or high is None else analyzer.compare(analyzer.simplify(low), analyzer.simplify(high))
+
+
+def _places(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
+    made = []
+    for var in used:
+        loop = domains.loops.get(var)
+        if loop is not None:
+            made.append(Label(loop.span, f"loop `{var.name}` runs over {_extent(loop)} values"))
+    return tuple(made)
+
+
+def _extent(loop: tir.For) -> str:
+    value = tir.const_int(loop.extent)
+    return str(value) if value is not None else _text(loop.extent)
+
+
+def _spell(interval: Interval, analyzer: Analyzer) -> str:
+    low, high = (analyzer.simplify(e) for e in (interval.low, interval.high))  # type: ignore[arg-type]
+    return f"{_text(low)}..{_text(high)}"
+
+
+def _size(interval: Interval, analyzer: Analyzer) -> str:
+    return _text(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
+
+
+def _text(expr: Expr) -> str:
+    """A short spelling for messages."""
+    match expr:
+        case IntImm(value=value):
+            return str(value)
+        case tir.Var(name=name):
+            return name
+        case tir.Min(lhs=a, rhs=b) | tir.Max(lhs=a, rhs=b):
+            return f"{type(expr).__name__.lower()}({_text(a)}, {_text(b)})"
+        case tir.BinaryOp(lhs=a, rhs=b) if expr.symbol:
+            left, right = (f"({_text(x)})" if isinstance(x, tir.BinaryOp) else _text(x) for x in (a, b))
+            return f"{left} {expr.symbol} {right}"
+    return "..."
+
+
+def _vars(expr: Expr) -> list[tir.Var]:
+    made: dict[tir.Var, None] = {}
+    stack: list[Expr] = [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Var):
+            made[top] = None
+        elif isinstance(top, tir.BinaryOp):
+            stack += [top.rhs, top.lhs]
+        elif isinstance(top, (tir.Cast, tir.Broadcast)):
+            stack.append(top.value)
+    return list(made)
+
+
+def _affine(expr: Expr) -> bool:
+    """Sums, differences, and products, quotients and remainders by positive constants."""
+    stack: list[Expr] = [expr]
+    while stack:
+        top = stack.pop()
+        match top:
+            case tir.Var() | IntImm():
+                pass
+            case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
+                stack += [a, b]
+            case tir.Mul(lhs=a, rhs=b):
+                stack += [a, b]
+            case tir.FloorDiv(lhs=a, rhs=IntImm(value=k)) | tir.FloorMod(lhs=a, rhs=IntImm(value=k)) if k > 0:
+                stack.append(a)
+            case _:
+                return False
+    return True
+
+
+def _attained(expr: Expr, used: list[tir.Var]) -> bool:
+    """Are the interval's ends values of `expr`? Each variable once; remainders of single variables only."""
+    seen: set[tir.Var] = set()
+    stack: list[Expr] = [expr]
+    while stack:
+        top = stack.pop()
+        match top:
+            case tir.Var():
+                if top in seen and top in used:
+                    return False
+                seen.add(top)
+            case tir.FloorMod(lhs=a) if not isinstance(a, tir.Var):
+                return False
+            case tir.BinaryOp(lhs=a, rhs=b):
+                stack += [a, b]
+    return True

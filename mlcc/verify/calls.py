@@ -1,0 +1,67 @@
+"""Rules of intrinsic calls and of calls between TensorIR functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.ir import relax, tir
+from mlcc.ir.tir import Expr
+from mlcc.verify.expressions import Problem
+
+
+def call_problem(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
+    """What is wrong with a call, its arguments' own insides aside."""
+    for argument in call.args:
+        if not isinstance(argument, Expr):
+            return "E0349", f"`{type(argument).__name__}` cannot be the argument of a call"
+    if isinstance(call.op, relax.GlobalVar):
+        return _function(call, functions)
+    if not isinstance(call.op, tir.Op):
+        return "E0349", f"`{type(call.op).__name__}` cannot be called"
+    name = call.op.name.removeprefix("tir.")
+    return _choice(call) if name == "if_then_else" else _intrinsic(call, name)
+
+
+def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
+    func = functions.get(call.op.name)
+    if func is None:
+        return None  # a missing function is the build's to report
+    if not isinstance(func, tir.PrimFunc):
+        return "E0354", f"`{call.op.name}` is a graph-level function; TensorIR cannot call it"
+    if len(func.params) != len(call.args):
+        return "E0354", f"`{call.op.name}` takes {len(func.params)} arguments, {len(call.args)} were given"
+    return None
+
+
+def _choice(call: tir.Call) -> Problem | None:
+    if len(call.args) != 3:
+        return "E0345", f"`if_then_else` takes 3 arguments, {len(call.args)} were given"
+    condition, yes, no = call.args
+    if not condition.dtype.is_bool or condition.dtype.lanes != 1:
+        return "E0342", f"the condition of `if_then_else` is {condition.dtype}, not bool"
+    if yes.dtype is not no.dtype or yes.dtype is not call.dtype:
+        return "E0337", f"the sides of `if_then_else` are {yes.dtype} and {no.dtype}"
+    return None
+
+
+def _intrinsic(call: tir.Call, name: str) -> Problem | None:
+    from mlcc.ir import intrinsics
+
+    found = intrinsics.get(name)
+    if found is None:
+        return None  # an operator that only its target knows
+    count = len(call.args)
+    least, most = found.arity
+    if count < least or (most is not None and count > most):
+        wants = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        return "E0345", f"`{name}` takes {wants} arguments, {count} were given"
+    if found.named and (not call.args or not isinstance(call.args[0], tir.StringImm)):
+        return "E0345", f"the first argument of `{name}` is the name of what it calls"
+    return None
+
+
+def unknown_callee(name: str, known: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Message and help for a function that the module does not have."""
+    return f"the module has no function `{name}`", did_you_mean(name, known)

@@ -1,0 +1,187 @@
+"""Typing rules of TensorIR expressions, node by node: each says what is wrong with one node, its children aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlcc.ir import tir
+from mlcc.ir.construct import wrap
+from mlcc.ir.dtypes import BOOL, DType
+from mlcc.ir.tir import Expr
+
+Problem = tuple[str, str]  # code and message
+
+
+def problem(expr: Expr) -> Problem | None:
+    """What is wrong with this node."""
+    rule = _RULES.get(type(expr))
+    if rule is not None:
+        return rule(expr)
+    if isinstance(expr, tir.CompareOp):
+        return _compare(expr)
+    if isinstance(expr, tir.BinaryOp):
+        return _binary(expr)
+    return None
+
+
+def _name(expr: Expr) -> str:
+    symbol = getattr(type(expr), "symbol", "")
+    return f"`{symbol}`" if symbol else f"`{type(expr).__name__}`"
+
+
+def _mismatch(message: str) -> Problem:
+    return "E0337", message
+
+
+def _int(expr: tir.IntImm) -> Problem | None:
+    dtype = expr.dtype
+    if dtype.lanes != 1 or not (dtype.is_int or dtype.is_bool or dtype.is_handle):
+        return _mismatch(f"an integer constant cannot have dtype {dtype}")
+    if not dtype.is_handle and wrap(expr.value, dtype) != expr.value:
+        return "E0348", f"{expr.value} does not fit {dtype}"
+    return None
+
+
+def _float(expr: tir.FloatImm) -> Problem | None:
+    if expr.dtype.lanes != 1 or not expr.dtype.is_float:
+        return _mismatch(f"a floating constant cannot have dtype {expr.dtype}")
+    return None
+
+
+def _cast(expr: tir.Cast) -> Problem | None:
+    have, want = expr.value.dtype, expr.dtype
+    if have.lanes != want.lanes:
+        return _mismatch(f"a cast from {have} to {want} changes the number of lanes")
+    if have.is_void or want.is_void:
+        return _mismatch(f"there is no cast from {have} to {want}")
+    return None
+
+
+def _binary(expr: tir.BinaryOp) -> Problem | None:
+    left, right = expr.lhs.dtype, expr.rhs.dtype
+    if left is not right:
+        return _mismatch(f"the operands of {_name(expr)} are {left} and {right}")
+    if expr.dtype is not left:
+        return _mismatch(f"{_name(expr)} of {left} gives {left}, not {expr.dtype}")
+    if left.is_handle or left.is_void:
+        return _mismatch(f"{_name(expr)} takes numbers, not {left}")
+    return None
+
+
+def _compare(expr: tir.CompareOp) -> Problem | None:
+    left, right = expr.lhs.dtype, expr.rhs.dtype
+    if left is not right:
+        return _mismatch(f"the operands of {_name(expr)} are {left} and {right}")
+    if expr.dtype is not BOOL.with_lanes(left.lanes):
+        return _mismatch(f"{_name(expr)} of {left} gives {BOOL.with_lanes(left.lanes)}, not {expr.dtype}")
+    return None
+
+
+def _logic(expr: tir.BinaryOp) -> Problem | None:
+    for side in (expr.lhs, expr.rhs):
+        if not side.dtype.is_bool:
+            return _mismatch(f"{_name(expr)} takes bool, not {side.dtype}")
+    return _binary(expr)
+
+
+def _not(expr: tir.Not) -> Problem | None:
+    if not expr.value.dtype.is_bool or expr.dtype is not expr.value.dtype:
+        return _mismatch(f"`not` takes and gives bool, not {expr.value.dtype}")
+    return None
+
+
+def _select(expr: tir.Select) -> Problem | None:
+    condition = expr.condition.dtype
+    if not condition.is_bool or condition.lanes not in (1, expr.dtype.lanes):
+        return "E0342", f"the condition of a `Select` of {expr.dtype} is {condition}"
+    if expr.true_value.dtype is not expr.false_value.dtype or expr.dtype is not expr.true_value.dtype:
+        return _mismatch(f"the sides of a `Select` are {expr.true_value.dtype} and {expr.false_value.dtype}")
+    return None
+
+
+def _ramp(expr: tir.Ramp) -> Problem | None:
+    base, stride = expr.base.dtype, expr.stride.dtype
+    if base is not stride or not base.is_int or base.lanes != 1:
+        return _mismatch(f"base and stride of a `Ramp` are integers of one dtype, not {base} and {stride}")
+    return _lanes(expr, base, expr.lanes)
+
+
+def _broadcast(expr: tir.Broadcast) -> Problem | None:
+    return _lanes(expr, expr.value.dtype, expr.lanes)
+
+
+def _lanes(expr: Expr, part: DType, lanes: int) -> Problem | None:
+    if lanes < 1:
+        return _mismatch(f"{_name(expr)} has {lanes} lanes")
+    if part.lanes != 1:
+        return _mismatch(f"{_name(expr)} is made of scalars, not {part}")
+    if expr.dtype is not part.with_lanes(lanes):
+        return _mismatch(f"{_name(expr)} of {lanes} times {part} gives {part.with_lanes(lanes)}, not {expr.dtype}")
+    return None
+
+
+def _shuffle(expr: tir.Shuffle) -> Problem | None:
+    if not expr.vectors or not expr.indices:
+        return _mismatch("a `Shuffle` has vectors and indices")
+    element = expr.vectors[0].dtype.element
+    if any(v.dtype.element is not element for v in expr.vectors):
+        return _mismatch("the vectors of a `Shuffle` have different dtypes")
+    if expr.dtype is not element.with_lanes(len(expr.indices)):
+        return _mismatch(f"a `Shuffle` of {len(expr.indices)} indices gives as many lanes, not {expr.dtype}")
+    total = sum(v.dtype.lanes for v in expr.vectors)
+    for index in expr.indices:
+        value = tir.const_int(index)
+        if value is not None and not 0 <= value < total:
+            return _mismatch(f"`Shuffle` index {value} is not one of the {total} lanes")
+    return None
+
+
+def _let(expr: tir.Let) -> Problem | None:
+    if expr.var.dtype is not expr.value.dtype:
+        return _mismatch(f"`{expr.var.name}` is {expr.var.dtype} and its value {expr.value.dtype}")
+    if expr.dtype is not expr.body.dtype:
+        return _mismatch(f"a `Let` has the dtype of its body, {expr.body.dtype}")
+    return None
+
+
+def access_problem(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> Problem | None:
+    """What is wrong with `buffer[indices]`."""
+    if len(indices) != len(buffer.shape):
+        return "E0339", f"`{buffer.name}` has {_count(len(buffer.shape), 'dimension')}, it is indexed by {len(indices)}"
+    for at, index in enumerate(indices):
+        if not (index.dtype.is_int or index.dtype.is_bool):
+            return _mismatch(f"index {at} of `{buffer.name}` is {index.dtype}, not an integer")
+        if index.dtype.lanes > 1 and at < len(indices) - 1:
+            return _mismatch(f"index {at} of `{buffer.name}` is a vector; only the last index may be one")
+    return None
+
+
+def access_dtype(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> DType:
+    """The dtype of `buffer[indices]`."""
+    lanes = indices[-1].dtype.lanes if indices else 1
+    return buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
+
+
+def _load(expr: tir.BufferLoad) -> Problem | None:
+    found = access_problem(expr.buffer, expr.indices)
+    if found is not None:
+        return found
+    want = access_dtype(expr.buffer, expr.indices)
+    if expr.dtype is not want:
+        return _mismatch(f"a load from `{expr.buffer.name}` gives {want}, not {expr.dtype}")
+    return None
+
+
+def _reduce(expr: tir.Reduce) -> Problem | None:
+    return "E0349", "a reduction expression cannot stand in a function; reductions are blocks with reduce axes"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+_RULES: dict[type, Callable[..., Problem | None]] = {
+    tir.IntImm: _int, tir.FloatImm: _float, tir.Cast: _cast, tir.And: _logic, tir.Or: _logic, tir.Not: _not,
+    tir.Select: _select, tir.Ramp: _ramp, tir.Broadcast: _broadcast, tir.Shuffle: _shuffle, tir.Let: _let,
+    tir.BufferLoad: _load, tir.Reduce: _reduce,
+}  # fmt: skip

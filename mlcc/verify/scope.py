@@ -1,0 +1,79 @@
+"""What is bound where: variables and buffers by object, in nested frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mlcc.errors import Span
+from mlcc.ir import tir
+
+
+class Scope:
+    """Nested frames of bound objects. An object is bound once in a function, and lives as long as its frame."""
+
+    def __init__(self) -> None:
+        self._live: dict[Any, int] = {}  # object -> depth of blocks at its binding
+        self._frames: list[list[Any]] = [[]]
+        self._places: dict[Any, Span | None] = {}
+        self._serial = 0
+        self._active: list[int] = [0]
+        self._alive: set[int] = {0}
+        self.depth = 0  # of blocks with axes around this place
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """A nested frame; what is bound in it ends with it."""
+        self._frames.append([])
+        self._serial += 1
+        serial = self._serial
+        self._active.append(serial)
+        self._alive.add(serial)
+        try:
+            yield
+        finally:
+            for item in self._frames.pop():
+                self._live.pop(item, None)
+            self._active.pop()
+            self._alive.discard(serial)
+
+    @property
+    def serial(self) -> int:
+        """The number of the innermost frame: what was checked in a frame holds while that frame is alive."""
+        return self._active[-1]
+
+    def alive(self, serial: int) -> bool:
+        return serial in self._alive
+
+    def define(self, item: Any, place: Any = None) -> bool:
+        """Bind an object; False if it was bound before, here or elsewhere in the function."""
+        fresh = item not in self._places
+        self._places.setdefault(item, getattr(place, "span", None) or getattr(item, "span", None))
+        if item not in self._live:
+            self._live[item] = self.depth
+            self._frames[-1].append(item)
+        return fresh
+
+    def place(self, item: Any) -> Span | None:
+        """Where an object was bound, if it was."""
+        return self._places.get(item)
+
+    def was_bound(self, item: Any) -> bool:
+        """Is there a binding somewhere, perhaps in a scope that ended?"""
+        return item in self._places
+
+    def bound(self, item: Any) -> bool:
+        return item in self._live
+
+    def depth_of(self, item: Any) -> int:
+        """How many blocks with axes were around the binding."""
+        return self._live.get(item, 0)
+
+
+def own_vars(buffer: tir.Buffer) -> Iterator[tir.Var]:
+    """The variables that matching a buffer binds: those that stand alone as a dimension, stride or offset."""
+    offset = (buffer.elem_offset,) if buffer.elem_offset is not None else ()
+    for part in (*buffer.shape, *buffer.strides, *offset):
+        if isinstance(part, tir.Var):
+            yield part
