@@ -35,7 +35,8 @@ class Rewrite:
         self.analyzer = analyzer
         self._table: dict[type, Callable[[Expr, Expr], Expr | None]] = {
             tir.Add: self._vector_sum, tir.Sub: self._vector_sub, tir.Mul: self._vector_product,
-            tir.Min: self._min, tir.Max: self._max, tir.EQ: self._eq, tir.NE: self._ne, tir.LT: self._lt, tir.LE: self._le,
+            tir.Min: self._min, tir.Max: self._max, tir.EQ: self._eq, tir.NE: self._ne,
+            tir.LT: self._lt, tir.LE: self._le,
             tir.GT: lambda a, b: self.visit(c.less(b, a)), tir.GE: lambda a, b: self.visit(c.less_equal(b, a)),
             tir.And: self._and, tir.Or: self._or,
         }  # fmt: skip
