@@ -1,6 +1,9 @@
 """Diagnostic codes: run time."""
 
+from mlcc.codes.interpreter import CODES as INTERPRETER
+
 CODES: dict[str, tuple[str, str]] = {
+    **INTERPRETER,
     "E0801": (
         "no function of that name in the artifact",
         "Only public functions can be called; private ones are internal to the object. `mlcc inspect FILE` lists them.",

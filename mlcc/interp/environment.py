@@ -75,7 +75,7 @@ def _call(name: str, args: list[Any], nodes: list[tir.Expr], node: tir.Call, s: 
     function = find(name, s.env)
     if function is None:
         hint = did_you_mean(name, known_names(s.env))
-        s.fault("E0854", f"there is no {what} `{name}`{'; ' + hint if hint else ''}", node)
+        s.fault("E0811", f"no {what} `{name}` is registered{'; ' + hint if hint else ''}", node)
     made = [typed_pointer(a, n) for a, n in zip(args, nodes, strict=True)]
     result = function(*made)
     if result is None:

@@ -24,7 +24,7 @@ Closure = Callable[[State], Any]
 
 def unsupported(what: str, node: Any) -> CallError:
     """An error for something that only runs on another machine, or that we do not know."""
-    return CallError(error("E0856", f"the interpreter cannot run {what}", getattr(node, "span", None)))
+    return CallError(error("E0872", f"the interpreter cannot run {what}", getattr(node, "span", None)))
 
 
 class ExprCompiler:
@@ -63,7 +63,7 @@ class ExprCompiler:
             try:
                 return s.values[node]
             except KeyError:
-                s.fault("E0856", f"`{node.name}` has no value", node)
+                s.fault("E0872", f"`{node.name}` has no value", node)
 
         return value
 
@@ -211,7 +211,7 @@ class ExprCompiler:
                 at += index * stride
             storage = view.storage
             if storage.defined is not None and not storage.defined[at]:
-                s.fault("E0851", f"`{view.name}` is read where it was never written", node)
+                s.fault("E0871", f"`{view.name}` is read where it was never written", node)
             value = view.data[at]
             return numbers.from_memory(value, view.dtype)[()] if view.narrow else value
 
@@ -251,7 +251,7 @@ class ExprCompiler:
         def run(s: State) -> Value:
             func = s.functions.get(name)
             if not isinstance(func, tir.PrimFunc):
-                s.fault("E0854", f"the module has no TensorIR function `{name}`", node)
+                s.fault("E0811", f"the module has no TensorIR function `{name}`", node)
             from mlcc.interp.prim_func import call_in_place
 
             return call_in_place(func, [a(s) for a in args], s, node)
@@ -262,5 +262,5 @@ class ExprCompiler:
 def pointer_of(value: Any, s: State, node: Any) -> Pointer:
     """A value of handle type as a place in memory."""
     if not isinstance(value, Pointer):
-        s.fault("E0856", "this is no pointer to a buffer", node)
+        s.fault("E0872", "this is no pointer to a buffer", node)
     return value

@@ -59,7 +59,7 @@ def as_argument(value: Any) -> Any:
         return value
     if isinstance(value, (bool, int, float, np.generic)):
         return value
-    raise CallError(error("E0855", f"`{type(value).__name__}` cannot be an argument of a TensorIR function"))
+    raise CallError(error("E0803", f"`{type(value).__name__}` cannot be an argument of a TensorIR function"))
 
 
 class Program:
@@ -77,7 +77,7 @@ class Program:
         if len(args) != len(func.params):
             name = func.attrs.get("global_symbol", "the function")
             message = f"{name} takes {len(func.params)} arguments, {len(args)} were given"
-            raise CallError(error("E0855", message, func.span))
+            raise CallError(error("E0802", message, func.span))
         copies: list[tuple[np.ndarray, np.ndarray]] = []
         late: list[tuple[tir.Buffer, Any, list[Any]]] = []
         for param, buffer, arg in zip(func.params, func.buffers, args, strict=True):
@@ -116,13 +116,13 @@ def _scalar(param: tir.Var, arg: Any) -> Any:
     if isinstance(arg, np.ndarray) and arg.ndim == 0:
         arg = arg[()]
     if isinstance(arg, (np.ndarray, Pointer, View)):
-        raise CallError(error("E0855", f"parameter `{param.name}` is one {param.dtype}, not an array", param.span))
+        raise CallError(error("E0803", f"parameter `{param.name}` is one {param.dtype}, not an array", param.span))
     kind = numbers.carrier(param.dtype)
     if param.dtype.is_int or param.dtype.is_bool:
         whole = int(arg)
         info = None if param.dtype.is_bool else np.iinfo(kind)
         if whole != arg or (info is not None and not info.min <= whole <= info.max):
-            raise CallError(error("E0855", f"{arg} does not fit parameter `{param.name}`: {param.dtype}", param.span))
+            raise CallError(error("E0817", f"{arg} does not fit parameter `{param.name}`: {param.dtype}", param.span))
         return kind.type(whole)
     back = numbers.fit(param.dtype)
     made = kind.type(arg)
@@ -137,7 +137,7 @@ def _handle(param: tir.Var, arg: Any) -> Any:
         return Pointer(Storage.of(arg, param.name), 0)
     if isinstance(arg, Pointer):
         return arg
-    raise CallError(error("E0855", f"parameter `{param.name}` is a handle: pass an array", param.span))
+    raise CallError(error("E0803", f"parameter `{param.name}` is a handle: pass an array", param.span))
 
 
 def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, np.ndarray]]) -> View:
@@ -145,7 +145,7 @@ def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, 
     if isinstance(arg, Pointer):
         shape = tuple(tir.const_int(n) for n in buffer.shape)
         if any(n is None for n in shape):
-            raise CallError(error("E0856", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
+            raise CallError(error("E0872", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
         size = numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes
         strides = tuple(tir.const_int(x) or 0 for x in buffer.strides) or compact_strides(shape)  # type: ignore[arg-type]
         return make_view(buffer, arg.storage, shape, strides, arg.offset // size)  # type: ignore[arg-type]
@@ -171,11 +171,11 @@ def _check_array(buffer: tir.Buffer, array: np.ndarray) -> None:
     if array.dtype != kind:
         accepted = f"{buffer.dtype.element}" + (f" ({kind} bit patterns)" if is_narrow(buffer.dtype) else "")
         message = f"argument `{buffer.name}` is {array.dtype}, it should be {accepted}"
-        raise CallError(error("E0855", message, buffer.span))
+        raise CallError(error("E0804", message, buffer.span))
     rank = len(buffer.shape) + (buffer.dtype.lanes > 1)
     if array.ndim != rank or (buffer.dtype.lanes > 1 and array.shape[-1] != buffer.dtype.lanes):
         message = f"argument `{buffer.name}` has shape {array.shape}, it should have {rank} dimensions"
-        raise CallError(error("E0855", message, buffer.span))
+        raise CallError(error("E0805", message, buffer.span))
 
 
 def _flat(
@@ -221,12 +221,12 @@ def _check_sizes(buffer: tir.Buffer, view: View, state: State, expr: ExprCompile
         wanted = int(expr.expr(part)(state))
         if wanted != size:
             message = f"dimension {at} of argument `{buffer.name}` is {size}, it should be {wanted}"
-            raise CallError(error("E0855", message, buffer.span))
+            raise CallError(error("E0805", message, buffer.span))
     for at, (part, stride) in enumerate(zip(buffer.strides, view.strides, strict=False)):
         wanted = int(expr.expr(part)(state))
         if wanted != stride and view.shape[at] > 1:
             message = f"stride {at} of argument `{buffer.name}` is {stride}, it should be {wanted}"
-            raise CallError(error("E0855", message, buffer.span))
+            raise CallError(error("E0805", message, buffer.span))
 
 
 def array_dtype(dtype: DType) -> np.dtype:

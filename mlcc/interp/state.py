@@ -61,7 +61,7 @@ class State:
         """The view of a buffer that is in scope."""
         found = self.views.get(buffer)
         if found is None:
-            self.fault("E0856", f"buffer `{buffer.name}` is not declared here", node)
+            self.fault("E0872", f"buffer `{buffer.name}` is not declared here", node)
         return found
 
     def allocate(
@@ -85,7 +85,7 @@ class State:
         span = sum((n - 1) * x for n, x in zip(view.shape, view.strides, strict=True))
         first, last = int(np.min(view.offset)), int(np.max(view.offset)) + span
         if first < 0 or (last + 1) * view.dtype.lanes > len(view.data):
-            self.fault("E0850", f"`{view.name}` reaches outside the memory it is declared on", node)
+            self.fault("E0870", f"`{view.name}` reaches outside the memory it is declared on", node)
         return view
 
     def lane_shape(self) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class State:
     def address(self, view: View, indices: list[Value], vector: bool, node: Any) -> Any:
         """The element numbers of `view[indices]`; with `vector` values have one more axis, at the end."""
         if len(indices) != len(view.shape):
-            self.fault("E0850", f"`{view.name}` is indexed by {len(indices)} of {len(view.shape)} dimensions", node)
+            self.fault("E0870", f"`{view.name}` is indexed by {len(indices)} of {len(view.shape)} dimensions", node)
         offset = view.offset
         if vector and isinstance(offset, np.ndarray):
             offset = offset[..., None]
@@ -128,7 +128,7 @@ class State:
         if self.dims == 0 and isinstance(index, np.ndarray):
             index = int(index[outside][0])
         message = f"index {index} is outside dimension {at} of `{view.name}`, which has {view.shape[at]}"
-        self.fault("E0850", message, node)
+        self.fault("E0870", message, node)
 
     def load(self, view: View, indices: list[Value], vector: bool, node: Any) -> Value:
         """The elements at `indices`."""
@@ -155,7 +155,7 @@ class State:
                     return
         elif known:
             return
-        self.fault("E0851", f"`{view.name}` is read where it was never written", node)
+        self.fault("E0871", f"`{view.name}` is read where it was never written", node)
 
     def store(self, view: View, indices: list[Value], value: Value, vector: bool, node: Any) -> None:
         """Write elements at `indices`."""

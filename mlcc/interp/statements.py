@@ -111,12 +111,12 @@ class Compiler(ExprCompiler):
             holds = condition(s)
             if isinstance(holds, np.ndarray):
                 if s.active(~holds).any():
-                    s.fault("E0853", "an assertion failed", stmt)
+                    s.fault("E0813", "an assertion failed", stmt)
             elif not holds:
                 if s.dims:
-                    s.fault("E0853", "an assertion failed", stmt)
+                    s.fault("E0813", "an assertion failed", stmt)
                 text = message if stmt.kind in ("", "AssertionError") else f"{stmt.kind}: {message}"
-                raise CallError(error("E0853", text, stmt.span))
+                raise CallError(error("E0813", text, stmt.span))
 
         return run
 
@@ -230,7 +230,7 @@ class Compiler(ExprCompiler):
         def run(s: State) -> tuple[int, ...]:
             made = [c(s) for c in closures]
             if any(isinstance(n, np.ndarray) for n in made):
-                s.fault("E0856", f"the shape of `{buffer.name}` differs between iterations", buffer)
+                s.fault("E0872", f"the shape of `{buffer.name}` differs between iterations", buffer)
             return tuple(int(n) for n in made)
 
         return run
@@ -307,7 +307,7 @@ class Compiler(ExprCompiler):
         else:
             wanted = closure(s) if closure is not None else self.expr(part)(s)
         if int(np.max(wanted)) != size:
-            s.fault("E0855", f"`{buffer.name}` matches {size} elements where it asks for {wanted}", buffer)
+            s.fault("E0805", f"`{buffer.name}` matches {size} elements where it asks for {wanted}", buffer)
 
     # ------------------------------------------------------------ blocks
 
@@ -373,7 +373,7 @@ class Compiler(ExprCompiler):
 def _elements(offset: Any, size: int, s: State, node: Any) -> Any:
     """A byte offset in elements."""
     if np.any(np.asarray(offset) % size):
-        s.fault("E0856", "a pointer is not aligned to the elements it points to", node)
+        s.fault("E0872", "a pointer is not aligned to the elements it points to", node)
     return np.asarray(offset)[()] // size
 
 

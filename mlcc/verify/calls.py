@@ -49,17 +49,23 @@ def _choice(call: tir.Call) -> Problem | None:
 def _intrinsic(call: tir.Call, name: str) -> Problem | None:
     from mlcc.ir import intrinsics
 
-    found = intrinsics.get(name)
+    found = intrinsics.find(name)
     if found is None:
         return None  # an operator that only its target knows
-    count = len(call.args)
-    least, most = found.arity
-    if count < least or (most is not None and count > most):
-        wants = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-        return "E0345", f"`{name}` takes {wants} arguments, {count} were given"
-    if found.named and (not call.args or not isinstance(call.args[0], tir.StringImm)):
+    if not found.takes(len(call.args)):
+        return "E0345", f"`{name}` takes {found.arity} arguments, {len(call.args)} were given"
+    if name in _NAMED and not isinstance(call.args[0], tir.StringImm):
         return "E0345", f"the first argument of `{name}` is the name of what it calls"
+    want = intrinsics.result_dtype(found, call.args)
+    if found.operands in ("float", "integer", "match") and want is not None and want is not call.dtype:
+        return "E0337", f"`{name}` of {call.args[0].dtype} gives {want}, not {call.dtype}"
+    if found.operands == "match" and any(a.dtype is not call.args[0].dtype for a in call.args):
+        dtypes = " and ".join(str(a.dtype) for a in call.args)
+        return "E0337", f"the operands of `{name}` are {dtypes}"
     return None
+
+
+_NAMED = frozenset({"call_extern", "call_pure_extern", "call_packed", "call_cpacked"})
 
 
 def unknown_callee(name: str, known: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -1,0 +1,437 @@
+"""Running graph-level functions: bindings one after the other, operators by their NumPy references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlcc.errors import CallError, Span, did_you_mean, error
+from mlcc.interp import environment, numbers
+from mlcc.interp.graph_values import (
+    Closure,
+    Mismatch,
+    Shape,
+    Sizes,
+    Tensor,
+    dims_of,
+    for_operator,
+    for_packed,
+    from_operator,
+    from_python,
+    match,
+    to_python,
+)
+from mlcc.interp.prim_func import Program, run_prim_func, running
+from mlcc.interp.state import State
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.module import IRModule
+from mlcc.ops.relations import evaluate
+
+
+def run_function(
+    module: IRModule, name: str = "main", args: Sequence[Any] = (), env: Mapping[str, Any] | None = None
+) -> Any:
+    """Call a function of `module` on NumPy arrays, numbers, and tuples of them (shapes are tuples of integers).
+
+    A relax function returns its result; a PrimFunc writes its outputs in place. `env` has packed functions by name;
+    others come from the registry. Raises CallError.
+    """
+    if name not in module:
+        raise CallError(
+            error("E0801", f"the module has no function `{name}`", help=did_you_mean(name, module.functions))
+        )
+    func = module[name]
+    if isinstance(func, tir.PrimFunc):
+        return run_prim_func(func, args, module, env)
+    with running():
+        machine = Machine(module, env or {})
+        infos = [p.struct_info for p in func.params]
+        if len(args) != len(infos):
+            message = f"`{name}` takes {len(infos)} arguments, {len(args)} were given"
+            raise CallError(error("E0802", message, func.span))
+        values = [from_python(a, i) for a, i in zip(args, infos, strict=True)]
+        return to_python(machine.call(func, values, {}, {}), func.span)
+
+
+class Frame:
+    """Variables and symbolic sizes of one running function."""
+
+    __slots__ = ("sizes", "values")
+
+    def __init__(self, values: dict[relax.Var, Any], sizes: Sizes) -> None:
+        self.values = values
+        self.sizes = sizes
+
+
+class Machine:
+    """Runs the functions of one module; compiled TensorIR functions are kept."""
+
+    def __init__(self, module: IRModule, env: Mapping[str, Any]) -> None:
+        self.module = module
+        self.env = env
+        self._programs: dict[tir.PrimFunc, Program] = {}
+        self._constants: dict[relax.Constant, Tensor] = {}
+        self._rules: dict[type, Callable[[Any, Frame], Any]] = {
+            relax.Var: self._var, relax.DataflowVar: self._var, relax.Constant: self._constant,
+            relax.ShapeExpr: self._shape, relax.PrimValue: self._prim, relax.StringImm: lambda e, f: e.value,
+            relax.DataTypeImm: lambda e, f: e.value, relax.Tuple: self._tuple, relax.TupleGetItem: self._item,
+            relax.Call: self._call, relax.If: self._if, relax.SeqExpr: self._seq, relax.Function: self._function,
+            relax.GlobalVar: lambda e, f: e, relax.ExternFunc: lambda e, f: e,
+        }  # fmt: skip
+
+    # ------------------------------------------------------------ functions
+
+    def call(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
+        """Run a function whose body may use `values` and `sizes` of where it was made."""
+        frame = Frame(dict(values), dict(sizes))
+        if len(args) != len(func.params):
+            message = f"the function takes {len(func.params)} arguments, {len(args)} were given"
+            raise CallError(error("E0802", message, func.span))
+        for param, value in zip(func.params, args, strict=True):
+            frame.values[param] = value
+        group = relax.TupleStructInfo(tuple(p.struct_info or relax.ObjectStructInfo() for p in func.params))
+        try:
+            match(group, tuple(args), frame.sizes, "argument")
+        except Mismatch as wrong:
+            raise CallError(error(wrong.code, _named(str(wrong), func), func.span)) from None
+        return self.expr(func.body, frame)
+
+    def apply(self, callee: Any, args: Sequence[Any], node: relax.Call) -> Any:
+        """Call what a callee evaluates to."""
+        if isinstance(callee, relax.GlobalVar):
+            func = self._global(callee, node)
+            if isinstance(func, tir.PrimFunc):
+                return self._prim_func(func, list(args), (), node)
+            return self.call(func, args, {}, {})
+        if isinstance(callee, Closure):
+            return self.call(callee.function, args, callee.values, callee.sizes)
+        if isinstance(callee, _Partial):
+            return self.apply(callee.callee, [*args, *callee.given], node)
+        if isinstance(callee, relax.ExternFunc):
+            return self._packed(callee.name, args, node)
+        raise CallError(error("E0872", "this is not a function, it cannot be called", node.span))
+
+    def _global(self, callee: relax.GlobalVar, node: relax.Node) -> Any:
+        func = self.module.functions.get(callee.name)
+        if func is None:
+            hint = did_you_mean(callee.name, self.module.functions)
+            raise CallError(error("E0485", f"the module has no function `{callee.name}`", node.span, help=hint))
+        return func
+
+    def _function(self, func: relax.Function, frame: Frame) -> Closure:
+        return Closure(func, frame.values, frame.sizes)
+
+    # ------------------------------------------------------------ bindings
+
+    def expr(self, expr: relax.Expr, frame: Frame) -> Any:
+        """The value of an expression."""
+        rule = self._rules.get(type(expr))
+        if rule is None:
+            raise CallError(error("E0872", f"the interpreter cannot run `{type(expr).__name__}`", expr.span))
+        return rule(expr, frame)
+
+    def _seq(self, seq: relax.SeqExpr, frame: Frame) -> Any:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self._binding(binding, frame)
+        return self.expr(seq.body, frame)
+
+    def _binding(self, binding: relax.Binding, frame: Frame) -> None:
+        assert isinstance(binding, (relax.VarBinding, relax.MatchCast))
+        value = self.expr(binding.value, frame)
+        if isinstance(binding, relax.MatchCast):
+            try:
+                match(binding.struct_info, value, frame.sizes, f"`{binding.var.name}`")
+            except Mismatch as wrong:
+                raise CallError(error("E0814", f"match_cast failed: {wrong}", binding.span)) from None
+        frame.values[binding.var] = value
+
+    def _if(self, expr: relax.If, frame: Frame) -> Any:
+        chosen = _truth(self.expr(expr.condition, frame), expr.condition.span or expr.span)
+        inner = Frame(dict(frame.values), dict(frame.sizes))
+        return self.expr(expr.true_branch if chosen else expr.false_branch, inner)
+
+    # ------------------------------------------------------------ simple values
+
+    def _var(self, var: relax.Var, frame: Frame) -> Any:
+        if var not in frame.values:
+            raise CallError(error("E0480", f"`{var.name}` has no value here", var.span))
+        return frame.values[var]
+
+    def _constant(self, expr: relax.Constant, frame: Frame) -> Tensor:
+        found = self._constants.get(expr)
+        if found is None:
+            array = expr.data.array
+            if array is None:
+                message = f"the data of constant `{expr.data.key}` are not at hand"
+                raise CallError(error("E0489", message, expr.span))
+            found = self._constants[expr] = Tensor.of(array, expr.data.dtype)
+        return found
+
+    def _shape(self, expr: relax.ShapeExpr, frame: Frame) -> Shape:
+        return Shape(dims_of(expr.values, frame.sizes, expr.span))
+
+    def _prim(self, expr: relax.PrimValue, frame: Frame) -> Any:
+        value = expr.value
+        kind = numbers.carrier(value.dtype)
+        if isinstance(value, (tir.IntImm, tir.FloatImm)):
+            return kind.type(value.value)
+        found = evaluate(value, frame.sizes)
+        if found is not None:
+            return kind.type(found)
+        state = State(self.env, self.module.functions)
+        state.values.update({v: numbers.carrier(v.dtype).type(n) for v, n in frame.sizes.items()})
+        from mlcc.interp.statements import Compiler
+
+        return Compiler().expr(value)(state)
+
+    def _tuple(self, expr: relax.Tuple, frame: Frame) -> tuple[Any, ...]:
+        return tuple(self.expr(f, frame) for f in expr.fields)
+
+    def _item(self, expr: relax.TupleGetItem, frame: Frame) -> Any:
+        value = self.expr(expr.tuple_value, frame)
+        if not isinstance(value, tuple) or not -len(value) <= expr.index < len(value):
+            raise CallError(error("E0490", f"there is no element {expr.index}", expr.span))
+        return value[expr.index]
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, call: relax.Call, frame: Frame) -> Any:
+        if not isinstance(call.op, tir.Op):
+            callee = self.expr(call.op, frame)
+            return self.apply(callee, [self.expr(a, frame) for a in call.args], call)
+        name = call.op.name.removeprefix("relax.")
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, call, frame)
+        return self._operator(name, call, [self.expr(a, frame) for a in call.args])
+
+    def _operator(self, name: str, call: relax.Call, args: list[Any]) -> Any:
+        from mlcc.ops.registry import get
+
+        op = get(name)
+        if op is None or op.impl.numpy is None:
+            raise CallError(error("E0872", f"the interpreter cannot run operator `{name}`", call.span))
+        narrow = next((a.dtype for a in args if isinstance(a, Tensor) and a.dtype.is_float and a.dtype.bits < 32), None)
+        result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
+        return from_operator(result, call.struct_info, narrow)
+
+    def _prim_func(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:
+        program = self._programs.get(func)
+        if program is None:
+            program = self._programs[func] = Program(func)
+        state = State(self.env, self.module.functions)
+        made = [a.view() if isinstance(a, Tensor) else a for a in (*args, *outputs)]
+        return program.run(made, state)
+
+    def outputs(self, call: relax.Call, frame: Frame) -> list[Tensor]:
+        """Fresh memory for the results that a call names."""
+        made = []
+        for info in _tensors(call.sinfo_args):
+            dims = self._dims(info, frame, call.span)
+            made.append(Tensor.fresh(dims, info.dtype or DType.of("float32")))
+        return made
+
+    def _dims(self, info: relax.TensorStructInfo, frame: Frame, span: Span | None) -> tuple[int, ...]:
+        if info.dims is not None:
+            return dims_of(info.dims, frame.sizes, span)
+        if info.shape is not None:
+            value = self.expr(info.shape, frame)
+            if isinstance(value, Shape):
+                return value.dims
+        raise CallError(error("E0872", "the shape of a result is not known", span))
+
+    def call_tir(self, call: relax.Call, frame: Frame) -> Any:
+        """A TensorIR function on arguments, then results, then symbolic sizes."""
+        func = self._global(call.args[0], call)  # type: ignore[arg-type]
+        args = _spread(self.expr(call.args[1], frame))
+        extra = [self.expr(a, frame) for a in call.args[2:]]
+        sizes = [np.int64(n) for e in extra if isinstance(e, Shape) for n in e.dims]
+        outputs = self.outputs(call, frame)
+        in_place = call.attrs.get("inplace_indices")
+        if in_place is not None:
+            outputs = [args[i] if i >= 0 else o for i, o in zip(in_place, outputs, strict=True)]
+        fresh = [o for o in outputs if not any(o is a for a in args)]
+        if isinstance(func, relax.Function):
+            return self.call(func, args, {}, {})
+        self._prim_func(func, args, [*fresh, *sizes], call)
+        return _result(outputs, call)
+
+    def call_dps(self, call: relax.Call, frame: Frame) -> Any:
+        """A packed function (or a TensorIR function of the module) that writes the results it is given."""
+        callee = self.expr(call.args[0], frame)
+        args = _spread(self.expr(call.args[1], frame))
+        outputs = self.outputs(call, frame)
+        if isinstance(callee, relax.GlobalVar) or callee.name in self.module:
+            func = self._global(relax.GlobalVar(callee.name), call)
+            self._prim_func(func, args, outputs, call)
+            return _result(outputs, call)
+        for output in outputs:
+            output.storage.defined = None  # what the callee writes is its own affair
+        self._run_packed(callee.name, [for_packed(v) for v in (*args, *outputs)], call)
+        return _result(outputs, call)
+
+    def _run_packed(self, name: str, args: list[Any], call: relax.Call) -> Any:
+        function = environment.find(name, self.env)
+        if function is None:
+            hint = did_you_mean(name, environment.known_names(self.env))
+            raise CallError(error("E0811", f"no packed function `{name}` is registered", call.span, help=hint))
+        return function(*args)
+
+    def _packed(self, name: str, args: Sequence[Any], call: relax.Call) -> Any:
+        result = self._run_packed(name, [for_packed(a) for a in args], call)
+        info = call.sinfo_args[0] if len(call.sinfo_args) == 1 else call.struct_info
+        return from_python(result, info)
+
+    def call_pure_packed(self, call: relax.Call, frame: Frame) -> Any:
+        callee = self.expr(call.args[0], frame)
+        args = [self.expr(a, frame) for a in call.args[1:]]
+        return self.apply(callee, args, call)
+
+    def call_inplace_packed(self, call: relax.Call, frame: Frame) -> Any:
+        callee = self.expr(call.args[0], frame)
+        args = [self.expr(a, frame) for a in call.args[1:]]
+        results = self._run_packed(callee.name, [for_packed(a) for a in args], call)
+        indices = call.attrs.get("inplace_indices", ())
+        if len(indices) == 1 and indices[0] >= 0:
+            return args[indices[0]]
+        made = results if isinstance(results, (tuple, list)) else (results,)
+        return tuple(args[i] if i >= 0 else from_python(r, None) for i, r in zip(indices, made, strict=False))
+
+    def invoke(self, call: relax.Call, frame: Frame) -> Any:
+        """invoke_closure(f, args) and invoke_pure_closure."""
+        return self.apply(self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame)), call)
+
+    def make_closure(self, call: relax.Call, frame: Frame) -> Any:
+        """A function with its last arguments given beforehand."""
+        callee, given = self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame))
+        return _Partial(callee, given)
+
+    def print_values(self, call: relax.Call, frame: Frame) -> tuple[()]:
+        values = [_shown(to_python(self.expr(a, frame), call.span)) for a in call.args]
+        form = call.attrs.get("format", "")
+        print(_formatted(form, values) if form else " ".join(map(str, values)))
+        return ()
+
+    def assert_holds(self, call: relax.Call, frame: Frame) -> tuple[()]:
+        if not _truth(self.expr(call.args[0], frame), call.span):
+            values = [_shown(to_python(self.expr(a, frame), call.span)) for a in call.args[1:]]
+            form = call.attrs.get("format", "")
+            text = _formatted(form, values) if form else ", ".join(map(str, values))
+            raise CallError(error("E0813", f"Assertion Failed: {text}" if text else "Assertion Failed", call.span))
+        return ()
+
+    def alloc_tensor(self, call: relax.Call, frame: Frame) -> Tensor:
+        """builtin.alloc_tensor(shape, dtype, ...)."""
+        shape, dtype = (self.expr(a, frame) for a in call.args[:2])
+        return Tensor.fresh(shape.dims, dtype)
+
+    def alloc_in_storage(self, call: relax.Call, frame: Frame) -> Tensor:
+        """memory.alloc_tensor(storage, offset, shape, dtype, ...): each tensor has memory of its own."""
+        shape, dtype = (self.expr(a, frame) for a in call.args[2:4])
+        return Tensor.fresh(shape.dims, dtype)
+
+    def first(self, call: relax.Call, frame: Frame) -> Any:
+        return self.expr(call.args[0], frame)
+
+    def nothing(self, call: relax.Call, frame: Frame) -> Any:
+        return None if call.op.name == "relax.null_value" else ()
+
+    def inspect(self, call: relax.Call, frame: Frame) -> Any:
+        """What is known of a tensor's memory: rows without gaps, from the start."""
+        tensor = self.expr(call.args[0], frame)
+        what = call.op.name.removeprefix("relax.inspect.tensor_")
+        axis = int(self.expr(call.args[1], frame)) if len(call.args) > 1 else 0
+        code = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6}
+        dtype = tensor.dtype
+        match what:
+            case "ndim":
+                return np.int32(len(tensor.shape))
+            case "shape_i":
+                return np.int64(tensor.shape[axis])
+            case "stride_i":
+                return np.int64(int(np.prod(tensor.shape[axis + 1 :])))
+            case "byte_offset" | "elem_offset":
+                return np.int64(0)
+            case "dtype_bits":
+                return np.uint8(dtype.bits)
+            case "dtype_lanes":
+                return np.uint16(dtype.lanes)
+        return np.uint8(code.get(dtype.kind, 2))
+
+
+@dataclass(slots=True, eq=False)
+class _Partial:
+    """What `make_closure` makes."""
+
+    callee: Any
+    given: list[Any]
+
+
+def _spread(value: Any) -> list[Any]:
+    """The arguments of a call that takes them as one tuple; one value may stand alone."""
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _tensors(infos: Sequence[relax.StructInfo]) -> list[relax.TensorStructInfo]:
+    made: list[relax.TensorStructInfo] = []
+    for info in infos:
+        if isinstance(info, relax.TupleStructInfo):
+            made += _tensors(info.fields)
+        elif isinstance(info, relax.TensorStructInfo):
+            made.append(info)
+    return made
+
+
+def _result(outputs: list[Tensor], call: relax.Call) -> Any:
+    single = len(call.sinfo_args) == 1 and isinstance(call.sinfo_args[0], relax.TensorStructInfo)
+    return outputs[0] if single else tuple(outputs)
+
+
+def _truth(value: Any, span: Span | None) -> bool:
+    if isinstance(value, Tensor):
+        value = value.values(span)
+        if value.size != 1:
+            raise CallError(error("E0491", f"a condition is one bool, not a tensor of shape {value.shape}", span))
+        value = value.reshape(())[()]
+    return bool(value)
+
+
+def _named(message: str, func: relax.Function) -> str:
+    """`argument[2] ...` with the parameter's name instead of its number."""
+    for at, param in enumerate(func.params):
+        message = message.replace(f"argument[{at}]", f"argument `{param.name}`")
+    return message
+
+
+def _shown(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _formatted(form: str, values: list[Any]) -> str:
+    """Python's format; what does not fit is listed after the text."""
+    try:
+        return form.format(*values)
+    except (IndexError, KeyError, ValueError):
+        return " ".join([form, *map(str, values)])
+
+
+_SPECIAL: dict[str, Callable[[Machine, relax.Call, Frame], Any]] = {
+    "call_tir": Machine.call_tir, "call_tir_inplace": Machine.call_tir, "call_tir_with_grad": Machine.call_tir,
+    "dist.call_tir_local_view": Machine.call_tir, "call_dps_packed": Machine.call_dps,
+    "call_pure_packed": Machine.call_pure_packed, "call_inplace_packed": Machine.call_inplace_packed,
+    "invoke_closure": Machine.invoke, "invoke_pure_closure": Machine.invoke, "make_closure": Machine.make_closure,
+    "print": Machine.print_values, "assert_op": Machine.assert_holds, "null_value": Machine.nothing,
+    "builtin.alloc_tensor": Machine.alloc_tensor, "memory.alloc_tensor": Machine.alloc_in_storage,
+    "vm.alloc_tensor": Machine.alloc_in_storage, "memory.alloc_storage": Machine.nothing,
+    "vm.alloc_storage": Machine.nothing, "memory.kill_storage": Machine.nothing, "memory.kill_tensor": Machine.nothing,
+    "vm.kill_object": Machine.nothing, "hint_on_device": Machine.first, "to_vdevice": Machine.first,
+    "builtin.stop_lift_params": Machine.first, "memory.ensure_zero_offset": Machine.first,
+}  # fmt: skip
+_SPECIAL.update({f"inspect.tensor_{n}": Machine.inspect for n in (
+    "ndim", "shape_i", "stride_i", "byte_offset", "elem_offset", "dtype_code", "dtype_bits", "dtype_lanes",
+)})  # fmt: skip
