@@ -57,7 +57,7 @@ def _conjuncts(condition: Expr) -> list[Expr]:
                 stack += [b, a]
             case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
                 stack.append(a)
-            case tir.Not(value=value) if isinstance(value, tir.CompareOp):
+            case tir.Not(value=value) if isinstance(value, tir.CompareOp) and not value.lhs.dtype.is_float:
                 stack.append(negated(value))
             case other:
                 made.append(other)
