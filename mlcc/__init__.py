@@ -29,7 +29,7 @@ _PUBLIC = {
     "load": "mlcc.runtime.loader",
     "register_func": "mlcc.runtime.registry",
 }
-_MODULES = ("ir", "runtime")
+_MODULES = ("ir", "runtime", "te")
 
 
 def __getattr__(name: str) -> Any:

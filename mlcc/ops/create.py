@@ -90,16 +90,17 @@ def _arange_length(call: relax.Call, start: tir.Expr, end: tir.Expr, step: tir.E
         length = (last - first) / by
         if not math.isfinite(length):
             fail(call, "E0442", "the range is not finite")
-        whole = all(isinstance(v, int) for v in numbers)
-        return int64(max(0, -((first - last) // by) if whole else math.ceil(length)))
+        whole = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
+        return int64(max(0, int(-((first - last) // by)) if whole else math.ceil(length)))
     if start.dtype.is_float or end.dtype.is_float or step.dtype.is_float:
         real = DType.of("float32")
         span = construct.div(
             construct.sub(construct.cast(real, end), construct.cast(real, start)), construct.cast(real, step)
         )
         return construct.cast(INT64, te.ceil(Scalar(span)).expr)
-    first, last, by = (construct.cast(INT64, v) for v in (start, end, step))
-    return simplify(construct.floordiv(construct.sub(construct.sub(construct.add(last, by), 1), first), by))
+    low, high, stride = (construct.cast(INT64, v) for v in (start, end, step))
+    reached = construct.sub(construct.sub(construct.add(high, stride), 1), low)
+    return simplify(construct.floordiv(reached, stride))
 
 
 def infer_eye(call: relax.Call) -> Tensor:
@@ -196,7 +197,7 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     shift = args[-1]
 
     def element(i: te.Axis, j: te.Axis) -> te.Scalar:
-        return te.if_then_else(i == Scalar(construct.sub(j.expr, raw(shift))), one, zero)
+        return te.if_then_else(Scalar(construct.equal(i.expr, construct.sub(j.expr, raw(shift)))), one, zero)
 
     made: te.Tensor = te.compute(_dims(call), element, name="eye")
     return made
@@ -246,7 +247,7 @@ def _np_one_hot(call: relax.Call, indices: Any, on: Any, off: Any) -> Any:
     return np.where(np.expand_dims(indices, at) == line, on, off)
 
 
-def _np_eye(call: relax.Call, n: int, m: int, k: int) -> Any:
+def _np_eye(call: relax.Call, n: Any, m: Any, k: Any) -> Any:
     return np.eye(n, m, k, _storage(call))
 
 
@@ -278,7 +279,7 @@ OPS: dict[str, Impl] = {
     ),
     "eye": Impl(infer_eye, _np_eye, _lower_eye, FusionKind.ELEMWISE),
     "eye_like": Impl(
-        infer_eye_like, lambda call, x, k: _np_eye(call, *np.shape(x), k), _lower_eye, FusionKind.ELEMWISE,
+        infer_eye_like, lambda call, x, k: _np_eye(call, np.shape(x)[0], np.shape(x)[1], k), _lower_eye, FusionKind.ELEMWISE,
         shape_only=(0,),
     ),
     "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),

@@ -528,7 +528,7 @@ def _np_split(call: relax.Call, x: Any) -> Any:
     if isinstance(parts, int):
         each = -(-x.shape[at] // parts)
         parts = [each * i for i in range(1, parts)]
-    made = np.split(x, [max(0, p if isinstance(p, int) else tir.const_int(p)) for p in parts], at)
+    made = np.split(x, [max(0, tir.const_int(p) or 0) for p in parts], at)
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -147,7 +147,7 @@ def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _arg_reducer(largest: bool) -> Any:
     """Pairs of place and value; of equal values the first place wins."""
 
-    def better(a: Scalar, b: Scalar) -> Scalar:
+    def better(a: Scalar, b: Scalar) -> Any:
         return a > b if largest else a < b
 
     def combine(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import Span
@@ -253,7 +254,7 @@ def _sections(value: Any, count: int) -> Any:
     return tuple(v if isinstance(v, tir.Expr) and v.dtype.is_int else _int(v) for v in value)
 
 
-_CONVERT = {
+_CONVERT: dict[str, Callable[[Any, int], Any]] = {
     "int": _int, "float": _float, "bool": _bool, "str": _str, "dtype": _dtype, "ints": _ints, "pads": _pads,
     "floats": _floats, "sections": _sections,
 }  # fmt: skip

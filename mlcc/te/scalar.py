@@ -85,6 +85,10 @@ class Value:
     __and__: Any
     __or__: Any
     __xor__: Any
+    __lt__: Any
+    __le__: Any
+    __gt__: Any
+    __ge__: Any
 
 
 class Scalar(Value):
@@ -160,9 +164,13 @@ def _install() -> None:
     }  # fmt: skip
     for name, fn in table.items():
         setattr(Value, f"__{name}__", _method(fn))
-        setattr(Value, f"__r{name}__", _method(lambda a, b, fn=fn: fn(b, a)))
+        setattr(Value, f"__r{name}__", _method(_swapped(fn)))
     for name, fn in compare.items():
         setattr(Value, f"__{name}__", _method(fn))
+
+
+def _swapped(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], tir.Expr]:
+    return lambda a, b: fn(b, a)
 
 
 def _method(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Value, Any], Any]:
