@@ -64,7 +64,9 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6, 
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
-_SPELLING = re.compile(r"(float8_e4m3fn|float8_e5m2|bool|handle|(bfloat|u?int|float)(\d+))(?:x(\d+))?")
+_SPELLING = re.compile(
+    r"(float8_e4m3fn|float8_e5m2|bool|handle|(?:(bfloat)(16)|(u?int)(1|4|8|16|32|64)|(float)(16|32|64)))(?:x(\d{1,4}))?"
+)
 
 
 def dtype_code(name: str) -> tuple[int, int, int]:
@@ -72,10 +74,11 @@ def dtype_code(name: str) -> tuple[int, int, int]:
     found = _SPELLING.fullmatch(name)
     if found is None:
         raise ValueError(f"`{name}` has no DLPack type")
-    base, kind, bits, lanes = found.groups()
-    if kind is None:
+    base, *parts, lanes = found.groups()
+    kind_and_bits = [p for p in parts if p is not None]
+    if not kind_and_bits:
         return _CODES[base], 64 if base == "handle" else 8, int(lanes or 1)
-    return _CODES[kind], int(bits), int(lanes or 1)
+    return _CODES[kind_and_bits[0]], int(kind_and_bits[1]), int(lanes or 1)
 
 
 def dtype_name(code: int, bits: int, lanes: int) -> str:

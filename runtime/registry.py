@@ -29,7 +29,16 @@ class NativeFunction:
         call_native(self, args)
 
 
-_functions: dict[str, Callable[..., Any]] = {}
+def _print(format: str, *values: Any) -> None:
+    """What R.print does: the values in the places of `{}` in the format, or after each other."""
+    shown = [v.bits if hasattr(v, "bits") else v for v in values]
+    try:
+        print(format.format(*shown) if format else " ".join(map(str, shown)))
+    except (IndexError, KeyError, ValueError):
+        print(format, *shown)
+
+
+_functions: dict[str, Callable[..., Any]] = {"mlcc.print": _print}
 _lock = threading.Lock()
 _version = 0
 
