@@ -28,6 +28,7 @@ class Argument:
     before: np.ndarray | None = None  # the caller's array, copied into `tensor` before each call
     after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
     exotic: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
+    is_result: bool = False
 
 
 class Refused(Exception):

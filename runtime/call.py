@@ -168,7 +168,7 @@ class Function:
                 made[-1].name = "out"
                 return array
             made.append(
-                Argument(value, "the result", "out", words=(0,) * (len(value.dims) if value.kind == "shape" else 1))
+                Argument(value, "the result", "out", is_result=True, words=(0,) * (len(value.dims) if value.kind == "shape" else 1))
             )
             return made[-1]
 
@@ -288,7 +288,7 @@ class BoundCall:
     def _refuse(self, code: int) -> NoReturn:
         """Raise the error for a code of native code, with what the arguments show of its cause."""
         name = self.function.name
-        found = differences(name, self.arguments)
+        found = differences(name, [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result])
         kind = kind_of(code)
         if found and kind is not None and kind.name not in _CODES:
             raise CallError(found)

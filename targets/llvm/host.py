@@ -276,7 +276,9 @@ def error_text(shared: Shared) -> str:
             offsets[text] = len(blob)
             blob += text.encode() + b"\0"
     module = shared.ctx.module
-    module.global_("mlcc_error_texts", f'private unnamed_addr constant [{len(blob)} x i8] c"{quoted(bytes(blob))}", align 1')
+    module.global_(
+        "mlcc_error_texts", f'private unnamed_addr constant [{len(blob)} x i8] c"{quoted(bytes(blob))}", align 1'
+    )
     table = ", ".join(f"{{ i32, i32 }} {{ i32 {code}, i32 {offsets[text]} }}" for code, text in known.items())
     module.global_(
         "mlcc_error_table", f"private unnamed_addr constant [{len(known)} x {{ i32, i32 }}] [{table}], align 4"

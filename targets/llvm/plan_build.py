@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mlcc.errors import CompileError, Diagnostic, Span, error
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ir.tensor_data import TensorData
@@ -171,11 +172,17 @@ class Planner:
         self._leaf()
         value: tir.Expr
         if dtype.is_int or dtype.is_bool:
-            value = self._symbol(name, False) if info.value is None else as_number(widen(info.value, scope.symbols))
-        elif dtype.is_float and dtype.lanes == 1 and isinstance(info.value, tir.Var | None):
-            value = info.value if info.value is not None else tir.Var(name, dtype)
-        else:
+            if info.value is None:
+                value = self._symbol(name, False)
+            elif isinstance(info.value, tir.Var):
+                value = scope.symbols[info.value]
+            else:
+                value = as_number(widen(info.value, scope.symbols))
+            seen = c.not_equal(value, 0) if dtype.is_bool else value
+            return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(seen)
+        if not dtype.is_float or dtype.lanes > 1 or not isinstance(info.value, tir.Var | None):
             raise refuse("E0757", f"parameter `{name}` is a {dtype}, which native code cannot take", span)
+        value = info.value if info.value is not None else tir.Var(name, dtype)
         return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(value)
 
     def _leaf(self) -> int:
