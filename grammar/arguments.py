@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Walk
 from mlcc.grammar.tree import Cst
 
 
 class Signature:
-    """The parameters of a text function: `Signature("T.serial", "start stop=", "annotations step")`.
+    """The parameters of a text function: `signature("T.serial", "start stop=", "annotations step")`.
 
     Positional ones come first, those ending in `=` may be left out; `named` ones are given by name only, and may always
     be left out. `rest` collects further positional arguments.
@@ -45,3 +47,6 @@ class Signature:
             names = ", ".join(f"`{name}`" for name in missing)
             walk.fail("E0304", f"`{self.name}` needs {names}", call, "missing here")
         return found
+
+
+signature = functools.cache(Signature)

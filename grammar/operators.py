@@ -23,8 +23,8 @@ _BUILD_ERRORS = (ValueError, ArithmeticError, construct.TypeMismatch)
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]] = {
     "+": (operator.add, construct.add), "-": (operator.sub, construct.sub), "*": (operator.mul, construct.mul),
-    "/": (operator.truediv, construct.div), "//": (operator.floordiv, construct.floordiv),
-    "%": (operator.mod, construct.floormod), "<<": (operator.lshift, calls.shift_left),
+    "/": (operator.truediv, construct.div), "//": (operator.floordiv, calls.floordiv),
+    "%": (operator.mod, calls.floormod), "<<": (operator.lshift, calls.shift_left),
     ">>": (operator.rshift, calls.shift_right), "&": (operator.and_, calls.bitwise_and),
     "|": (operator.or_, calls.bitwise_or), "^": (operator.xor, calls.bitwise_xor),
     "==": (operator.eq, construct.equal), "!=": (operator.ne, construct.not_equal), "<": (operator.lt, construct.less),
@@ -48,13 +48,20 @@ def is_number(value: Any) -> bool:
 
 def mark(node: Any, span: Span) -> Any:
     """Give a node that was just made, and the conversions inside it, their place."""
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        if top.span is None and not isinstance(top, (tir.Var, tir.Buffer)):
-            object.__setattr__(top, "span", span)  # fresh, and nobody else has it yet
-            stack.extend(children(top))
+    if node.span is None:
+        object.__setattr__(node, "span", span)  # fresh, and nobody else has it yet
+        if isinstance(node, _LEAVES):
+            return node
+        stack = list(children(node))
+        while stack:
+            top = stack.pop()
+            if top.span is None and not isinstance(top, (tir.Var, tir.Buffer)):
+                object.__setattr__(top, "span", span)
+                stack.extend(children(top))
     return node
+
+
+_LEAVES = (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)
 
 
 class Operators:

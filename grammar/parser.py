@@ -20,7 +20,7 @@ from mlcc.grammar.values import Evaluator
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
-from mlcc.recursion import deep
+from mlcc.recursion import deep, uncollected
 
 # `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
 _TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
@@ -40,9 +40,8 @@ def parse(
     if folder is None and isinstance(text, os.PathLike):
         folder = os.path.dirname(os.fspath(text))
     source = read_source(text, name)
-    tree = parse_syntax(source)
-    with deep():
-        return _Reader(source, tree, data, folder).module()
+    with uncollected(), deep():
+        return _Reader(source, parse_syntax(source), data, folder).module()
 
 
 @dataclass(eq=False)

@@ -7,17 +7,16 @@ harmless one of the same shape, and the parse goes on behind it.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from dataclasses import dataclass
 from typing import Any
 
-from lark.exceptions import UnexpectedToken
-
 from mlcc.errors import CompileError, Diagnostic, Source, Span, error
 from mlcc.grammar import syntax_errors, tables, tree
+from mlcc.grammar.automaton import Automaton, Refused
 from mlcc.grammar.lexer import Lexer, TooDeep
+from mlcc.recursion import uncollected
 
 MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
 
@@ -38,29 +37,18 @@ def parse_syntax(source: Source, start: str = "module") -> Tree:
     if binary >= 0:
         span = Span(source, binary, binary + 1)
         raise CompileError(error("E0108", "this is not a text", span, "a NUL byte"))
-    parser, builder, terminals = _parser()
+    automaton, builder = _parser()
     builder.problems = []
-    lexer = Lexer(source, terminals)
-    collecting = gc.isenabled()
-    gc.disable()  # tuples of tuples form no cycles, and the collector would visit all of them again and again
+    lexer = Lexer(source, automaton.terminals)
     try:
-        state = parser.parse_interactive(start=start).parser_state
-        feed = state.feed_token
-        body: Any = ()
-        for token in lexer.tokens():
-            if token.type == "$END":
-                body = feed(token, True)  # type: ignore[arg-type]
-            else:
-                feed(token)  # type: ignore[arg-type]
+        with uncollected():
+            body = automaton.parse(lexer.tokens(), start)
     except TooDeep:
         raise CompileError(lexer.problems) from None
-    except UnexpectedToken:
-        raise CompileError(syntax_errors.find(source, parser, terminals, start)) from None
-    finally:
-        if collecting:
-            gc.enable()
+    except Refused:
+        raise CompileError(syntax_errors.find(source, automaton, start)) from None
     if lexer.problems:
-        raise CompileError(syntax_errors.find(source, parser, terminals, start))
+        raise CompileError(syntax_errors.find(source, automaton, start))
     problems = [
         error("E0109", message, Span(source, at, end), help=help) for at, end, message, help in builder.problems
     ] or _too_deep(source, body)
@@ -101,13 +89,12 @@ def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
     return error("E0108", message, Span(source, at, at + 1), help="save the text as UTF-8")
 
 
-def _parser() -> tuple[Any, tree.Builder, dict[str, str]]:
-    """One parser per thread: its actions note problems as they go."""
-    found = getattr(_local, "parser", None)
+def _parser() -> tuple[Automaton, tree.Builder]:
+    """One automaton per thread: its actions note problems as they go."""
+    found: tuple[Automaton, tree.Builder] | None = getattr(_local, "parser", None)
     if found is None:
         builder = tree.Builder()
-        parser = tables.cached(builder)
-        found = _local.parser = (parser, builder, tables.terminals(parser))
+        found = _local.parser = (Automaton(tables.load(), builder), builder)
     return found
 
 

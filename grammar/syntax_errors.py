@@ -7,11 +7,9 @@ place, so that the rest is still checked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from lark.exceptions import UnexpectedToken
 
 from mlcc.errors import Diagnostic, Source, Span, error
+from mlcc.grammar.automaton import Automaton
 from mlcc.grammar.lexer import MAX_PROBLEMS, Lexer, Token, TooDeep
 
 _EXPRESSION = {"NAME", "INT", "STRING"}  # where all of these may stand, an expression may
@@ -34,15 +32,14 @@ _FOREIGN = {
 }  # fmt: skip
 
 
-def find(source: Source, parser: Any, terminals: dict[str, str], start: str) -> list[Diagnostic]:
+def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
     """All independent errors of a text that has at least one, by position."""
-    lexer = Lexer(source, terminals)
+    lexer = Lexer(source, automaton.terminals)
     try:
         tokens = list(lexer.tokens())
     except TooDeep:
         return lexer.problems
-    state = parser.parse_interactive(start=start).parser_state
-    state.parse_conf.callbacks = {}  # build nothing
+    states = automaton.begin(start)
     found = list(lexer.problems)
     groups = list(_groups(tokens))
     dropped: list[bool] = []  # of each open indentation: whether its INDENT was refused
@@ -51,19 +48,19 @@ def find(source: Source, parser: Any, terminals: dict[str, str], start: str) -> 
         kind = group[0].type
         if kind == "DEDENT" and dropped and dropped.pop():
             continue
-        saved = list(state.state_stack), list(state.value_stack)
-        failed = 0 if line in lexer.bad_lines and kind not in ("INDENT", "DEDENT", "$END") else _feed(state, group)
+        saved = list(states)
+        spoiled = line in lexer.bad_lines and kind not in ("INDENT", "DEDENT", "$END")
+        failed = 0 if spoiled else _feed(automaton, states, group)
         if kind == "INDENT":
             dropped.append(failed is not None)
         if failed is not None:
-            state.state_stack[:], state.value_stack[:] = saved
             if line not in lexer.bad_lines:
-                found.append(_describe(source, state, group, failed, start))
-                state.state_stack[:], state.value_stack[:] = saved
+                found.append(_describe(source, automaton, list(saved), group, failed, start))
+            states = saved
             if kind != "INDENT":
-                _stand_in(state, at + 1 < len(groups) and groups[at + 1][0].type == "INDENT")
+                states = _stand_in(automaton, states, at + 1 < len(groups) and groups[at + 1][0].type == "INDENT")
             if kind == "DEDENT":
-                _feed(state, group)
+                _feed(automaton, states, group)
         line += group[-1].type == "NEWLINE"
         if len(found) >= MAX_PROBLEMS:
             break
@@ -80,32 +77,32 @@ def _groups(tokens: list[Token]) -> Iterator[list[Token]]:
             line = []
 
 
-def _feed(state: Any, tokens: list[Token]) -> int | None:
+def _feed(automaton: Automaton, states: list[int], tokens: list[Token]) -> int | None:
     """The index of the first token that the automaton refuses, or None."""
     for at, token in enumerate(tokens):
-        try:
-            state.feed_token(token, token.type == "$END")
-        except UnexpectedToken:
+        if not automaton.step(states, token.type):
             return at
     return None
 
 
-def _stand_in(state: Any, header: bool) -> None:
-    """Feed a line that fits here, one that opens a block if `header`."""
+def _stand_in(automaton: Automaton, states: list[int], header: bool) -> list[int]:
+    """The states behind a line that fits here, one that opens a block if `header`."""
     if header:
         shapes = ("IF NAME COLON NEWLINE", "DEF NAME LPAR RPAR COLON NEWLINE")
     else:
         shapes = ("PASS NEWLINE", "DEF NAME LPAR RPAR COLON PASS NEWLINE")
-    saved = list(state.state_stack), list(state.value_stack)
     for shape in shapes:
-        if _feed(state, [Token(kind, 0, 0) for kind in shape.split()]) is None:
-            return
-        state.state_stack[:], state.value_stack[:] = saved
+        tried = list(states)
+        if all(automaton.step(tried, kind) for kind in shape.split()):
+            return tried
+    return states
 
 
-def _describe(source: Source, state: Any, group: list[Token], failed: int, start: str) -> Diagnostic:
-    _feed(state, group[:failed])
-    accepted = _accepted(state)
+def _describe(
+    source: Source, automaton: Automaton, states: list[int], group: list[Token], failed: int, start: str
+) -> Diagnostic:
+    _feed(automaton, states, group[:failed])
+    accepted = automaton.accepted(states)
     token = group[failed]
     span = Span(source, token.start, max(token.end, token.start + 1))
     before = group[failed - 1] if failed else None
@@ -132,17 +129,6 @@ def _describe(source: Source, state: Any, group: list[Token], failed: int, start
     else:
         label = f"unexpected {'name ' if token.type == 'NAME' else ''}`{source.text[token.start : token.end][:40]}`"
     return error("E0101", f"expected {_words(accepted, failed)}", span, label, help=_hint(token, accepted))
-
-
-def _accepted(state: Any) -> set[str]:
-    """The terminals that could come next."""
-    saved = list(state.state_stack), list(state.value_stack)
-    accepted = set()
-    for terminal in state.parse_conf.states[state.state_stack[-1]]:
-        if terminal.isupper() and terminal != "$END" and _feed(state, [Token(terminal, 0, 0)]) is None:
-            accepted.add(terminal)
-        state.state_stack[:], state.value_stack[:] = saved
-    return accepted
 
 
 def _words(accepted: set[str], failed: int) -> str:

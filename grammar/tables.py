@@ -1,29 +1,41 @@
-"""The LALR parser made from mlc.lark; its tables are kept between processes in a private cache folder."""
+"""The LALR tables made from mlc.lark, in plain data; kept between processes in a private cache folder.
+
+Lark reads the grammar and makes the automaton. What it made is flattened here, so that a process that finds the tables
+in the cache needs neither Lark nor the time to make them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
+import json
 import os
 import stat
-import sys
 from importlib import resources
 from typing import Any
 
-import lark
-from lark.lexer import Lexer as LarkLexer
+_FORMAT = 1  # of the flattened tables
+
+# {"terminals": {keyword or mark: its name},
+#  "start": {start rule: state}, "end": {start rule: state},
+#  "rules": [[action or "", size, result, [positions whose lists are spliced in]], ...],
+#  "states": [[{terminal: state to go to, or -1 - rule to reduce}, {result: state}], ...]}
+Tables = dict[str, Any]
 
 
-class NoLexer(LarkLexer):
-    """Lark scans nothing: `syntax` feeds it tokens."""
-
-    __future_interface__ = 2
-
-    def __init__(self, conf: object) -> None:
-        pass
-
-    def lex(self, state: object, parser_state: object) -> Any:
-        return iter(())
+def load() -> Tables:
+    """The tables, from the user's cache where there is a safe one."""
+    path = cache_file()
+    if path is not None:
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            digest, _, text = file.read().partition("\n")
+            if digest == _digest(text):
+                return json.loads(text)  # type: ignore[no-any-return]
+    made = make()
+    if path is not None:
+        _save(path, made)
+    return made
 
 
 def grammar_text() -> str:
@@ -31,44 +43,83 @@ def grammar_text() -> str:
     return resources.files("mlcc.grammar").joinpath("mlc.lark").read_text("utf-8")
 
 
-def build(actions: object = None, **options: Any) -> lark.Lark:
-    """The parser of the grammar; `actions` has one method per rule (see `tree.Builder`)."""
-    return lark.Lark(
-        grammar_text(), parser="lalr", lexer=NoLexer, start=["module", "script"], keep_all_tokens=True,
-        maybe_placeholders=False, transformer=actions, **options,
-    )  # fmt: skip
+def make(**options: Any) -> Tables:
+    """The tables of the grammar, made by Lark; `options` are Lark's."""
+    from lark import Lark
+    from lark.lexer import Lexer as LarkLexer
+
+    class NoLexer(LarkLexer):
+        """Lark scans nothing."""
+
+        __future_interface__ = 2
+
+        def __init__(self, conf: object) -> None:
+            pass
+
+        def lex(self, state: object, parser_state: object) -> Any:
+            return iter(())
+
+    starts = ["module", "script"]
+    parser = Lark(grammar_text(), parser="lalr", lexer=NoLexer, start=starts, keep_all_tokens=True, **options)
+    return _flatten(parser, starts)
 
 
-def cached(actions: object) -> lark.Lark:
-    """As `build`, from the user's cache where there is a safe one."""
-    path = cache_file()
-    if path is not None:
-        with contextlib.suppress(Exception):  # a damaged cache must never stop a run
-            return build(actions, cache=path)
-    return build(actions)
+def _flatten(parser: Any, starts: list[str]) -> Tables:
+    configurations = {start: parser.parse_interactive(start=start).parser_state.parse_conf for start in starts}
+    states = configurations[starts[0]].states
+    rules: dict[int, int] = {}
+    flat_rules = []
+    flat_states: list[Any] = [None] * len(states)
+    number = {state: i for i, state in enumerate(states)}
+    for state, actions in states.items():
+        on_terminal, on_result = {}, {}
+        for symbol, (action, target) in actions.items():
+            if "SHIFT" in str(action).upper():
+                (on_terminal if symbol.isupper() or symbol == "$END" else on_result)[symbol] = number[target]
+                continue
+            at = rules.get(id(target))
+            if at is None:
+                at = rules[id(target)] = len(flat_rules)
+                flat_rules.append(_flat_rule(target))
+            on_terminal[symbol] = -1 - at
+        flat_states[number[state]] = [on_terminal, on_result]
+    return {
+        "terminals": {t.pattern.value: t.name for t in parser.terminals if t.pattern is not None},
+        "start": {start: number[c.start_state] for start, c in configurations.items()},
+        "end": {start: number[c.end_state] for start, c in configurations.items()},
+        "rules": flat_rules,
+        "states": flat_states,
+    }
 
 
-def terminals(parser: lark.Lark) -> dict[str, str]:
-    """Keywords and punctuation to the grammar's names for them."""
-    return {t.pattern.value: t.name for t in parser.terminals if t.pattern is not None}
+def _flat_rule(rule: Any) -> list[Any]:
+    """Action, size, result, spliced positions. No action: the only part stands for the whole; `*`: a list of parts."""
+    origin = rule.origin.name
+    size = len(rule.expansion)
+    spliced = [i for i, s in enumerate(rule.expansion) if not s.is_term and s.name.startswith("_")]
+    if origin.startswith("_"):
+        action = "*"
+    elif rule.alias is None and rule.options.expand1 and size == 1 and not spliced:
+        action = ""
+    else:
+        action = rule.alias or origin
+    return [action, size, origin, spliced]
 
 
 def cache_file() -> str | None:
-    """Where the tables are kept: our file in our folder that nobody else can write; None if there is no such place.
-
-    The cache is unpickled, so whoever can write it can run code as us.
-    """
-    key = hashlib.sha256(f"{lark.__version__} {sys.version_info[:2]} {grammar_text()}".encode()).hexdigest()
+    """Where the tables are kept: our file in our folder that nobody else can write; None if there is no such place."""
+    found = importlib.util.find_spec("lark")
+    lark = os.stat(found.origin) if found is not None and found.origin is not None else None
+    version = (_FORMAT, lark.st_size, lark.st_mtime_ns) if lark is not None else (_FORMAT,)
+    key = hashlib.sha256(f"{version} {grammar_text()}".encode()).hexdigest()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(base, "mlcc")
-    path = os.path.join(folder, f"grammar-{key[:24]}.tables")
+    path = os.path.join(folder, f"grammar-{key[:24]}.json")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if not _private(folder, stat.S_ISDIR):
             return None
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        return path if _private(path, stat.S_ISREG) else None
+        return path if not os.path.lexists(path) or _private(path, stat.S_ISREG) else None
     except OSError:
         return None
 
@@ -78,3 +129,18 @@ def _private(path: str, kind: Any) -> bool:
     found = os.lstat(path)
     mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
     return bool(kind(found.st_mode)) and mine and not found.st_mode & 0o022
+
+
+def _save(path: str, tables: Tables) -> None:
+    """Written beside and moved into place: a reader sees all of it or nothing. Failing is no harm."""
+    part = f"{path}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        text = json.dumps(tables, separators=(",", ":"))
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(f"{_digest(text)}\n{text}")
+        os.replace(part, path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Label, Span, did_you_mean
 from mlcc.grammar import attribute_values, tir_buffers
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import describe
 from mlcc.grammar.tir_parts import as_range
 from mlcc.grammar.tree import Cst
@@ -47,7 +47,7 @@ class BlockFrame:
 
 def walk_block(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> None:
     """`with T.block("name"):`."""
-    given = Signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
+    given = signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
     name = fw.ev.string(given["name"], "the name of a block") if "name" in given else ""
     bare = "no_realize" in given and bool(fw.ev.value(given["no_realize"]))
     frame = BlockFrame()
@@ -90,7 +90,7 @@ def walk_init(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> N
     """`with T.init():`."""
     frame = directly_in_block(fw, "T.init", cst)
     _once(fw, frame, "T.init", call)
-    Signature("T.init", "").bind(fw.walk, call)
+    signature("T.init", "").bind(fw.walk, call)
     frame.init = fw.inner(body, " in `T.init`", cst)
 
 
@@ -119,12 +119,12 @@ def _writes(fw: FunctionWalk, call: Cst) -> None:
 def _where(fw: FunctionWalk, call: Cst) -> None:
     frame = directly_in_block(fw, "T.where", call)
     _once(fw, frame, "T.where", call)
-    frame.predicate = fw.ev.bool(Signature("T.where", "predicate").bind(fw.walk, call)["predicate"])
+    frame.predicate = fw.ev.bool(signature("T.where", "predicate").bind(fw.walk, call)["predicate"])
 
 
 def _block_attr(fw: FunctionWalk, call: Cst) -> None:
     frame = directly_in_block(fw, "T.block_attr", call)
-    given = Signature("T.block_attr", "attrs").bind(fw.walk, call)
+    given = signature("T.block_attr", "attrs").bind(fw.walk, call)
     frame.annotations.update(attribute_values.attributes(fw.ev, given["attrs"], "annotations"))
 
 
@@ -158,7 +158,7 @@ def axes(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
 
 def _axis(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, call: Cst) -> None:
     name = fw.walk.dotted(call[3], fw.scope) or ""
-    given = Signature(name, "dom binding dtype=").bind(fw.walk, call)
+    given = signature(name, "dom binding dtype=").bind(fw.walk, call)
     dom = as_range(fw.ev, given["dom"])
     value = fw.ev.expr(given["binding"])
     if not (value.dtype.is_int or value.dtype.is_bool):
@@ -177,7 +177,7 @@ def _bind(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, dom:
 
 
 def _remap(fw: FunctionWalk, frame: BlockFrame, target: Cst, call: Cst) -> None:
-    given = Signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
+    given = signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
     kinds = fw.ev.string(given["kinds"], "the kinds of axes")
     bad = next((c for c in kinds if c not in "SR"), None)
     if bad is not None or not kinds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators
 from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.tree import Cst
@@ -13,17 +13,17 @@ from mlcc.ir.dtypes import FLOAT32, INT32, DType
 
 _LAYOUT = "strides= elem_offset= byte_offset= scope= align= offset_factor="
 _IGNORED = "layout buffer_type span"  # what says nothing about where the elements are
-BUFFER = Signature("T.Buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
-MATCH = Signature(
+BUFFER = signature("T.Buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
+MATCH = signature(
     "T.match_buffer", "param shape= dtype= data= strides= elem_offset= scope= align= offset_factor=",
     f"axis_separators {_IGNORED}",
 )  # fmt: skip
-BLOCK_ALLOC = Signature(
+BLOCK_ALLOC = signature(
     "T.alloc_buffer", "shape dtype= data= strides= elem_offset= scope= align= offset_factor=",
     f"axis_separators {_IGNORED}",
 )  # fmt: skip
-ALLOC = Signature("T.alloc_buffer", f"shape dtype= data= {_LAYOUT}", f"annotations axis_separators {_IGNORED}")
-DECLARE = Signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
+ALLOC = signature("T.alloc_buffer", f"shape dtype= data= {_LAYOUT}", f"annotations axis_separators {_IGNORED}")
+DECLARE = signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
 
 
 def buffer_of(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators, is_number
 from mlcc.grammar.tir_arguments import argument, literal_dtype, made_call, split_dtype
 from mlcc.grammar.tir_extern import EXTERNS
@@ -146,7 +146,7 @@ def _of_dtype(ev: Operators, dtype: DType, cst: Cst) -> Expr:
     """`T.int32(3)` is a constant, `T.int32(x)` a conversion, `T.int32()` a new variable."""
     if dtype.is_handle:
         return new_var(ev, dtype, cst, "v")
-    given = Signature(f"T.{dtype}", "expr=", "is_size_var").bind(ev.walk, cst)
+    given = signature(f"T.{dtype}", "expr=", "is_size_var").bind(ev.walk, cst)
     if "expr" not in given:
         return new_var(ev, dtype, cst, "v")
     at = given["expr"]
@@ -168,7 +168,7 @@ def _float_text(ev: Operators, text: str, dtype: DType, cst: Cst) -> float:
     return value
 
 
-_HANDLE = Signature("T.handle", "dtype= storage_scope=", "is_size_var")
+_HANDLE = signature("T.handle", "dtype= storage_scope=", "is_size_var")
 
 
 def new_var(ev: Operators, dtype: DType, cst: Cst, name: str) -> tir.Var:
@@ -201,30 +201,30 @@ def declared_dtype(ev: Operators, cst: Cst) -> DType | None:
 
 
 def _var(ev: Operators, cst: Cst) -> tir.Var:
-    given = Signature("T.var", "dtype name=").bind(ev.walk, cst)
+    given = signature("T.var", "dtype name=").bind(ev.walk, cst)
     name = ev.string(given["name"], "a name") if "name" in given else "v"
     return tir.Var(name or "v", ev.dtype(given["dtype"]), span=ev.walk.span(cst))
 
 
 def _dynamic(ev: Operators, cst: Cst) -> tir.Var:
-    given = Signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
+    given = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(given["dtype"]) if "dtype" in given else INT32
     return tir.Var(ev.string(given["name"], "a name"), dtype, span=ev.walk.span(cst))
 
 
 def _pointer(ev: Operators, cst: Cst) -> tir.Var:
-    given = Signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
+    given = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
     scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
     return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(given["dtype"]), scope), span=ev.walk.span(cst))
 
 
 def _int_imm(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.IntImm", "dtype value").bind(ev.walk, cst)
+    given = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
     return ev.build(cst, construct.const, ev.integer(given["value"], "the value"), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
 
 
 def _float_imm(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
+    given = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
     value = ev.value(given["value"])
     if not is_number(value):
         ev.walk.fail("E0302", "the value is a number", given["value"])
@@ -232,7 +232,7 @@ def _float_imm(ev: Operators, cst: Cst) -> Expr:
 
 
 def _string_imm(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.StringImm", "value").bind(ev.walk, cst)
+    given = signature("T.StringImm", "value").bind(ev.walk, cst)
     return tir.StringImm(ev.string(given["value"], "the value"), span=ev.walk.span(cst))
 
 

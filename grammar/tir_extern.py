@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators, Scalar
 from mlcc.grammar.tir_arguments import argument, made_call, packed_argument, split_dtype
 from mlcc.grammar.tree import Cst
@@ -88,7 +88,7 @@ def _intrin(ev: Operators, cst: Cst) -> Expr:
 
 
 def _address_of(ev: Operators, cst: Cst) -> Expr:
-    at = Signature("T.address_of", "buffer_load", "span dtype").bind(ev.walk, cst)["buffer_load"]
+    at = signature("T.address_of", "buffer_load", "span dtype").bind(ev.walk, cst)["buffer_load"]
     value = ev.value(at)
     if isinstance(value, Scalar):
         value = value.buffer
@@ -100,7 +100,7 @@ def _address_of(ev: Operators, cst: Cst) -> Expr:
 
 
 def _access_ptr(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
+    given = signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
     kind = ev.value(given["ptype"])
     if isinstance(kind, (str, DType)):
         kind = calls.make("type_annotation", ev.dtype(given["ptype"]))
@@ -109,7 +109,7 @@ def _access_ptr(ev: Operators, cst: Cst) -> Expr:
 
 
 def _storage_sync(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
+    given = signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
     scope = ev.string(given["storage_scope"], "a storage scope")
     load = ev.expr(given["is_load"]) if "is_load" in given else construct.const(False)
     blocks = ev.expr(given["num_blocks"]) if "num_blocks" in given else construct.const(-1)

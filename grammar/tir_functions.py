@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators, describe, is_number
 from mlcc.grammar.tir_arguments import made_call, pair
 from mlcc.grammar.tree import Cst
@@ -25,11 +25,11 @@ Expr = tir.Expr
 
 def _node(cls: type[tir.BinaryOp]) -> Handler:
     """`T.Add(a, b)`: the node itself, never folded; operands already have one dtype."""
-    signature = Signature(f"T.{cls.__name__}", "a b", "span")
+    known = signature(f"T.{cls.__name__}", "a b", "span")
     compares, logical = issubclass(cls, tir.CompareOp), cls in (tir.And, tir.Or)
 
     def made(ev: Operators, cst: Cst) -> Expr:
-        given = signature.bind(ev.walk, cst)
+        given = known.bind(ev.walk, cst)
         a, b = pair(ev, given["a"], given["b"])
         if a.dtype is not b.dtype:
             ev.walk.fail("E0301", f"`T.{cls.__name__}` takes operands of one dtype", cst, f"{a.dtype} and {b.dtype}")
@@ -42,10 +42,10 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
 
 
 def _raw_bits(name: str, symbol: str) -> Handler:
-    signature = Signature(f"T.{symbol}", "a b", "span")
+    known = signature(f"T.{symbol}", "a b", "span")
 
     def made(ev: Operators, cst: Cst) -> Expr:
-        given = signature.bind(ev.walk, cst)
+        given = known.bind(ev.walk, cst)
         a, b = pair(ev, given["a"], given["b"])
         return made_call(ev, cst, name, a.dtype, (a, b))
 
@@ -53,14 +53,14 @@ def _raw_bits(name: str, symbol: str) -> Handler:
 
 
 def _not(ev: Operators, cst: Cst) -> Expr:
-    value = ev.expr(Signature("T.Not", "a", "span").bind(ev.walk, cst)["a"])
+    value = ev.expr(signature("T.Not", "a", "span").bind(ev.walk, cst)["a"])
     if not value.dtype.is_bool:
         ev.walk.fail("E0301", f"`T.Not` takes a bool, not {value.dtype}", cst)
     return tir.Not(value.dtype, value, span=ev.walk.span(cst))
 
 
 def _cast_node(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
+    given = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
     dtype, value = ev.dtype(given["dtype"]), ev.expr(given["value"])
     if dtype.lanes != value.dtype.lanes:
         ev.walk.fail("E0301", f"cannot cast {value.dtype} to {dtype}: they have different lanes", cst)
@@ -68,7 +68,7 @@ def _cast_node(ev: Operators, cst: Cst) -> Expr:
 
 
 def _cast(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
+    given = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
     if given["value"][0] == "str":  # both orders are in use
         given["value"], given["dtype"] = given["dtype"], given["value"]
     return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.expr(given["value"]))  # type: ignore[no-any-return]
@@ -76,8 +76,8 @@ def _cast(ev: Operators, cst: Cst) -> Expr:
 
 def _let(ev: Operators, cst: Cst) -> Expr:
     """`T.Let(body, where={x: value})`, or in older texts `T.Let(x, value, body)`."""
-    signature = Signature("T.Let", "expr where= body=")
-    given = signature.bind(ev.walk, cst)
+    known = signature("T.Let", "expr where= body=")
+    given = known.bind(ev.walk, cst)
     if "body" in given:
         var, value, body = ev.value(given["expr"]), ev.expr(given["where"]), given["body"]
     else:
@@ -98,24 +98,24 @@ def _let(ev: Operators, cst: Cst) -> Expr:
 
 def _function(name: str, names: str, fn: Callable[..., Any]) -> Handler:
     """A function of expressions, built by `fn`."""
-    signature = Signature(f"T.{name}", names, "span dtype")
-    parameters = signature.positional
+    known = signature(f"T.{name}", names, "span dtype")
+    parameters = known.positional
 
     def made(ev: Operators, cst: Cst) -> Any:
-        given = signature.bind(ev.walk, cst)
+        given = known.bind(ev.walk, cst)
         return ev.build(cst, fn, *(ev.operand(given[p]) for p in parameters if p in given))
 
     return made
 
 
 def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
-    signature = Signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
+    known = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
     order = ("condition", "true_value", "false_value")
 
     def made(ev: Operators, cst: Cst) -> Any:
         short = dict(zip(("cond", "t", "f"), order, strict=True))
         renamed = (*cst[:5], tuple((short.get(k[0], k[0]), *k[1:]) for k in cst[5]))
-        given = signature.bind(ev.walk, renamed)
+        given = known.bind(ev.walk, renamed)
         return ev.build(
             cst, fn, ev.bool(given["condition"]), ev.operand(given["true_value"]), ev.operand(given["false_value"])
         )
@@ -124,22 +124,22 @@ def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
 
 
 def _limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
-    signature = Signature(f"T.{name}", "dtype", "span")
+    known = signature(f"T.{name}", "dtype", "span")
 
     def made(ev: Operators, cst: Cst) -> Any:
-        return ev.build(cst, fn, ev.dtype(signature.bind(ev.walk, cst)["dtype"]))
+        return ev.build(cst, fn, ev.dtype(known.bind(ev.walk, cst)["dtype"]))
 
     return made
 
 
 def _ramp(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
+    given = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
     lanes = _lane_count(ev, given["lanes"])
     return ev.build(cst, calls.ramp, ev.operand(given["base"]), ev.operand(given["stride"]), lanes)  # type: ignore[no-any-return]
 
 
 def _broadcast(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
+    given = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
     return ev.build(cst, calls.broadcast, ev.operand(given["value"]), _lane_count(ev, given["lanes"]))  # type: ignore[no-any-return]
 
 
@@ -151,13 +151,13 @@ def _lane_count(ev: Operators, cst: Cst) -> int:
 
 
 def _shuffle(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
+    given = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
     vectors, indices = ev.exprs(given["vectors"], "`vectors`"), ev.exprs(given["indices"], "`indices`")
     return ev.build(cst, calls.shuffle, vectors, indices)  # type: ignore[no-any-return]
 
 
 def _buffer_load(ev: Operators, cst: Cst) -> Expr:
-    given = Signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
+    given = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
     buffer = ev.value(given["buffer"])
     if not isinstance(buffer, tir.Buffer):
         ev.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
@@ -166,7 +166,7 @@ def _buffer_load(ev: Operators, cst: Cst) -> Expr:
 
 
 def _likely(ev: Operators, cst: Cst) -> Expr:
-    value = ev.bool(Signature("T.likely", "cond", "span dtype").bind(ev.walk, cst)["cond"])
+    value = ev.bool(signature("T.likely", "cond", "span dtype").bind(ev.walk, cst)["cond"])
     return value if isinstance(value, tir.IntImm) else made_call(ev, cst, "likely", value.dtype, (value,))
 
 
@@ -222,9 +222,9 @@ _NODES = (
 
 _FOLDING: dict[str, tuple[str, Callable[..., Any]]] = {
     "min": ("a b", construct.minimum), "max": ("a b", construct.maximum), "truncdiv": ("a b", construct.div),
-    "truncmod": ("a b", construct.truncmod), "floordiv": ("a b", construct.floordiv), "div": ("a b", construct.div),
-    "floormod": ("a b", construct.floormod), "indexdiv": ("a b", construct.floordiv),
-    "indexmod": ("a b", construct.floormod), "ceildiv": ("lhs rhs", calls.ceildiv),
+    "truncmod": ("a b", construct.truncmod), "floordiv": ("a b", calls.floordiv), "div": ("a b", construct.div),
+    "floormod": ("a b", calls.floormod), "indexdiv": ("a b", calls.floordiv),
+    "indexmod": ("a b", calls.floormod), "ceildiv": ("lhs rhs", calls.ceildiv),
     "bitwise_and": ("x y", calls.bitwise_and), "bitwise_or": ("x y", calls.bitwise_or),
     "bitwise_xor": ("x y", calls.bitwise_xor), "bitwise_not": ("x", calls.bitwise_not),
     "BitwiseNot": ("a", calls.bitwise_not), "shift_left": ("x y", calls.shift_left),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar import attribute_values
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
@@ -117,8 +117,11 @@ def _grid(ev: Operators, cst: Cst) -> list[Loop]:
     for item in cst[4]:
         if item[0] == "tuple":
             if len(item[3]) != 2:
-                ev.walk.fail("E0302", "an extent of a grid is a number, or a pair (start, stop)", item)
-            made.append(_bounds(ev, ev.operand(item[3][0]), ev.operand(item[3][1]), item, dtype))
+                ev.walk.fail("E0302", "an axis of a grid is an extent, or a pair (start, extent)", item)
+            start, extent = ev.operand(item[3][0]), ev.operand(item[3][1])
+            low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
+            low, high = ev.build(item, construct.match_types, low, high)
+            made.append(Loop(low, high))
         else:
             made.append(_bounds(ev, 0, ev.operand(item), item, dtype))
     return made
@@ -134,21 +137,19 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: Cst, dtype: DType | None)
     for end in (low, high):
         if not end.dtype.is_int or end.dtype.lanes > 1:
             ev.walk.fail("E0301", f"the bounds of a loop are integers, not {end.dtype}", cst)
-    for end in (low, high):
-        ev.build(cst, lambda e: e, end)
     if isinstance(low, tir.IntImm) and low.value == 0:
         return Loop(low, high)
     return Loop(low, ev.simplify(ev.build(cst, construct.sub, high, low)))
 
 
-_RANGE = Signature("T.serial", "start stop=", "annotations step unroll dtype")
+_RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")
 
 
 def _kind(kind: ForKind) -> Callable[[Operators, Cst], list[Loop]]:
-    signature = Signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
+    known = signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
 
     def made(ev: Operators, cst: Cst) -> list[Loop]:
-        given = signature.bind(ev.walk, cst)
+        given = known.bind(ev.walk, cst)
         start: Any = 0
         stop = ev.operand(given["start"])
         if "stop" in given:
@@ -195,7 +196,7 @@ def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:
     if len(cst[4]) == 2 and cst[4][1][0] == "str":
         at = cst[4][1]
         cst = (*cst[:4], cst[4][:1], (*cst[5], ("thread", at[1], at[2], at)))
-    given = Signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
+    given = signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
     if "thread" not in given:
         ev.walk.fail("E0304", "`T.thread_binding` needs `thread`", cst, help='`thread="threadIdx.x"`')
     start: Any = 0

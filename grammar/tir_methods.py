@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators, Scalar, describe
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir
@@ -60,7 +60,7 @@ def _methods(base: Any) -> dict[str, Method]:
 
 # ---------------------------------------------------------------- buffers
 
-_ACCESS = Signature("access_ptr", "access_mask ptr_type= content_lanes= offset= extent=")
+_ACCESS = signature("access_ptr", "access_mask ptr_type= content_lanes= offset= extent=")
 
 
 def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
@@ -89,7 +89,7 @@ def vector_indices(ev: Operators, buffer: tir.Buffer, begin: Cst, lanes: int, cs
 
 
 def _vload(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
-    given = Signature("vload", "begin dtype=").bind(ev.walk, cst)
+    given = signature("vload", "begin dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(given["dtype"]) if "dtype" in given else buffer.dtype
     if dtype.element is not buffer.dtype.element or dtype.lanes % buffer.dtype.lanes:
         ev.walk.fail("E0301", f"cannot load {dtype} from `{buffer.name}` of {buffer.dtype}", cst)
@@ -97,7 +97,7 @@ def _vload(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
 
 
 def _offset_of(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
-    given = Signature("offset_of", "indices").bind(ev.walk, cst)
+    given = signature("offset_of", "indices").bind(ev.walk, cst)
     items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
     indices = ev.indices(buffer, ("index", *cst[1:3], cst, items))
 
@@ -114,14 +114,14 @@ def _offset_of(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
 
 
 def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
-    given = Signature("ptr_to", "indices").bind(ev.walk, cst)
+    given = signature("ptr_to", "indices").bind(ev.walk, cst)
     items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
     load = ev.load(buffer, ("index", *cst[1:3], cst, items))
     return ev.build(cst, calls.address_of, load)
 
 
 def _scope(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
-    Signature("scope", "").bind(ev.walk, cst)
+    signature("scope", "").bind(ev.walk, cst)
     return buffer.scope
 
 
@@ -134,12 +134,12 @@ _BUFFER_METHODS: dict[str, Method] = {
 
 
 def _astype(ev: Operators, value: Any, cst: Cst) -> Any:
-    given = Signature("astype", "dtype", "span").bind(ev.walk, cst)
+    given = signature("astype", "dtype", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.as_expr(value, cst))
 
 
 def _equal(ev: Operators, value: Any, cst: Cst) -> Any:
-    given = Signature("equal", "other", "span").bind(ev.walk, cst)
+    given = signature("equal", "other", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(given["other"]))
 
 

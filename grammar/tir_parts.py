@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import made_call, pair
 from mlcc.grammar.tree import Cst
@@ -24,7 +24,7 @@ Expr = tir.Expr
 
 
 def _comm_reducer(ev: Operators, cst: Cst) -> tir.CommReducer:
-    given = Signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
+    given = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
     combiner, identity = given["combiner"], ev.exprs(given["identity"], "`identity`")
     if combiner[0] != "lambda":
         ev.walk.fail("E0302", "the combiner is a lambda: `lambda x, y: x + y`", combiner)
@@ -51,7 +51,7 @@ _KINDS = {
 
 
 def _iter_var(ev: Operators, cst: Cst) -> tir.IterVar:
-    given = Signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
+    given = signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
     kind = _KINDS.get(ev.string(given["iter_type"], "the kind of axis"))
     if kind is None:
         ev.walk.fail("E0302", "unknown kind of axis", given["iter_type"], help=f"one of {', '.join(_KINDS)}")
@@ -90,13 +90,13 @@ def _range_of(ev: Operators, begin: Cst, end: Cst, cst: Cst) -> tir.Range:
 
 
 def _range(ev: Operators, cst: Cst) -> tir.Range:
-    given = Signature("T.Range", "begin end").bind(ev.walk, cst)
+    given = signature("T.Range", "begin end").bind(ev.walk, cst)
     return _range_of(ev, given["begin"], given["end"], cst)
 
 
 def _target(ev: Operators, cst: Cst) -> Expr:
     """A target, kept as the text of it."""
-    given = Signature("T.target", "target_config host=").bind(ev.walk, cst)
+    given = signature("T.target", "target_config host=").bind(ev.walk, cst)
     value = ev.value(given["target_config"])
     if isinstance(value, dict):
         if "host" in given:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlcc.grammar import attribute_values, tir_blocks, tir_buffers, tir_calls, tir_loops, tir_types
-from mlcc.grammar.arguments import Signature
+from mlcc.grammar.arguments import signature
 from mlcc.grammar.operators import Scalar, mark
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
@@ -54,14 +54,17 @@ def expression(fw: FunctionWalk, call: Cst) -> bool:
 
 
 def _evaluate(fw: FunctionWalk, call: Cst) -> None:
-    at = Signature("T.evaluate", "value").bind(fw.walk, call)["value"]
+    at = signature("T.evaluate", "value").bind(fw.walk, call)["value"]
+    if at[0] == "call" and _name(fw, at) in ("break_loop", "continue_loop"):
+        expression(fw, at)
+        return
     value = fw.ev.value(at)
     made = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
     fw.out.add(tir.Evaluate(made, span=fw.walk.span(call)))
 
 
 def _func_attr(fw: FunctionWalk, call: Cst) -> None:
-    given = Signature("T.func_attr", "attrs").bind(fw.walk, call)
+    given = signature("T.func_attr", "attrs").bind(fw.walk, call)
     found = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
     # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
     fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in found.items()})
@@ -84,7 +87,7 @@ def _attr(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], 
             for k, v in args[0][3]
         ]
     else:
-        given = Signature("T.attr", "node attr_key value").bind(fw.walk, call)
+        given = signature("T.attr", "node attr_key value").bind(fw.walk, call)
         subject = attribute_values.subject(fw.ev, given["node"])
         items = [(subject, fw.ev.string(given["attr_key"], "the key"), _attr_value(fw, given["value"]))]
     return [_attr_maker(fw, *item, call) for item in items]
@@ -110,7 +113,7 @@ def _launch(
     fw: FunctionWalk, call: Cst, name: str, at: Cst | None = None
 ) -> tuple[Callable[[tuple[tir.Stmt, ...]], tir.Stmt], tir.Var]:
     """`T.launch_thread("threadIdx.x", 32)`; `name` is for the thread variable."""
-    given = Signature("T.launch_thread", "thread extent").bind(fw.walk, call)
+    given = signature("T.launch_thread", "thread extent").bind(fw.walk, call)
     thread = fw.ev.value(given["thread"])
     extent = fw.ev.expr(given["extent"])
     if not extent.dtype.is_int:
@@ -131,7 +134,7 @@ def _launch(
 
 
 def _assert_line(fw: FunctionWalk, call: Cst) -> None:
-    given = Signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
+    given = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
     kind, parts = attribute_values.assert_message(fw.ev, given["message"])
     if "error_kind" in given:
         kind = fw.ev.string(given["error_kind"], "the kind of error")
@@ -139,7 +142,7 @@ def _assert_line(fw: FunctionWalk, call: Cst) -> None:
 
 
 def _buffer_store(fw: FunctionWalk, call: Cst) -> None:
-    given = Signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
+    given = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
     buffer = fw.ev.value(given["buffer"])
     if not isinstance(buffer, tir.Buffer):
         fw.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
@@ -156,7 +159,7 @@ def _vstore(fw: FunctionWalk, call: Cst) -> bool:
     buffer = fw.ev.value(call[3][3])
     if not isinstance(buffer, tir.Buffer):
         return False
-    given = Signature("vstore", "begin value").bind(fw.walk, call)
+    given = signature("vstore", "begin value").bind(fw.walk, call)
     value = fw.ev.operand(given["value"])
     lanes = value.dtype.lanes if isinstance(value, tir.Expr) else buffer.dtype.lanes
     fw.store(buffer, value, tuple(vector_indices(fw.ev, buffer, given["begin"], lanes, call)), call)
@@ -186,7 +189,7 @@ def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, Cst], None
     return lambda fw, call: fw.jump(call, made, word)
 
 
-_BIND = Signature("T.Bind", "value type_annotation=", "var span")
+_BIND = signature("T.Bind", "value type_annotation=", "var span")
 _LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
     "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line,
     "Assert": _assert_line, "buffer_store": _buffer_store, "Bind": _bind_line, "bind": _bind_line,
@@ -240,7 +243,7 @@ def _alloc_in(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
 
 def _allocate(fw: FunctionWalk, target: Cst, call: Cst) -> None:
     """`p = T.allocate([128], "float32", "shared")` names the pointer; buffers over it are declared after."""
-    given = Signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
+    given = signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
     if "condition" in given and fw.ev.value(given["condition"]) not in (None, True):
         condition = fw.ev.value(given["condition"])
         if tir.const_int(condition if isinstance(condition, tir.Expr) else None) != 1:
@@ -324,7 +327,7 @@ def _view_shape(fw: FunctionWalk, base: tir.Buffer, args: tuple[Cst, ...], call:
 
 
 def _env_thread(fw: FunctionWalk, target: Cst, call: Cst) -> None:
-    given = Signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
+    given = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
     dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else INT32
     made = EnvThread(fw.ev.string(given["thread_tag"], "the thread"), dtype)
     made.var = tir.Var(target[3], dtype, span=fw.walk.span(target))
@@ -355,7 +358,7 @@ def _bind(fw: FunctionWalk, target: Cst, call: Cst) -> None:
 
 def _scalar(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
     def made(fw: FunctionWalk, target: Cst, call: Cst) -> None:
-        given = Signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
+        given = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
         dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
         where = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else scope
         buffer = mark(construct.make_buffer(target[3], (1,), dtype, where), fw.walk.span(target))

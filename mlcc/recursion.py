@@ -1,8 +1,9 @@
-"""Room for deep recursion: trees are walked recursively, and texts may nest as deep as the grammar's limits allow."""
+"""Room for large trees: deep recursion, since trees are walked recursively, and building without the collector."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 
@@ -21,3 +22,15 @@ def deep() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No cyclic garbage collection inside the `with`: trees have no cycles, and visiting them again costs time."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -225,10 +225,24 @@ def infinity(dtype: DType | str) -> Expr:
     return FloatImm(dtype, math.inf)
 
 
+def floordiv(a: Operand, b: Operand) -> Expr:
+    """a // b of integers, rounded down."""
+    a, b = match_types(a, b)
+    _need_integer("floor division", a)
+    return construct.floordiv(a, b)
+
+
+def floormod(a: Operand, b: Operand) -> Expr:
+    """a % b of integers, with the sign of b."""
+    a, b = match_types(a, b)
+    _need_integer("the remainder", a)
+    return construct.floormod(a, b)
+
+
 def ceildiv(a: Operand, b: Operand) -> Expr:
     """a / b, rounded up."""
     a, b = match_types(a, b)
-    return construct.floordiv(construct.sub(construct.add(a, b), 1), b)
+    return floordiv(construct.sub(construct.add(a, b), 1), b)
 
 
 def reinterpret(dtype: DType | str, value: Operand) -> Expr:
