@@ -68,11 +68,12 @@ def _flatten(parser: Any, starts: list[str]) -> Tables:
     configurations = {start: parser.parse_interactive(start=start).parser_state.parse_conf for start in starts}
     states = configurations[starts[0]].states
     rules: dict[int, int] = {}
-    flat_rules = []
+    flat_rules: list[list[Any]] = []
     flat_states: list[Any] = [None] * len(states)
     number = {state: i for i, state in enumerate(states)}
     for state, actions in states.items():
-        on_terminal, on_result = {}, {}
+        on_terminal: dict[str, int] = {}
+        on_result: dict[str, int] = {}
         for symbol, (action, target) in actions.items():
             if "SHIFT" in str(action).upper():
                 (on_terminal if symbol.isupper() or symbol == "$END" else on_result)[symbol] = number[target]

@@ -296,8 +296,8 @@ class FunctionWalk:
             self.walk.fail("E0302", "only a name can be annotated", target)
         buffer = tir_statements.vector_annotation(self, annotation)
         if buffer is not None and value is None:
-            dtype, shape = buffer
-            made = mark(construct.make_buffer(target[3], shape, dtype, "local"), self.walk.span(target))
+            element, shape = buffer
+            made = mark(construct.make_buffer(target[3], shape, element, "local"), self.walk.span(target))
             self.define(target, made)
             self.out.add(tir.AllocBuffer(made, span=self.walk.span(cst)))
             return
