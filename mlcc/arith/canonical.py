@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from mlcc.arith.linear import UNBOUNDED, Linear, Sum, Term, is_index, to_expr, to_sum, to_term, with_mode
-from mlcc.arith.rewrite import Rewrite
+from mlcc.arith.rewrite import MAKE, Rewrite
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
@@ -84,6 +84,22 @@ class Canonical(Rewrite):
             made.add(b, sign)
         else:
             made.add_term(to_term(b), sign)
+        return self._absorbed(made)
+
+    def _absorbed(self, made: Sum) -> Linear:
+        """max(x, y - k) + k == max(x + k, y), and so for min: the constant goes inside where it cancels."""
+        if not made.base:
+            return made
+        for at, term in enumerate(made.terms):
+            index = term.index
+            if term.scale == 1 and term.plain and isinstance(index, (tir.Min, tir.Max)):
+                if made.base not in (-_offset(index.lhs), -_offset(index.rhs)):
+                    continue
+                k = IntImm(made.dtype, made.base)
+                moved = MAKE[type(index)](self.visit(c.add(index.lhs, k)), self.visit(c.add(index.rhs, k)))
+                rest = Sum(made.dtype, made.keys, [*made.terms[:at], *made.terms[at + 1 :]], 0)
+                rest.add_term(Term(moved))
+                return rest
         return made
 
     def _sub(self, op: tir.BinaryOp) -> Linear:
@@ -272,6 +288,16 @@ def divide(term: Term, divisor: int, floor: bool) -> Term:
         index = make(term.index, IntImm(term.index.dtype, term.upper))
         return Term(index, lower=lower, floor=floor)
     return Term(term.expr(), lower=divisor, floor=floor)
+
+
+def _offset(expr: Expr) -> int:
+    """The constant that is added to the rest of an expression."""
+    match expr:
+        case tir.Add(rhs=IntImm(value=k)):
+            return k
+        case tir.Sub(rhs=IntImm(value=k)):
+            return -k
+    return 0
 
 
 def _positive(value: Linear) -> int | None:
