@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar import printer_tvm
 from mlcc.grammar.printer_literals import float_text, integer, quote
 from mlcc.grammar.printer_writer import (
     AND,
@@ -31,7 +30,7 @@ from mlcc.grammar.printer_writer import (
     handles,
     separated,
 )
-from mlcc.ir import construct, relax, tir
+from mlcc.ir import construct, tir
 from mlcc.ir.construct import TypeMismatch
 from mlcc.ir.dtypes import BOOL, INT32, DType
 
@@ -56,14 +55,6 @@ _FUNCTION: dict[type, tuple[str, Callable[..., tir.Expr]]] = {
     tir.Min: ("T.min", construct.minimum),
     tir.Max: ("T.max", construct.maximum),
 }
-
-# Intrinsics whose text has the result's dtype as first argument, because nothing else tells it.
-DTYPE_FIRST = frozenset([
-    "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "call_intrin", "reinterpret",
-    "type_annotation", "vectorlow", "vectorhigh", "vectorcombine", "get_active_lane_mask", "masked_load", "dp4a",
-    "mma_store", "mma_fill", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async", "ptx_cp_async_bulk",
-])  # fmt: skip
-DTYPE_LAST = frozenset(["tvm_struct_get"])
 
 
 def dtype_call(dtype: DType) -> str:
@@ -208,28 +199,6 @@ def _shuffle(out: Writer, node: tir.Shuffle, like: DType | None) -> Parts:
 @handles(tir.Let)
 def _let(out: Writer, node: tir.Let, like: DType | None) -> Parts:
     return call("T.Let", Child(node.body), ["where={", Child(node.var), ": ", Child(node.value), "}"])
-
-
-@handles(tir.Call)
-def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
-    args: list[Part | list[Part]] = [Child(a) for a in node.args]
-    if isinstance(node.op, relax.GlobalVar):
-        return call(f"{out.module_name or 'cls'}.{out.function_name(node.op.name)}", *args)
-    if not isinstance(node.op, tir.Op):
-        return call("T.call_intrin", quote(str(node.dtype)), Child(node.op), *args)
-    name = node.op.name.removeprefix("tir.")
-    if out.dialect.is_tvm:
-        if name in printer_tvm.NODES:
-            return call("T." + printer_tvm.NODES[name], *args)
-        if printer_tvm.folds(name, node.args):
-            return call("T.call_intrin", quote(str(node.dtype)), quote(printer_tvm.full_name(name)), *args)
-    if name in DTYPE_FIRST:
-        args.insert(0, quote(str(node.dtype)))
-    elif name in DTYPE_LAST:
-        args.append(quote(str(node.dtype)))
-    elif not all(part.isidentifier() for part in name.split(".")):
-        return call("T.call_intrin", quote(str(node.dtype)), quote(node.op.name), *args)
-    return call("T." + name, *args)
 
 
 def indices(nodes: tuple[tir.Expr, ...]) -> list[Part]:

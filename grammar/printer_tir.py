@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.grammar import printer_call  # noqa: F401  (its handlers)
 from mlcc.grammar.printer_buffer import buffer_arguments, declaration, define_buffer, is_simple
 from mlcc.grammar.printer_expr import dtype_call, indices, is_int, stop, var_type
 from mlcc.grammar.printer_literals import quote

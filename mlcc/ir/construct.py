@@ -218,6 +218,13 @@ def _fold_float(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr |
     return None
 
 
+def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
+    """One of two constants of any float type: nothing is rounded."""
+    if isinstance(a, FloatImm) and isinstance(b, FloatImm):
+        return FloatImm(a.dtype, fn(a.value, b.value))
+    return None
+
+
 def _is(value: Expr, number: int) -> bool:
     return isinstance(value, (IntImm, FloatImm)) and value.value == number
 
@@ -323,7 +330,7 @@ def minimum(a: Operand, b: Operand) -> Expr:
     a, b = match_types(a, b)
     if a is b:
         return a
-    return _fold_int(min, a, b) or _fold_float(min, a, b) or tir.Min(a.dtype, a, b)
+    return _fold_int(min, a, b) or _pick(min, a, b) or tir.Min(a.dtype, a, b)
 
 
 def maximum(a: Operand, b: Operand) -> Expr:
@@ -331,7 +338,7 @@ def maximum(a: Operand, b: Operand) -> Expr:
     a, b = match_types(a, b)
     if a is b:
         return a
-    return _fold_int(max, a, b) or _fold_float(max, a, b) or tir.Max(a.dtype, a, b)
+    return _fold_int(max, a, b) or _pick(max, a, b) or tir.Max(a.dtype, a, b)
 
 
 def _compare(node: type[tir.CompareOp], fn: Callable[[float, float], bool]) -> Callable[[Operand, Operand], Expr]:

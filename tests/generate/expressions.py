@@ -14,14 +14,16 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = (*INTS, *FLOATS, "bool")
 
 _FLOAT_CALLS = ("exp", "tanh", "sqrt", "sigmoid", "floor", "ceil", "trunc", "nearbyint", "fabs", "cos", "sin", "log1p")
+_FOLDED = ("floor", "ceil", "trunc", "nearbyint", "fabs")
 
 
 class Expressions:
     """Makes expressions from a source of leaves: `leaf(dtype)` gives a load or a variable of a dtype, or None."""
 
-    def __init__(self, rng: random.Random, leaf: Callable[[DType], tir.Expr | None]) -> None:
+    def __init__(self, rng: random.Random, leaf: Callable[[DType], tir.Expr | None], raw: bool = True) -> None:
         self.rng = rng
         self.leaf = leaf
+        self.raw = raw  # with nodes that construction would fold
 
     def constant(self, dtype: DType) -> tir.Expr:
         rng = self.rng
@@ -36,6 +38,11 @@ class Expressions:
 
     def make(self, dtype: DType, depth: int) -> tir.Expr:
         """An expression of about `depth` levels."""
+        made = self._make(dtype, depth)
+        too_large = isinstance(made, tir.IntImm) and made.value >= 2**63  # TVM's constants are int64 inside
+        return self.constant(dtype) if too_large and not self.raw else made
+
+    def _make(self, dtype: DType, depth: int) -> tir.Expr:
         rng = self.rng
         if depth <= 0 or rng.random() < 0.1:
             found = self.leaf(dtype) if rng.random() < 0.8 else None
@@ -85,7 +92,7 @@ class Expressions:
             self.leaf = outer
             return tir.Let(dtype, var, value, body)
         if kind == 3 and not dtype.is_bool:
-            node = rng.choice([tir.Add, tir.Sub, tir.Mul, tir.Min, tir.Max])
+            node = rng.choice([tir.Add, tir.Mul, *([tir.Sub, tir.Min, tir.Max] if self.raw else [])])
             return node(dtype, self.constant(dtype), self.constant(dtype))
         source = DType.of(rng.choice(DTYPES))
         return tir.Cast(dtype, self.make(source, depth - 1)) if source is not dtype else self.make(dtype, depth - 1)
@@ -106,7 +113,9 @@ class Expressions:
         rng = self.rng
         a = self.make(dtype, depth - 1)
         if rng.random() < 0.25 and dtype.kind == "float" and dtype.bits >= 32:
-            return c.call(dtype, rng.choice(_FLOAT_CALLS), a)
+            name = rng.choice(_FLOAT_CALLS)
+            folds = name in _FOLDED and isinstance(a, tir.FloatImm)
+            return c.call(dtype, name, a) if self.raw or not folds else a
         b = self.make(dtype, depth - 1)
         build = rng.choice([c.add, c.sub, c.mul, c.minimum, c.maximum, c.div])
         return build(a, self._nonzero(dtype) if build is c.div else b)
@@ -126,5 +135,8 @@ class Expressions:
         b = self.make(dtype, depth - 1)
         if kind == 1 and not (isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm)):
             name = rng.choice(["bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"])
-            return c.call(dtype, name, a, c.const(rng.randint(0, 6), dtype) if name.startswith("shift") else b)
+            if name.startswith("shift") and isinstance(a, tir.IntImm) and not self.raw:
+                return a
+            count = c.const(rng.randint(0 if self.raw else 1, 6), dtype)
+            return c.call(dtype, name, a, count if name.startswith("shift") else b)
         return rng.choice([c.add, c.sub, c.mul, c.minimum, c.maximum])(a, b)

@@ -29,6 +29,7 @@ class Options:
     threads: bool = False
     asserts: bool = True
     matched: bool = True  # strides, offsets, views
+    raw: bool = True  # nodes that construction would fold, and that TVM's printer does not keep
     dtypes: tuple[str, ...] = DTYPES
 
 
@@ -347,13 +348,16 @@ class _Generator:
                 return c.load(rng.choice(same), *loops[:-1], ramp)
             return self.leaf(dtype, inner) if dtype.lanes == 1 else None
 
-        value = Expressions(rng, leaf).make(target.dtype.with_lanes(lanes), rng.randint(1, 3))
+        value = Expressions(rng, leaf, self.options.raw).make(target.dtype.with_lanes(lanes), rng.randint(1, 3))
         return self.nest(nest, (c.store(target, value, *loops[:-1], ramp),))
 
     # ------------------------------------------------------------ reading
 
     def value(self, dtype: DType, scope: _Scope) -> tir.Expr:
-        return Expressions(self.rng, lambda d: self.leaf(d, scope)).make(dtype, self.rng.randint(1, 4))
+        return self.expressions(scope).make(dtype, self.rng.randint(1, 4))
+
+    def expressions(self, scope: _Scope) -> Expressions:
+        return Expressions(self.rng, lambda d: self.leaf(d, scope), self.options.raw)
 
     def leaf(self, dtype: DType, scope: _Scope) -> tir.Expr | None:
         """A load with indices in bounds, or a variable."""
