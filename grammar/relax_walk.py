@@ -12,6 +12,7 @@ from typing import Any
 from mlcc.errors import Label
 from mlcc.grammar import relax_const, relax_expr, relax_types
 from mlcc.grammar.context import Skip, Walk
+from mlcc.grammar.printer_tvm import canonical_attributes
 from mlcc.grammar.relax_expr import Cast
 from mlcc.grammar.relax_if import if_statement
 from mlcc.grammar.relax_scope import MODULE, POISON, FunctionWalk, TypeVar, nodes_in
@@ -289,7 +290,7 @@ class _Walker:
             self.walk.fail("E0407", "R.func_attr takes one dict", cst)
         with self.fw.guard(cst):
             found = relax_expr.value(self.fw, cst[4][0])
-        self.attrs.update(found)
+        self.attrs.update(canonical_attributes(found))
 
     def _return(self, cst: Cst) -> None:
         fw = self.fw
