@@ -80,9 +80,9 @@ def buffers() -> IRModule:
         "match", (), (tir.BufferRegion(a, (tir.Range(zero, n), tir.Range(c.sub(m, 1), c.const(1, "int64")))),),
         (tir.BufferRegion(flat, (_range(1, 3),)),), (body,), match_buffers=(match,),
     )  # fmt: skip
-    view = tir.Buffer("view", flat.data, FLOAT32, (c.const(8), c.const(8)), (), c.const(0), 64, 1, (1,))
-    pointer = tir.Var("p", HANDLE, tir.PointerType(DType.of("int32")))
-    words = tir.Buffer("words", pointer, INT32, (c.const(4),), (), c.const(0))
+    view = tir.Buffer("view", flat.data, FLOAT32, (c.const(8), c.const(8)), (), c.const(0))
+    pointer = tir.Var("p", HANDLE, tir.PointerType(DType.of("int8")))
+    words = tir.Buffer("words", pointer, DType.of("int8"), (c.const(4),), (), c.const(0))
     address = c.call("handle", "address_of", c.load(b, c.const(0, "int64")))
     stmts: list[tir.Stmt] = [
         tir.BlockRealize((), tir.TRUE, block),
@@ -98,10 +98,11 @@ def buffers() -> IRModule:
 
 def statements() -> IRModule:
     a, f = c.make_buffer("A", (8,), "int32"), c.make_buffer("F", (8, 4))
-    i, j = tir.Var("i", INT32), tir.Var("j", INT32)
+    i, j, k, x, o = (tir.Var(n, INT32) for n in ("i", "j", "i", "x", "i"))
     t, flag = tir.Var("t", INT32), tir.Var("flag", BOOL)
     counter = c.make_buffer("counter", (1,), "int32", "local")
-    lanes = tir.Ramp(INT32.with_lanes(4), c.mul(i, 4), c.const(1), 4)
+    lanes = tir.Ramp(INT32.with_lanes(4), c.mul(o, 4), c.const(1), 4)
+    picked = tir.Evaluate(tir.Shuffle(INT32.with_lanes(2), (lanes,), (c.const(0), c.const(2))))
     whole = tir.Ramp(INT32.with_lanes(4), c.const(0), c.const(1), 4)
     four = FLOAT32.with_lanes(4)
     packed = c.call("int32", "call_packed", "env.f", a.data)
@@ -122,16 +123,23 @@ def statements() -> IRModule:
         tir.For(i, c.const(2), c.const(4), tir.ForKind.SERIAL, (c.store(a, i, i),)),
         tir.For(j, c.const(0), c.const(8), tir.ForKind.SERIAL, (c.store(a, j, j),), step=c.const(2)),
         tir.IfThenElse(flag, (), (tir.IfThenElse(c.less(t, 5), (tir.Evaluate(c.const(0)),), (tir.Evaluate(t),)),)),
-        tir.Evaluate(tir.Let(INT32, i, t, c.mul(i, i))),
+        tir.Evaluate(tir.Let(INT32, x, t, c.mul(x, x))),
         tir.For(
-            i, c.const(0), c.const(8), tir.ForKind.SERIAL,
-            (tir.BufferStore(f, tir.Broadcast(four, c.const(0.5), 4), (i, whole)),),
+            k, c.const(0), c.const(8), tir.ForKind.SERIAL,
+            (tir.BufferStore(f, tir.Broadcast(four, c.const(0.5), 4), (k, whole)),),
         ),
-        tir.Evaluate(tir.Shuffle(INT32.with_lanes(2), (lanes,), (c.const(0), c.const(2)))),
+        tir.For(o, c.const(0), c.const(8), tir.ForKind.PARALLEL, (picked,)),
         tir.AttrStmt(c.const(0), "pragma", tir.StringImm("on"), (tir.Evaluate(packed),)),
         tir.AttrStmt(a, "scope", 3, (tir.Evaluate(c.call("float32", "exp", c.const(1.0))),)),
     ]  # fmt: skip
     return _prim(body, a, f)
+
+
+def separators() -> IRModule:
+    """What TVM 0.27 has no more."""
+    flat = c.make_buffer("flat", (64,), "float32")
+    view = tir.Buffer("view", flat.data, FLOAT32, (c.const(8), c.const(8)), (), c.const(0), 64, 1, (1,))
+    return _prim([tir.DeclBuffer(view, view.data), c.store(view, 1.0, 2, 3)], flat)
 
 
 def threads() -> IRModule:
@@ -167,7 +175,7 @@ def graph() -> IRModule:
     n, m = tir.Var("n", INT64), tir.Var("m", INT64)
     x = relax.Var("x", _tensor(n, 4))
     s = relax.Var("s", relax.ShapeStructInfo((n, c.mul(m, 2), m), 3))
-    p = relax.Var("p", relax.PrimStructInfo(INT64))
+    p = relax.Var("p", relax.PrimStructInfo(INT64, tir.Var("p", INT64)))
     f = relax.Var("f", relax.FuncStructInfo((_tensor(n, 4),), _tensor(n), True))
     anything = relax.ObjectStructInfo()
     o = relax.Var("o", relax.TupleStructInfo((anything, relax.FuncStructInfo(None, anything, False))))
@@ -210,15 +218,16 @@ def graph() -> IRModule:
         relax.ShapeExpr((n, c.add(n, c.mul(m, 2)), c.minimum(n, 8))), relax.PrimValue(c.const(1, "int64")),
         relax.StringImm("x"), relax.DataTypeImm(FLOAT32), relax.Tuple(()), relax.Tuple((gv,)),
     ))  # fmt: skip
+    pair = relax.TupleStructInfo((_tensor(4), relax.TupleStructInfo(())))
     plain = relax.BindingBlock((
         relax.VarBinding(condition, relax.Constant(TensorData.of(np.array(True)))),
         relax.VarBinding(r, relax.If(condition, sides[0], sides[1], _tensor(4))),
         relax.VarBinding(g, inner),
         relax.VarBinding(relax.Var("h", info), relax.Call(g, (gv,))),
-        relax.VarBinding(relax.Var("e", _tensor(4)), relax.Call(
-            relax.ExternFunc("ext"), (r, misc), Attrs(option=True), (_tensor(4), relax.TupleStructInfo(())))),
+        relax.VarBinding(relax.Var("e", pair), relax.Call(
+            relax.ExternFunc("ext"), (r, misc), Attrs(option=True), pair.fields)),
         relax.VarBinding(relax.Var("m", _tensor(4)), relax.Call(relax.GlobalVar("other"), (r,))),
-        relax.VarBinding(relax.Var("w", None), _call("nn.conv2d", gv, gv, strides=(1, 2), out_dtype=None)),
+        relax.VarBinding(relax.Var("w", _tensor(n)), _call("matmul", gv, r, out_dtype=None)),
         relax.VarBinding(relax.Var("_", relax.TupleStructInfo(())), _call("print", relax.StringImm("{}"), gv)),
     ))  # fmt: skip
     result = relax.Tuple((gv, gv1))
@@ -226,10 +235,23 @@ def graph() -> IRModule:
     body = relax.SeqExpr((flow, plain), result, ret)
     attrs = Attrs({"global_symbol": "main", "num_input": 1, "k": (1, "a")})
     main = relax.Function((x, s, p, f, o), body, ret, False, attrs)
-    v = relax.Var("v", relax.TensorStructInfo(None, FLOAT32, 1))
-    q = relax.Var("q", relax.TensorStructInfo(None, None, -1))
-    other = relax.Function((v, q, relax.Var("sh", relax.ShapeStructInfo(None, 2))), relax.SeqExpr((), v), v.struct_info)
-    return IRModule({"other": other, "main": main}, {"version": 1, "map": {"b": [1.5, None], "a": True}}, "Sample")
+    v, u = relax.Var("v", _tensor(4)), relax.Var("v", relax.TensorStructInfo(None, FLOAT32, 1))
+    other = relax.Function((v,), relax.SeqExpr((), v), v.struct_info)
+    q, sh = relax.Var("q", relax.TensorStructInfo(None, None, -1)), relax.Var("sh", relax.ShapeStructInfo(None, 2))
+    unknown = relax.Function((u, q, sh), relax.SeqExpr((), u), u.struct_info)
+    attrs = {"version": 1, "map": {"b": [1.5, None], "a": True}}
+    return IRModule({"kernel": _copy(), "other": other, "unknown": unknown, "main": main}, attrs, "Sample")
+
+
+def _copy() -> tir.PrimFunc:
+    """A kernel with symbolic shapes: B = A."""
+    n = tir.Var("n", INT64)
+    a, b = (c.make_buffer(name, (n, c.const(4, INT64))) for name in "AB")
+    i, j = tir.Var("i", INT64), tir.Var("j", INT64)
+    zero = c.const(0, INT64)
+    inner = tir.For(j, zero, c.const(4, INT64), tir.ForKind.SERIAL, (c.store(b, c.load(a, i, j), i, j),))
+    body = tir.For(i, zero, n, tir.ForKind.SERIAL, (inner,))
+    return tir.PrimFunc((tir.Var("A", HANDLE), tir.Var("B", HANDLE)), (a, b), Attrs({"tir.noalias": True}), (body,))
 
 
 def weights() -> IRModule:
@@ -244,6 +266,7 @@ def weights() -> IRModule:
 
 
 SAMPLES: dict[str, Callable[[], IRModule]] = {
-    "matmul": matmul, "buffers": buffers, "statements": statements, "threads": threads, "graph": graph,
+    "matmul": matmul, "buffers": buffers, "statements": statements, "separators": separators, "threads": threads,
+    "graph": graph,
     "weights": weights, "empty": IRModule,
 }  # fmt: skip

@@ -74,7 +74,6 @@ TOPI: dict[str, Callable[[], tvm.IRModule]] = {
     "topi.argmax": lambda: _te(lambda x: topi.argmax(x, axis=1), (4, 6)),
     "topi.argmin": lambda: _te(lambda x: topi.argmin(x, axis=0), (4, 6)),
     "topi.all": lambda: _te(lambda x: topi.all(x, axis=0), (4, 6), dtype="bool"),
-    "topi.cumsum": lambda: _te(lambda x: topi.cumsum(x, axis=0), (4, 6)),
     "topi.transpose": lambda: _te(lambda x: topi.transpose(x, (1, 0, 2)), (4, 6, 2)),
     "topi.reshape": lambda: _te(lambda x: topi.reshape(x, (6, 8)), (4, 6, 2)),
     "topi.expand_dims": lambda: _te(lambda x: topi.expand_dims(x, 1), (4, 6)),

@@ -30,7 +30,7 @@ def test_graphs(batch: int, all_cases: bool) -> None:
         there_and_back(module(seed))
 
 
-@pytest.mark.parametrize("name", ["matmul", "graph", "weights"])
+@pytest.mark.parametrize("name", ["matmul", "buffers", "statements", "graph", "weights"])
 def test_samples(name: str) -> None:
     there_and_back(SAMPLES[name]())
 
