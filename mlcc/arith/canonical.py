@@ -217,9 +217,10 @@ class Canonical(Rewrite):
 
     def _other(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
         """A divisor that is no positive constant."""
-        if isinstance(b, IntImm) and b.value == 0:
+        divisor = to_expr(b)  # n - n is 0 only as an expression
+        if isinstance(divisor, IntImm) and divisor.value == 0:
             return op
-        return self.rules(type(op), to_expr(a), to_expr(b), make)
+        return self.rules(type(op), to_expr(a), divisor, make)
 
     def _natural(self, expr: Expr) -> bool:
         return self.analyzer.bound(expr).min >= 0

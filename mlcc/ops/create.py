@@ -251,6 +251,10 @@ def _np_eye(call: relax.Call, n: Any, m: Any, k: Any) -> Any:
     return np.eye(n, m, k, _storage(call))
 
 
+def _np_eye_like(call: relax.Call, x: Any, k: int) -> Any:
+    return _np_eye(call, x.shape[0], x.shape[1], k)
+
+
 OPS: dict[str, Impl] = {
     "full": Impl(infer_full, _np_full, _lower_full, FusionKind.ELEMWISE),
     "full_like": Impl(
@@ -279,7 +283,7 @@ OPS: dict[str, Impl] = {
     ),
     "eye": Impl(infer_eye, _np_eye, _lower_eye, FusionKind.ELEMWISE),
     "eye_like": Impl(
-        infer_eye_like, lambda call, x, k: _np_eye(call, np.shape(x)[0], np.shape(x)[1], k), _lower_eye, FusionKind.ELEMWISE,
+        infer_eye_like, _np_eye_like, _lower_eye, FusionKind.ELEMWISE,
         shape_only=(0,),
     ),
     "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.interop.op_cases import Case, Const, S, T
+from tests.ops.cases import Case, Const, S, T
 
 _FLOAT_UNARY = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid",

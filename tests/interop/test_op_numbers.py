@@ -10,9 +10,9 @@ import pytest
 from mlcc.ir import relax, tir
 from mlcc.passes.lower_to_tir import LowerToTir
 from mlcc.passes.manager import PassContext
-from tests.interop import op_numbers
-from tests.interop.op_cases import Case, Mine
 from tests.interop.tvm_text import to_tvm
+from tests.ops import numbers
+from tests.ops.cases import Case, Mine
 
 tvm = pytest.importorskip("tvm")
 
@@ -21,20 +21,20 @@ tvm = pytest.importorskip("tvm")
 def compiled() -> Any:
     """All cases as functions of one compiled module."""
     functions = {}
-    for index, case in enumerate(op_numbers.CASES):
+    for index, case in enumerate(numbers.CASES):
         lowered = LowerToTir().run(Mine().module(case), PassContext())
         func = next(f for n, f in lowered.functions.items() if n != "main")
         functions[f"f{index}"] = to_tvm(func.with_attr("global_symbol", f"f{index}"))
     return tvm.compile(tvm.IRModule(functions), target="llvm")
 
 
-@pytest.mark.parametrize("index", range(len(op_numbers.CASES)), ids=lambda i: str(op_numbers.CASES[i]))
+@pytest.mark.parametrize("index", range(len(numbers.CASES)), ids=lambda i: str(numbers.CASES[i]))
 def test_numbers(compiled: Any, index: int) -> None:
-    case: Case = op_numbers.CASES[index]
+    case: Case = numbers.CASES[index]
     side = Mine()
     call = side.call(case)
-    inputs = op_numbers.arrays(case, side.params)
-    wanted = op_numbers.expected(call, dict(zip(side.params, inputs, strict=True)))
+    inputs = numbers.arrays(case, side.params)
+    wanted = numbers.expected(call, dict(zip(side.params, inputs, strict=True)))
     infos = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else (call.struct_info,)
     outputs = [np.zeros([tir.const_int(d) for d in i.dims], str(i.dtype)) for i in infos]
     used = [] if case.name.endswith("_like") else inputs

@@ -12,8 +12,9 @@ from mlcc.ops import get
 from mlcc.passes.lower_to_tir import LowerToTir
 from mlcc.passes.manager import PassContext
 from tests.interop import op_corpus
-from tests.interop.op_cases import Case, Mine, Theirs
+from tests.interop.op_cases import Theirs
 from tests.interop.tvm_text import rounded, to_tvm
+from tests.ops.cases import Case, Mine
 
 tvm = pytest.importorskip("tvm")
 

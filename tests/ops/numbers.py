@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import decode, encode
 from mlcc.ops import get
-from tests.interop.op_cases import Case, Const, T
+from tests.ops.cases import Case, Const, T
 
 # Cases whose arrays are drawn from positive numbers, or from [-1, 1], or are indices below a bound.
 POSITIVE = {"log", "sqrt", "rsqrt", "power", "log_add_exp", "acosh", "floor_mod", "floor_divide", "mod", "divide"}
