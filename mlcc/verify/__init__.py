@@ -1,34 +1,66 @@
 """The well-formedness rules: every invariant of the IR, in one place, with all violations listed.
 
-`verify` is what any module must satisfy, `buildable` what building and running it asks for besides.
+`verify` is what any module must satisfy; `buildable` is what building and running it asks for besides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mlcc.errors import CompileError, Diagnostic, Severity
 from mlcc.ir import relax, tir
+from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.verify.report import Report
 
-__all__ = ["check", "verify"]
+__all__ = ["buildable", "check", "verify"]
+
+Subject = IRModule | tir.PrimFunc | relax.Function
 
 
-def verify(module: IRModule | tir.PrimFunc | relax.Function) -> list[Diagnostic]:
+def verify(subject: Subject) -> list[Diagnostic]:
     """All violations, warnings among them, function by function."""
+    from mlcc.verify.graph import verify_function
     from mlcc.verify.prim_func import verify_prim_func
 
-    if not isinstance(module, IRModule):
-        module = IRModule.from_expr(module)
-    report = Report()
-    for func in module.functions.values():
-        report.near = func.span
+    def each(func: tir.PrimFunc | relax.Function, module: IRModule, report: Report) -> None:
         if isinstance(func, tir.PrimFunc):
             verify_prim_func(func, report, module.functions)
-    return report.found
+        else:
+            verify_function(func, report, module.functions)
+
+    return _each_function(subject, each)
 
 
-def check(module: IRModule | tir.PrimFunc | relax.Function) -> None:
-    """Raise CompileError if there is any violation (warnings aside)."""
-    errors = [d for d in verify(module) if d.severity is Severity.ERROR]
+def buildable(subject: Subject) -> list[Diagnostic]:
+    """What keeps a well-formed module from being built: functions that are missing, constants without data."""
+    from mlcc.ir.node import walk
+    from mlcc.verify.graph_calls import missing_functions
+
+    def each(func: tir.PrimFunc | relax.Function, module: IRModule, report: Report) -> None:
+        missing_functions(func, module.functions, report)
+        for node in walk(func):
+            if isinstance(node, relax.Constant) and node.data.array is None:
+                report.add("E0489", f"the data of constant `{node.data.key}` are not at hand", node, "only a reference")
+
+    return _each_function(subject, each)
+
+
+def check(subject: Subject, build: bool = False) -> None:
+    """Raise CompileError for any violation but warnings; with `build` also for what keeps it from being built."""
+    found = verify(subject) + (buildable(subject) if build else [])
+    errors = [d for d in found if d.severity is Severity.ERROR]
     if errors:
         raise CompileError(errors)
+
+
+def _each_function(
+    subject: Subject, rule: Callable[[tir.PrimFunc | relax.Function, IRModule, Report], None]
+) -> list[Diagnostic]:
+    module = subject if isinstance(subject, IRModule) else IRModule.from_expr(subject)
+    report = Report()
+    with deep_recursion():
+        for func in module.functions.values():
+            report.near = func.span
+            rule(func, module, report)
+    return report.found
