@@ -12,7 +12,7 @@ from mlcc.ir.module import IRModule
 if TYPE_CHECKING:
     from mlcc.passes.manager import Observer, Pipeline
     from mlcc.target import Target
-    from mlcc.targets.llvm.artifact import Artifact
+    from mlcc.targets.llvm.artifact import Artifact as Artifact
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -35,7 +35,7 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
 
 
 def write_module(module: IRModule, path: str, dialect: str = "mlcc") -> None:
-    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on standard output."""
+    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout."""
     from mlcc.files import save_npz, write_atomic
     from mlcc.grammar.printer import constant_data, script
 
@@ -116,6 +116,13 @@ def _generate(
     )  # fmt: skip
 
 
+def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
+    """Compile a module as it is for this machine and call one of its functions."""
+    from mlcc.runtime.loader import load
+
+    return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir"))[func](*arrays)  # type: ignore[no-any-return]
+
+
 def complete(module: IRModule) -> None:
     """Check that nothing is missing that code needs: functions that are called, and the data of constants.
 
@@ -129,7 +136,7 @@ def complete(module: IRModule) -> None:
     absent: dict[str, list[Span | None]] = {}
     seen: set[int] = set()
     for func in module.functions.values():
-        for node in walk(func.body):
+        for node in walk(func):
             if isinstance(node, relax.GlobalVar) and node.name not in module:
                 missing.setdefault(node.name, []).append(node.span)
             elif isinstance(node, relax.Constant) and node.data.array is None and id(node) not in seen:

@@ -112,10 +112,11 @@ def _mismatch(param: relax.Var, data: TensorData, sizes: dict[tir.Var, tir.Expr]
     if info.ndim not in (-1, len(data.shape)):
         return f"has {len(data.shape)} dimensions, not {info.ndim}"
     for want, size in zip(info.dims or (), data.shape, strict=True) if info.dims is not None else ():
-        known = sizes.get(want) if isinstance(want, tir.Var) else want
-        if known is None:
+        if isinstance(want, tir.Var) and want not in sizes:
             sizes[want] = _int64(size)
-        elif isinstance(known, tir.IntImm) and known.value != size:
+            continue
+        known = sizes[want] if isinstance(want, tir.Var) else want
+        if isinstance(known, tir.IntImm) and known.value != size:
             name = f" for `{want.name}`" if isinstance(want, tir.Var) else ""
             return f"has shape {data.shape}, where {known.value}{name} was expected, not {size}"
     return None

@@ -10,9 +10,8 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace
 from mlcc.passes.bind_params import relax_function
-from mlcc.passes.graph import function_info
+from mlcc.passes.graph import make_function
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.symbolic import bind_symbols, info_symbols
 
@@ -52,5 +51,7 @@ class BindSymbolicVars(Pass):
             raise CompileError(wrong)
         made = module.copy()
         done: relax.Function = bind_symbols(func, values, {}, module)
-        made.functions[self.func] = replace(done, struct_info=function_info(done))
+        made.functions[self.func] = make_function(
+            done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure
+        )
         return made

@@ -35,7 +35,13 @@ class Canonicalize(Pass):
 
 def canonical(func: relax.Function, module: IRModule) -> relax.Function:
     """The function with symbolic variables, then bindings in canonical form."""
+    func = Mutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
     func = _replace_known_symbols(func, module)
+    return renamed(func, module)
+
+
+def renamed(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function without bindings that only rename."""
     return _Renamer(module, _plan(func)).visit_function(func)
 
 

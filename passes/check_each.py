@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
-from mlcc.ir.module import IRModule
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.node import walk
 from mlcc.passes.manager import Observer, Pass, Pipeline
 from mlcc.passes.work import module_work
 
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
 Write = Callable[[str], None]
 
 
+Compiled = Callable[[IRModule, str, "list[np.ndarray]"], "list[np.ndarray]"]
+
+
 class CheckEach(Observer):
     """Runs a function of the module on given arrays around every pass and compares the results with the first ones.
 
-    Up to `limit` operations the interpreter runs it, past that compiled code; the report says which. `guilty` is the
-    first pass after which a result left the tolerance. Arrays that a pass has bound as constants are not passed.
+    Up to `limit` operations the interpreter runs it, past that `compiled`, if there is one; the report says which.
+    `guilty` is the first pass after which a result left the tolerance. Arrays that a pass has bound as constants are
+    not passed. Of a TIR function the results are the buffers that it writes; those need no array.
     """
 
     def __init__(
         self, inputs: dict[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
-        limit: int = 10_000_000, write: Write | None = None,
+        limit: int = 10_000_000, write: Write | None = None, compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.inputs = inputs
         self.func = func
@@ -34,15 +39,16 @@ class CheckEach(Observer):
         self.atol = atol
         self.limit = limit
         self.write = write or (lambda text: None)
+        self.compiled = compiled
         self.guilty: str | None = None
         self._expected: list[np.ndarray] = []
-        self._runner = ""
+        self._interpret = True
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
         work = module_work(module, self.func)
-        self._runner = "interpreter" if work is None or work <= self.limit else "compiled"
+        self._interpret = self.compiled is None or work is None or work <= self.limit
         self._expected = self._run(module)
-        how = "interpreted" if self._runner == "interpreter" else f"compiled, since it takes about {work} operations"
+        how = "interpreted" if self._interpret else f"compiled, since it takes about {work} operations"
         self.write(f"check-each: `{self.func}` is {how}\n")
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
@@ -60,23 +66,34 @@ class CheckEach(Observer):
         if func is None:
             help = did_you_mean(self.func, module)
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
-        names = _names(func)
-        outputs = _outputs(func)
-        wanted = names[: len(names) - outputs] if outputs else names
-        missing = [
-            error("E0512", f"no array for parameter `{n}` of `{self.func}`") for n in wanted if n not in self.inputs
-        ]
-        if missing:
-            raise CompileError(missing)
-        arrays = [self.inputs[n] for n in wanted]
-        if self._runner == "compiled":
-            return self._compiled(module, arrays)
-        from mlcc.interp import run
+        arrays, results = self._arrays(func)
+        if self.compiled is not None and not self._interpret:
+            returned = self.compiled(module, self.func, arrays)
+        else:
+            from mlcc.interp import run_function
 
-        return _flat(run(module, self.func, arrays))
+            returned = run_function(module, self.func, arrays)
+        return results or _flat(returned)
 
-    def _compiled(self, module: IRModule, arrays: list[Any]) -> list[np.ndarray]:
-        raise NotImplementedError
+    def _arrays(self, func: Func) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The arguments by name, and those of them that the call fills."""
+        arrays: list[np.ndarray] = []
+        filled = []
+        wrong = []
+        for name, buffer in _parameters(func):
+            given = self.inputs.get(name)
+            is_result = buffer is not None and buffer in _written(func)
+            if given is None and is_result and buffer is not None:
+                given = _zeros(buffer)
+            if given is None:
+                wrong.append(error("E0512", f"no array for parameter `{name}` of `{self.func}`", func.span))
+                continue
+            arrays.append(given.copy() if is_result else given)
+            if is_result:
+                filled.append(arrays[-1])
+        if wrong:
+            raise CompileError(wrong)
+        return arrays, filled
 
     def _difference(self, results: list[np.ndarray]) -> str | None:
         """What differs most, in words; None if all is within the tolerance."""
@@ -104,18 +121,30 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _names(func: Any) -> list[str]:
-    """The names under which a function's parameters take arrays."""
+def _parameters(func: Func) -> list[tuple[str, tir.Buffer | None]]:
+    """The names under which parameters take arrays, with the buffers of a TIR function."""
     if isinstance(func, relax.Function):
-        return [p.name for p in func.params]
-    return [b.name if b is not None else p.name for p, b in zip(func.params, func.buffers, strict=True)]
+        return [(p.name, None) for p in func.params]
+    pairs = zip(func.params, func.buffers, strict=True)
+    return [(b.name if b is not None else p.name, b) for p, b in pairs]
 
 
-def _outputs(func: Any) -> int:
-    """How many parameters at the end are only written: they need no array."""
-    if not isinstance(func, tir.PrimFunc):
-        return 0
-    return 0
+def _written(func: Func) -> set[tir.Buffer]:
+    return (
+        {n.buffer for n in walk(func.body) if isinstance(n, tir.BufferStore)}
+        if isinstance(func, tir.PrimFunc)
+        else set()
+    )
+
+
+def _zeros(buffer: tir.Buffer) -> np.ndarray | None:
+    """An array for a buffer of known shape."""
+    import numpy as np
+
+    from mlcc.ir.tensor_data import storage_dtype
+
+    dims = [tir.const_int(d) for d in buffer.shape]
+    return None if None in dims else np.zeros(dims, storage_dtype(buffer.dtype))  # type: ignore[arg-type]
 
 
 def _flat(value: Any) -> list[np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mlcc.ir import relax
 from mlcc.ir.equal import structural_equal, structural_hash
@@ -47,7 +47,7 @@ class _Eliminator(Mutator):
             self.put(replace(binding, value=value))
             return
         if not self.counts(value):
-            self.rebind(binding, value)
+            self.put(replace(binding, value=value))
             return
         key = structural_hash(value)
         for earlier in self.known.get(key, ()):
@@ -55,8 +55,8 @@ class _Eliminator(Mutator):
                 self.put(replace(binding, value=earlier.var))
                 self.remap[binding.var] = earlier.var
                 return
-        self.rebind(binding, value)
-        made: Any = self._made[-1][-1]
+        made = replace(binding, value=value)
+        self.put(made)
         self.known.setdefault(key, []).append(made)
 
     def counts(self, value: relax.Expr) -> bool:
@@ -65,11 +65,12 @@ class _Eliminator(Mutator):
         return not is_impure(value, self.module)
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        outer = dict(self.remap)
         made = super().visit_block(block)
         if isinstance(block, relax.DataflowBlock):  # its own variables are not seen outside
             for found in self.known.values():
                 found[:] = [b for b in found if not isinstance(b.var, relax.DataflowVar)]
-            self.remap = {k: v for k, v in self.remap.items() if not isinstance(v, relax.DataflowVar)}
+            self.remap = outer
         return made
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:

@@ -183,7 +183,8 @@ def _run(func: tir.PrimFunc, constants: list[TensorData], info: relax.StructInfo
 
     if not isinstance(info, relax.TensorStructInfo) or info.dtype is None:
         return None
-    result = np.zeros([tir.const_int(d) for d in info.dims or ()], storage_dtype(info.dtype))
+    shape: Any = [tir.const_int(d) for d in info.dims or ()]
+    result = np.zeros(shape, storage_dtype(info.dtype))
     try:
         run_prim_func(func, [*(d.array for d in constants), result])
     except MlccError:

@@ -138,6 +138,7 @@ class _Fuser(Mutator):
         groups = self.groups(block)
         if len(set(groups)) == len(groups):
             return super().visit_block(block)
+        used = {v for b in block.bindings for v in used_vars(b.value)}  # type: ignore[attr-defined]
         members: dict[Group, list[Any]] = {}
         for binding, group in zip(block.bindings, groups, strict=True):
             members.setdefault(group, []).append(binding)
@@ -146,8 +147,8 @@ class _Fuser(Mutator):
         for group in _by_dependence(block, groups):
             if len(members[group]) == 1:
                 self.visit_binding(members[group][0])
-            else:
-                self.call_kernel(members[group])
+            elif members[group][-1].var in used or not isinstance(members[group][-1].var, relax.DataflowVar):
+                self.call_kernel(members[group])  # a kernel that nothing uses is dropped
         self.in_dataflow = False
         return replace(block, bindings=tuple(self._made.pop()))  # type: ignore[no-any-return]
 

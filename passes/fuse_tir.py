@@ -10,7 +10,7 @@ from mlcc.errors import Diagnostic, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.dead_code import keep_reachable
+from mlcc.passes.dead_code import keep_reachable, remove_unused
 from mlcc.passes.fused_kernel import FusedKernel, fuse_calls
 from mlcc.passes.graph import (
     Mutator,
@@ -20,6 +20,7 @@ from mlcc.passes.graph import (
     get_item,
     global_vars,
     is_primitive,
+    map_relax_functions,
     prim_value,
     tir_callee,
 )
@@ -49,7 +50,7 @@ class FuseTir(Pass):
     """Make one TIR function of every function that has the attribute Primitive and consists of TIR calls.
 
     Its bodies stand one after the other, intermediate results in memory of its own. Calls of the function become
-    `call_tir`. What only fused functions called is gone, and so are private functions that nothing calls.
+    `call_tir`. What only fused functions called is gone, and so are unused bindings and private functions.
 
     Before:  def fused_add_relu(x, b):                    # Primitive
                  lv = R.call_tir(cls.add, (x, b), ...)
@@ -140,6 +141,7 @@ def _complete(made: IRModule, module: IRModule, kernels: dict[str, FusedKernel])
     for name, func in module.functions.items():
         if name not in result and name not in kernels:
             result.functions[name] = func
+    result = map_relax_functions(result, lambda _, func: remove_unused(func, result))
     return keep_reachable(result, entries)
 
 

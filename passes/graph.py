@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlcc.errors import Span
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs, Node, field_names, replace
+from mlcc.ops.infer import erase
+from mlcc.ops.relations import Fit, fit, variables
 
 PRIMITIVE = "Primitive"
 CALL_TIR = tir.Op("relax.call_tir")
@@ -152,6 +155,8 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
         op = module[op]
     if isinstance(op, relax.Function):
         return op.is_pure
+    if isinstance(op, relax.ExternFunc):
+        return False  # what the environment does is not known
     return isinstance(op, relax.Expr) and isinstance(op.struct_info, relax.FuncStructInfo) and op.struct_info.purity
 
 
@@ -203,16 +208,67 @@ def tensor_info(dims: Iterable[tir.Expr], dtype: Any) -> relax.TensorStructInfo:
 
 def make_function(
     params: tuple[relax.Var, ...], body: relax.SeqExpr, attrs: Attrs, ret: relax.StructInfo | None = None,
-    is_pure: bool = True,
+    is_pure: bool = True, span: Span | None = None,
 ) -> relax.Function:  # fmt: skip
-    """A function; its result has the struct info of the body unless another is given."""
-    made = relax.Function(params, body, ret or body.struct_info, is_pure, attrs)
+    """A function. Its result has the struct info `ret`, or that of the body where this says more."""
+    known = seen_from_outside(body.struct_info or relax.ObjectStructInfo(), params)
+    if ret is None or fit(ret, known) is Fit.COVERS:
+        ret = known if ret is None or not same_info(ret, known) else ret
+    made = relax.Function(params, body, ret, is_pure, attrs, span=span)
     return replace(made, struct_info=function_info(made))  # type: ignore[no-any-return]
 
 
+def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
+    """What callers know of a result: nothing that mentions symbolic variables or shapes of the body's own."""
+    visible = {v for p in params for v in variables(p)}
+    inner = set(variables(info)) - visible
+    return _without_shapes(erase(info, {}, inner) if inner else info, set(params))
+
+
+def _without_shapes(info: relax.StructInfo, params: set[relax.Var]) -> relax.StructInfo:
+    """Shapes that are variables are unknown, unless they are parameters."""
+    if isinstance(info, relax.TensorStructInfo) and isinstance(info.shape, relax.Var) and info.shape not in params:
+        return replace(info, shape=None)  # type: ignore[no-any-return]
+    if isinstance(info, relax.TupleStructInfo):
+        return replace(info, fields=tuple(_without_shapes(f, params) for f in info.fields))  # type: ignore[no-any-return]
+    return info
+
+
 def make_seq(blocks: Iterable[relax.BindingBlock], body: relax.Expr) -> relax.SeqExpr:
-    """A sequence of the blocks that are not empty."""
-    return relax.SeqExpr(tuple(b for b in blocks if b.bindings), body, body.struct_info)
+    """A sequence of the blocks that are not empty; neighbours of one kind become one block."""
+    return relax.SeqExpr(tuple(joined(blocks)), body, body.struct_info)
+
+
+def joined(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
+    """The blocks that are not empty, neighbours of one kind as one block."""
+    made: list[relax.BindingBlock] = []
+    for block in blocks:
+        if made and block.bindings and type(made[-1]) is type(block):
+            made[-1] = replace(made[-1], bindings=made[-1].bindings + block.bindings)
+        elif block.bindings:
+            made.append(block)
+    return made
+
+
+def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
+    """The block with sequences that it binds in front of their results: `y = {a = ...; a}` is `a = ...; y = a`."""
+    made: list[relax.BindingBlock] = []
+    current: list[relax.Binding] = []
+    for binding in block.bindings:
+        value = binding.value  # type: ignore[attr-defined]
+        if not isinstance(value, relax.SeqExpr):
+            current.append(binding)
+            continue
+        inner = [part for b in value.blocks for part in flat(b)]
+        if isinstance(block, relax.DataflowBlock):
+            current += (b for part in inner for b in part.bindings)
+        else:
+            made += [replace(block, bindings=tuple(current)), *inner]
+            current = []
+        current.append(replace(binding, value=value.body))
+    if len(current) == len(block.bindings):
+        return [block]
+    return [*made, replace(block, bindings=tuple(current))]
 
 
 def make_tuple(fields: Iterable[relax.Expr]) -> relax.Tuple:
@@ -280,7 +336,8 @@ class Mutator:
     """Rewrites relax functions binding by binding, in order; struct info of what changes is inferred anew.
 
     Subclasses override `rewrite` (an expression whose operands are done), `visit_binding` or `visit_block`. `emit`
-    puts a new binding before the one in hand. `remap` says what stands for a variable from here on.
+    puts a new binding before the one in hand. `remap` says what stands for a variable from here on. Neighbouring
+    blocks of one kind are joined.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -335,7 +392,9 @@ class Mutator:
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         body = self.visit_scope(func.body)
-        return func if body is func.body else replace(func, body=body)
+        if body is func.body:
+            return func
+        return make_function(func.params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """A sequence that is not part of the block in hand: a branch, or the body of a function."""
@@ -345,16 +404,17 @@ class Mutator:
         return made
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks = [self.visit_block(b) for b in seq.blocks]
+        blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
         self._made.append([])
         body = self.visit(seq.body)
         rest = self._made.pop()
         if rest:
-            blocks.append(relax.BindingBlock(tuple(rest)))
+            blocks += flat(relax.BindingBlock(tuple(rest)))
         same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         if same and body is seq.body and all(b.bindings for b in blocks):
             return seq
-        return replace(make_seq(blocks, body), span=seq.span)
+        made: relax.SeqExpr = replace(make_seq(blocks, body), span=seq.span)
+        return made
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         before, self.in_dataflow = self.in_dataflow, isinstance(block, relax.DataflowBlock)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
+from mlcc.passes.canonicalize import renamed
 from mlcc.passes.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph import Mutator, all_bindings, callees, is_primitive, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
@@ -20,11 +20,10 @@ class InlineFunctions(Pass):
     """Put the bodies of private relax functions in the place of their calls, and drop the functions.
 
     Fused functions stay, and so do functions that call themselves. A body with more than dataflow blocks is not put
-    into one.
+    into one. Where something was put in, bindings that only rename are dropped.
 
     Before:  gv = cls.helper(x)          # def helper(a): b = R.add(a, a); return b
     After:   b = R.add(x, x)
-             gv = b
     """
 
     name: ClassVar[str] = "inline-functions"
@@ -37,12 +36,17 @@ class InlineFunctions(Pass):
             if isinstance(func, relax.Function) and func.is_private and not is_primitive(func) and name not in recursive
         }
         for _ in chosen:  # callees of callees, the innermost ones last
-            made = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
+            made = map_relax_functions(module, lambda _, func, m=module: _inlined(func, m, chosen))
             if made.functions == module.functions:
                 break
             module = made
         entries = entry_functions(module, (), self.name)
         return keep_reachable(module, entries | (set(module) - chosen))
+
+
+def _inlined(func: relax.Function, module: IRModule, chosen: set[str]) -> relax.Function:
+    made = _Inliner(module, chosen).visit_function(func)
+    return renamed(made, module) if made is not func else func
 
 
 def _recursive(module: IRModule) -> set[str]:
@@ -77,23 +81,17 @@ class _Inliner(Mutator):
         plain = all(isinstance(b, relax.DataflowBlock) for b in func.body.blocks)
         return self.inline(func, expr.args) if plain or not self.in_dataflow else expr
 
-    def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.Expr:
-        """Emit the bindings of a function over its arguments; returns its result."""
+    def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.SeqExpr:
+        """The body of a function over its arguments, with variables of its own."""
         fresh: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
         for param, argument in zip(func.params, args, strict=True):
             _bind(param.struct_info, argument.struct_info, fresh)
-        for binding, _ in all_bindings(func.body):
-            fresh[binding.var] = replace(binding.var, span=None, name=binding.var.name)
-        kind = relax.DataflowVar if self.in_dataflow else relax.Var
-        for binding, _ in all_bindings(func.body):
-            info = substitute(binding.var.struct_info, fresh) if binding.var.struct_info is not None else None
-            fresh[binding.var] = kind(binding.var.name, info)
         fresh.update(zip(func.params, args, strict=True))
-        body = substitute(func.body, fresh)
-        for block in body.blocks:
-            for binding in block.bindings:
-                self.put(binding)
-        return body.body  # type: ignore[no-any-return]
+        for binding, _ in all_bindings(func.body):
+            info = binding.var.struct_info
+            fresh[binding.var] = type(binding.var)(binding.var.name, info and substitute(info, fresh))
+        made: relax.SeqExpr = substitute(func.body, fresh)
+        return made
 
 
 def _bind(pattern: Any, info: Any, values: dict[Any, Any]) -> None:

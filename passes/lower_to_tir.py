@@ -156,11 +156,13 @@ class _Arguments:
                 return [self.scalar(v) for v in values]
             case relax.PrimValue(value=value):
                 return self.scalar(value)
-            case relax.StringImm(value=value) | relax.DataTypeImm(value=value):
-                return value
+            case relax.StringImm(value=text):
+                return text
+            case relax.DataTypeImm(value=dtype):
+                return dtype
         match expr.struct_info:
-            case relax.PrimStructInfo(value=value) if value is not None:
-                return self.scalar(value)
+            case relax.PrimStructInfo(value=known) if known is not None:
+                return self.scalar(known)
             case relax.TensorStructInfo() as info:
                 name = expr.name if isinstance(expr, relax.Var) else _letter(len(self.inputs))
                 dims = tuple(self.renew(d) for d in info.dims or ())

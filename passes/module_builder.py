@@ -13,9 +13,15 @@ class ModuleBuilder:
         self.module = module.copy()
         self._by_hash: dict[int, list[str]] = {}
         self._listed: set[str] = set()
+        self._added: dict[Func, str] = {}  # functions compare by identity
 
     def add(self, func: Func, hint: str) -> str:
         """The name of the function: `hint`, `hint1`, ... if it is new."""
+        if func not in self._added:
+            self._added[func] = self._add(func, hint)
+        return self._added[func]
+
+    def _add(self, func: Func, hint: str) -> str:
         for name in self.module:
             if name not in self._listed:
                 self._list(name, self.module[name])

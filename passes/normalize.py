@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph import Mutator, make_seq, map_relax_functions
+from mlcc.passes.graph import Mutator, flat, joined, make_seq, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
 
 _LEAVES = (
@@ -19,7 +19,7 @@ _LEAVES = (
 
 @dataclass(frozen=True)
 class Normalize(Pass):
-    """Bind every intermediate result to a variable of its own, and drop empty blocks.
+    """Bind every intermediate result to a variable of its own, join neighbouring blocks, drop empty ones.
 
     Operands are then variables, constants, or tuples of these. Results of functions and branches are such, too.
 
@@ -43,7 +43,7 @@ class _Normalizer(Mutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         match expr:
             case relax.Call(args=args):
-                op = expr.op if not isinstance(expr.op, relax.Function) else self.name_it(expr.op)
+                op = expr.op if not isinstance(expr.op, relax.Function) else self.emit(expr.op)
                 return replace(expr, op=op, args=self.operands(args))  # type: ignore[no-any-return]
             case relax.Tuple(fields=fields):
                 return replace(expr, fields=self.operands(fields))  # type: ignore[no-any-return]
@@ -56,21 +56,10 @@ class _Normalizer(Mutator):
         return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
 
     def operand(self, expr: relax.Expr) -> relax.Expr:
-        return expr if is_leaf(expr) or isinstance(expr, relax.Tuple) else self.name_it(expr)
-
-    def name_it(self, expr: relax.Expr) -> relax.Expr:
-        """A variable bound to the expression; the blocks of a sequence move in front of it."""
-        if isinstance(expr, relax.SeqExpr):
-            for block in expr.blocks:
-                for binding in block.bindings:
-                    self.put(binding)
-            return self.operand(expr.body)
-        return self.emit(expr)
+        return expr if is_leaf(expr) or isinstance(expr, relax.Tuple) else self.emit(expr)
 
     def visit_binding(self, binding: relax.Binding) -> None:
         value = self.visit(binding.value)  # type: ignore[attr-defined]
-        if isinstance(value, relax.SeqExpr):
-            value = self.name_it(value)
         if isinstance(binding, relax.MatchCast):
             value = self.operand(value)
         self.put(replace(binding, value=value))
@@ -80,16 +69,10 @@ class _Normalizer(Mutator):
         return replace(made, condition=self.operand(made.condition))  # type: ignore[no-any-return]
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        blocks: list[relax.BindingBlock] = []
-        for block in map(self.visit_block, seq.blocks):
-            if block.bindings:
-                blocks.append(block)
+        blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
         self._made.append([])
-        body: Any = self.operand(self.visit(seq.body))
-        rest = tuple(self._made.pop())
-        if rest and blocks and not isinstance(blocks[-1], relax.DataflowBlock):
-            blocks[-1] = replace(blocks[-1], bindings=blocks[-1].bindings + rest)
-        elif rest:
-            blocks.append(relax.BindingBlock(rest))
-        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
-        return seq if same and body is seq.body else replace(make_seq(blocks, body), span=seq.span)
+        body = self.operand(self.visit(seq.body))
+        blocks += flat(relax.BindingBlock(tuple(self._made.pop())))
+        made = replace(make_seq(blocks, body), span=seq.span)
+        same = len(made.blocks) == len(seq.blocks) and all(a is b for a, b in zip(made.blocks, seq.blocks, strict=True))
+        return seq if same and body is seq.body else made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.ir import tir
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import Node, children, walk
 from mlcc.ops import FusionKind
 
 ATTRIBUTE = "op_pattern"
@@ -50,7 +50,7 @@ def _outer_blocks(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
         top = stack.pop()
         if isinstance(top, tir.Block):
             found.append(top)
-        elif isinstance(top, tir.Node):
+        elif isinstance(top, Node):
             stack.extend(reversed(list(children(top))))
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import children
 from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.graph import Mutator
 
@@ -65,13 +66,15 @@ def info_symbols(info: Any) -> list[tir.Var]:
 
 
 def mentioned_symbols(root: Any) -> list[tir.Var]:
-    """All symbolic variables of a function or expression, in order of occurrence."""
-    from mlcc.ir.node import walk
-
+    """All symbolic variables of a function or expression, in order; those of other functions' signatures are theirs."""
     found: dict[tir.Var, None] = {}
-    for node in walk(root):
-        if isinstance(node, tir.Var):
-            found.setdefault(node)
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Var):
+            found.setdefault(top)
+        elif not isinstance(top, (relax.GlobalVar, relax.ExternFunc, relax.FuncStructInfo)):
+            stack.extend(reversed(list(children(top))))
     return list(found)
 
 

@@ -115,9 +115,13 @@ def command(
     check = None
     if check_each is not None:
         from mlcc.cli.options import load_inputs
+        from mlcc.driver import run_compiled
         from mlcc.passes.check_each import CheckEach
 
-        check = CheckEach(load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=write)
+        check = CheckEach(
+            load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=write,
+            compiled=run_compiled,
+        )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)
     if check is not None and check.guilty is not None:
