@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlcc.errors import CompileError
@@ -82,6 +82,7 @@ json_values = st.recursive(
 names = st.from_regex(r"[a-z][a-z0-9]{0,6}(_[a-z]{1,3})?", fullmatch=True)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(names, json_values, max_size=4))
 def test_what_is_printed_reads_back(options: dict[str, object]) -> None:
     text = format_item("p", options)
@@ -90,6 +91,7 @@ def test_what_is_printed_reads_back(options: dict[str, object]) -> None:
     assert again == {name: type(value) for name, value in options.items()}
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_reads_or_is_refused(text: str) -> None:
     try:

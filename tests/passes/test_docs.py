@@ -1,0 +1,60 @@
+"""docs/passes.md says what there is: the table of passes, and the pass that it writes as an example."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mlcc.ir import Attrs, IRModule, relax
+from mlcc.options import format_value
+from mlcc.passes import ALIASES, PASSES
+from mlcc.passes.graph import all_bindings, get_item, make_function, make_seq, make_tuple, map_relax_functions
+from mlcc.passes.manager import Pass, PassContext, Pipeline, pass_class, run_pipeline
+from mlcc.typed_options import kebab
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "passes.md").read_text()
+
+
+def signature(name: str) -> str:
+    """A pass as the table writes it: options without default bare, the others with it."""
+    parts = []
+    for option in dataclasses.fields(pass_class(name)):
+        required = option.default is dataclasses.MISSING
+        default = option.default if not isinstance(option.default, tuple) else list(option.default)
+        parts.append(kebab(option.name) + ("" if required else f"={format_value(default)}"))
+    return f"{name}{{{', '.join(parts)}}}" if parts else name
+
+
+def test_the_table_lists_every_pass_with_its_options() -> None:
+    listed = re.findall(r"^\| `([a-z][a-z-]+(?:\{.*?\})?)` \|", PAGE, re.M)
+    assert listed == [signature(name) for name in PASSES]
+    for alias in ALIASES:
+        assert f"`{alias}`" in PAGE
+
+
+def test_the_example_is_a_pass() -> None:
+    (code,) = re.findall(r"^```python\n(@dataclass.*?)^```", PAGE, re.S | re.M)
+    scope: dict[str, Any] = {
+        "dataclass": dataclass, "Pass": Pass, "ClassVar": ClassVar, "IRModule": IRModule, "PassContext": PassContext,
+        "relax": relax, "all_bindings": all_bindings, "map_relax_functions": map_relax_functions,
+        "__name__": __name__,
+    }  # fmt: skip
+    exec(code, scope)
+    x = relax.Var("x", relax.ObjectStructInfo())
+    callee = relax.ExternFunc("f")
+    first = relax.Var("a", relax.ObjectStructInfo())
+    second = relax.Var("b", relax.ObjectStructInfo())
+    pair = relax.Var("c", relax.TupleStructInfo((relax.ObjectStructInfo(),)))
+    bindings = (
+        relax.VarBinding(first, relax.Call(callee, (x,))),
+        relax.VarBinding(second, relax.Call(callee, (first,))),
+        relax.VarBinding(pair, make_tuple([second])),
+    )
+    body = make_seq([relax.BindingBlock(bindings)], get_item(pair, 0))
+    module = IRModule({"main": make_function((x,), body, Attrs())})
+    made = run_pipeline(Pipeline((scope["CountCalls"](attribute="n"),)), module)
+    assert made["main"].attrs["n"] == 2
+    assert "n" not in module["main"].attrs

@@ -1,0 +1,78 @@
+"""Random programs keep their numbers through random sequences of passes; every step verifies and reads back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlcc
+from mlcc.interp import run_function
+from mlcc.ir import IRModule, relax
+from mlcc.passes.graph import all_bindings
+from mlcc.passes.levels import LEVELS
+from mlcc.verify import check
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from programs import Program  # noqa: E402
+
+STEPS = [
+    "annotate-op-pattern", "canonicalize", "dead-code", "eliminate-common-subexpr", "ewise-fma", "fold-constants",
+    "fuse",
+    "fuse-matmul-add", "inline-functions", "lower-to-tir", "lower-to-tir,fuse-tir", "normalize",
+    'lower-to-tir{skip=["relax.add", "relax.matmul"]}',
+]  # fmt: skip
+
+
+def results(module: IRModule, program: Program) -> list[np.ndarray]:
+    made = run_function(module, "main", list(program.inputs().values()))
+    return list(made) if isinstance(made, (tuple, list)) else [made]
+
+
+def follow(program: Program, steps: list[str]) -> None:
+    """Run the steps one by one; numbers stay, modules verify, texts read back."""
+    module = mlcc.parse(program.text(), name=f"seed {program.seed}")
+    want = results(module, program)
+    for step in steps:
+        module = mlcc.run_passes(module, step)
+        check(module)
+        mlcc.assert_structural_equal(module, mlcc.parse(mlcc.script(module), name="printed"))
+        for a, b in zip(results(module, program), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5, err_msg=f"after {step}")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(STEPS), min_size=1, max_size=5))
+def test_any_sequence_of_passes_keeps_the_numbers(seed: int, steps: list[str]) -> None:
+    follow(Program(seed), steps)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels_keep_the_numbers(level: str) -> None:
+    for seed in range(12):
+        follow(Program(seed, length=12), [level])
+
+
+def operations(module: IRModule, name: str = "main") -> int:
+    """How many operators one call of a function runs."""
+    func = module[name]
+    assert isinstance(func, relax.Function)
+    total = 0
+    for binding, _ in all_bindings(func.body):
+        value = binding.value  # type: ignore[attr-defined]
+        if isinstance(value, relax.Call):
+            inner = value.op.name if isinstance(value.op, relax.GlobalVar) else None
+            total += operations(module, inner) if inner is not None else 1
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_computed_twice(seed: int) -> None:
+    module = mlcc.run_passes(mlcc.parse(Program(seed, length=16).text()), "dead-code")
+    fused = mlcc.run_passes(module, "fuse")
+    assert operations(fused) == operations(module)
