@@ -167,9 +167,8 @@ class Function:
                 made.append(convert_tensor(value, array, "the result", True))
                 made[-1].name = "out"
                 return array
-            made.append(
-                Argument(value, "the result", "out", is_result=True, words=(0,) * (len(value.dims) if value.kind == "shape" else 1))
-            )
+            count = len(value.dims) if value.kind == "shape" else 1
+            made.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
             return made[-1]
 
         return made, build(spec)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from mlcc.runtime.abi import ABI_VERSION, MANIFEST_SECTION, dtype_code
 
 Dim = int | str | tuple[Any, ...]  # an integer, a symbol's name, or (operator, operands...)
 
-OPERATORS = {
+OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

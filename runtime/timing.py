@@ -61,7 +61,7 @@ class Timer:
         self.repeat = repeat
         self.min_seconds = min_seconds
         self._loop = loop
-        self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+        self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
 
     def __call__(self, *args: Any) -> Timing:
         """Time calls with these arguments."""

@@ -64,9 +64,16 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
             if a.dtype.is_int or a.dtype.is_bool:
                 left, right = as_number(widen(a, symbols)), as_number(widen(b, symbols))
                 if type(expr) in _MIRROR:
-                    return _MIRROR[type(expr)](expr.dtype, right, left)
-                return type(expr)(INT64 if type(expr) in _ARITHMETIC else expr.dtype, left, right)
+                    return _mirrored(expr, left, right)
+                made: tir.Expr = type(expr)(INT64 if type(expr) in _ARITHMETIC else expr.dtype, left, right)
+                return made
     raise _refused(f"`{expr}` is no integer arithmetic that a shape can be computed by", expr.span)
+
+
+def _mirrored(expr: tir.BinaryOp, left: tir.Expr, right: tir.Expr) -> tir.Expr:
+    """a > b is b < a."""
+    made: tir.Expr = _MIRROR[type(expr)](expr.dtype, right, left)
+    return made
 
 
 def _refused(message: str, span: Span | None) -> CompileError:
@@ -191,23 +198,23 @@ class DimCode:
             case tir.Not(value=a):
                 return fn.binary("xor", self._flag(a), integer("i1", 1))
         left, right = (expr.lhs, expr.rhs) if isinstance(expr, tir.BinaryOp) else expr.args
-        a, b = self.value(left), self.value(right)
+        x, y = self.value(left), self.value(right)
         match expr:
             case tir.CompareOp():
-                return fn.icmp(_PREDICATES[type(expr)], a, b)
+                return fn.icmp(_PREDICATES[type(expr)], x, y)
             case tir.Add():
-                return self._arithmetic("add", a, b)
+                return self._arithmetic("add", x, y)
             case tir.Sub():
-                return self._arithmetic("sub", a, b)
+                return self._arithmetic("sub", x, y)
             case tir.Mul():
-                return self._arithmetic("mul", a, b)
+                return self._arithmetic("mul", x, y)
             case tir.Min():
-                return fn.select(fn.icmp("slt", a, b), a, b)
+                return fn.select(fn.icmp("slt", x, y), x, y)
             case tir.Max():
-                return fn.select(fn.icmp("sgt", a, b), a, b)
+                return fn.select(fn.icmp("sgt", x, y), x, y)
             case tir.Call(op=tir.Op(name=name)):
-                return self._bitwise(_CALLS[name], a, b)
-        return self._divide(expr, a, b)
+                return self._bitwise(_CALLS[name], x, y)
+        return self._divide(expr, x, y)
 
     def _flag(self, expr: tir.Expr) -> Value:
         value = self.value(expr)

@@ -64,13 +64,11 @@ def finish(
         raw = list(SECTION_HEADER.unpack_from(obj, fields[6] + section.index * SECTION_HEADER.size))
         raw[0] = name
         headers.append(SECTION_HEADER.pack(*raw))
-    for section, name in zip(sections, new_names, strict=True):
-        at = _pad(pieces, at, section.align)
-        headers.append(
-            SECTION_HEADER.pack(name, elf.PROGBITS, section.flags, 0, at, section.size, 0, 0, section.align, 0)
-        )
-        pieces += section.pieces
-        at += section.size
+    for new, name in zip(sections, new_names, strict=True):
+        at = _pad(pieces, at, new.align)
+        headers.append(SECTION_HEADER.pack(name, elf.PROGBITS, new.flags, 0, at, new.size, 0, 0, new.align, 0))
+        pieces += new.pieces
+        at += new.size
     content = table.content()
     headers[strings.index] = SECTION_HEADER.pack(names[strings.index], elf.STRTAB, 0, 0, at, len(content), 0, 0, 1, 0)
     pieces.append(content)

@@ -295,7 +295,8 @@ class Planner:
         """A scalar expression over symbols and scalar parameters; integers in int64."""
         if expr.dtype.is_int or expr.dtype.is_bool:
             return self.dims.simplify(widen(expr, scope.symbols))
-        return substitute(expr, scope.symbols)
+        made: tir.Expr = substitute(expr, scope.symbols)
+        return made
 
     def _constant(self, data: TensorData, expr: relax.Constant) -> Tensor:
         if data.array is None or data.dtype.is_void:

@@ -6,7 +6,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import children
+from mlcc.ir.node import Node, children
 from mlcc.targets.llvm.dims import Dims, as_number, widen
 from mlcc.targets.llvm.plan import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
 from mlcc.targets.llvm.shared import Shared
@@ -102,7 +102,7 @@ def effects(func: tir.PrimFunc) -> dict[tir.Var, int]:
             var = alias[var]
         found[var] = found.get(var, 0) | use
 
-    def visit(node: tir.Node) -> None:
+    def visit(node: Node) -> None:
         match node:
             case tir.Block(match_buffers=matches):
                 for match in matches:
