@@ -50,7 +50,7 @@ def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None
         argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
         (Path(folder) / "argv").write_text(" ".join(argv))
         began, errors = time.process_time(), io.StringIO()
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
             code = run(argv)
         took = time.process_time() - began
         ran += 1

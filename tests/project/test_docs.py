@@ -37,7 +37,7 @@ def test_mlc_examples(text: str) -> None:
     assert mlcc.script(again) == printed
     mlcc.assert_structural_equal(mod, mlcc.parse(mlcc.script(mod, dialect="tvm"), name="tvm.mlc"))
     mlcc.assert_structural_equal(mod, mlcc.parse(format_text(text, "example.mlc")))
-    assert len(mlcc.build(mod, target="llvm").save_bytes()) > 0
+    assert len(mlcc.build(mod, target="llvm").emit("obj")) > 0
 
 
 def test_links() -> None:
@@ -53,7 +53,8 @@ def test_readme_commands_exist() -> None:
     from mlcc.cli.main import COMMANDS
 
     for page in PAGES:
-        for line in re.findall(r"^\s*\$? ?mlcc (.+)$", page.read_text(), re.M):
+        shell = "".join(re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.S | re.M))
+        for line in re.findall(r"^mlcc (.+)$", shell, re.M):
             words = line.split("#")[0].split("|")[0].split()
             if words[0].startswith("-"):
                 continue
