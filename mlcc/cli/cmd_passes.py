@@ -137,6 +137,15 @@ def command(
     return 0
 
 
+def run_compiled(module: Any, func: str, arrays: list[Any]) -> list[Any]:
+    """The results of a function by native code made with no further optimisation."""
+    from mlcc.cli.cmd_run import flatten
+    from mlcc.driver import build
+    from mlcc.runtime.loader import load
+
+    return flatten(load(build(module, target="llvm{cpu=native}", opt_level=0))[func](*arrays))
+
+
 def _list() -> int:
     from mlcc.passes import ALIASES, PASSES
     from mlcc.passes.levels import LEVELS

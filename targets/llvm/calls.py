@@ -68,8 +68,9 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
     if symbol in e.ctx.functions:
         return _module_function(e, symbol, args, node)
     if symbol not in e.ctx.options.allow_extern:
-        hint = did_you_mean(symbol, LIBM) or f"allow it with --allow-extern {symbol}, or use T.call_packed"
-        raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=hint)
+        near = did_you_mean(symbol, LIBM)
+        help = f"allow it with --allow-extern {symbol}, or use T.call_packed" + (f"; {near}" if near else "")
+        raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=help)
     return _foreign(e, symbol, args, node)
 
 
