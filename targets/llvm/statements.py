@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
-from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.ir_text import Value, integer
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import register_type
@@ -92,7 +91,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     e.loops.pop()
     fn.start(latch)
     fn.line(f"%{step_back} = add nuw nsw {count}, 1")
-    fn.br(head, _metadata(e, stmt))
+    fn.br(head)
     fn.start(done)
 
 
@@ -129,12 +128,6 @@ def _trips(e: Emitter, stmt: tir.For) -> Value:
     safe = fn.select(runs, by, one)
     up = fn.binary("add", fn.binary("sdiv", fn.binary("sub", wide, one), safe), one)
     return fn.convert("trunc", fn.select(runs, up, zero), extent.type)
-
-
-def _metadata(e: Emitter, stmt: tir.For) -> str:
-    if stmt.kind is not ForKind.UNROLLED:
-        return ""
-    return e.ctx.module.metadata('!self, !{!"llvm.loop.unroll.enable"}', distinct=True)
 
 
 def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
