@@ -221,6 +221,11 @@ def _flat(buffer: tir.Buffer) -> tir.Buffer:
             size = c.add(size, c.cast(dtype, buffer.elem_offset))
         for dim, step in zip(buffer.shape, buffer.strides or compact_strides(buffer.shape), strict=True):
             size = c.add(size, c.mul(c.sub(c.cast(dtype, dim), 1), c.cast(dtype, step)))
+        for dim in buffer.shape:  # nothing at all where a dimension is 0
+            if isinstance(dim, tir.IntImm):
+                size = size if dim.value else c.const(0, dtype)
+            else:
+                size = tir.Select(dtype, c.equal(dim, 0), c.const(0, dtype), size)
     else:
         for dim in buffer.shape:
             size = c.mul(size, c.cast(dtype, dim))

@@ -33,8 +33,8 @@ class Emitter:
 
     `values` maps variables to what they are in this function; `wide` holds the 64-bit form of a narrower integer
     variable where it was computed without overflow, for addresses. Every way out of the function goes through `leave`.
-    `storage` gives memory to buffers, `callee_workspace` is scratch memory for called kernels, and `result` is the
-    dtype and place of a returned value.
+    `storage` gives memory to buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels,
+    and `result` is the dtype and place of a returned value.
     """
 
     def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Storage | None = None) -> None:
@@ -45,7 +45,9 @@ class Emitter:
         self.wide: dict[tir.Var, Value] = {}
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
         self.fast = " contract" if ctx.options.contract else ""
+        self.workspace = NULL
         self.callee_workspace = NULL
+        self.is_part = False  # a function split off another
         self.parts = 0  # functions split off so far
         self.result: tuple[DType, Value] | None = None
         self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
@@ -130,7 +132,7 @@ class Emitter:
 
     def leave(self, code: Value) -> None:
         """Return a code, giving back what came from the heap."""
-        if self.storage is None:
+        if self.storage is None or self.is_part:
             self.fn.ret(code)
         else:
             self.storage.leave(self, code)

@@ -52,7 +52,8 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     )
     e = Emitter(fn, ctx, storage)
     _bind_parameters(e, sig)
-    storage.begin(e, fn.params[-1])
+    e.workspace = fn.params[-1]
+    storage.begin(e)
     e.body(lowered.body)
     e.finish()
     storage.finish(e)

@@ -34,7 +34,7 @@ def emit_split(e: Emitter, statements: tuple[Stmt, ...]) -> None:
         if _is_ready(stmt):
             e.plain_body((stmt,))
             continue
-        variables = _movable(stmt)
+        variables = _movable(e, stmt)
         if variables is None:
             _emit_run(e, run, used)
             e.plain_body((stmt,))
@@ -56,14 +56,16 @@ def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
     params = [(e.values[v].type, v.name) for v in outer]
     symbol = f"{e.fn.symbol}.{e.parts}"
     e.parts += 1
-    fn = e.ctx.module.function("i32", symbol, [*params, ("ptr", "workspace")], attrs=f"noinline {e.ctx.function_attrs}")
-    part = type(e)(fn, e.ctx)
+    params += [("ptr", "workspace"), ("ptr", "callee_workspace")]
+    fn = e.ctx.module.function("i32", symbol, params, attrs=f"noinline {e.ctx.function_attrs}")
+    part = type(e)(fn, e.ctx, e.storage)
+    part.is_part = True
+    part.workspace, part.callee_workspace = fn.params[-2:]
     for var, value in zip(outer, fn.params, strict=False):
         part.bind(var, value)
-    part.callee_workspace = fn.params[-1]
     part.plain_body(tuple(run))
     part.finish()
-    values = [*(e.values[v] for v in outer), e.callee_workspace]
+    values = [*(e.values[v] for v in outer), e.workspace, e.callee_workspace]
     e.fail_if_error(e.fn.call("i32", f"@{symbol}", values))
 
 
@@ -74,7 +76,7 @@ def _is_ready(stmt: Stmt) -> bool:
     return isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer))
 
 
-def _movable(stmt: Stmt) -> dict[tir.Var, None] | None:
+def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
     """The variables that a statement mentions, in order; None if it has to stay."""
     if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
         return None
@@ -88,7 +90,9 @@ def _movable(stmt: Stmt) -> dict[tir.Var, None] | None:
         if isinstance(node, tir.Buffer):
             found.setdefault(node.data)
             continue
-        if isinstance(node, tir.AllocBuffer) or (isinstance(node, (tir.Break, tir.Continue)) and not in_loop):
+        if isinstance(node, tir.AllocBuffer) and not (e.storage is not None and e.storage.is_fixed(node.buffer)):
+            return None
+        if isinstance(node, (tir.Break, tir.Continue)) and not in_loop:
             return None
         if isinstance(node, tir.Call) and node.op in _RETURNS:
             return None

@@ -61,7 +61,6 @@ class Storage:
         self.callee_offset = self._top
         self._top += _aligned(callee_bytes)
         self.workspace: tir.Expr = c.add(tir.IntImm(INT64, self._top), self._dynamic)
-        self._base = NULL
         self._slots: dict[tir.Var, Value] = {}
         self._status = NULL
         self._exit = ""
@@ -125,9 +124,8 @@ class Storage:
 
     # ------------------------------------------------------------ emission
 
-    def begin(self, e: Emitter, workspace: Value) -> None:
+    def begin(self, e: Emitter) -> None:
         """Set up at the function's entry."""
-        self._base = workspace
         if self._heap:
             self._exit = e.fn.label("exit")
             self._status = e.fn.alloca("i32", hint="status")
@@ -135,7 +133,11 @@ class Storage:
                 slot = self._slots[data] = e.fn.alloca("ptr", hint=data.name)
                 e.fn.store(NULL, slot)
         if tir.const_int(self.workspace) != 0:
-            e.callee_workspace = e.fn.gep("i8", workspace, integer("i64", self.callee_offset))
+            e.callee_workspace = e.fn.gep("i8", e.workspace, integer("i64", self.callee_offset))
+
+    def is_fixed(self, buffer: tir.Buffer) -> bool:
+        """Whether its place needs nothing but the stack or the workspace."""
+        return buffer.data in self._fixed
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
         """A pointer to memory for the buffer."""
@@ -143,7 +145,7 @@ class Storage:
         if data in self._fixed:
             offset = self._fixed[data]
             if offset is not None:
-                return fn.gep("i8", self._base, integer("i64", offset))
+                return fn.gep("i8", e.workspace, integer("i64", offset))
             size = byte_size(buffer)
             assert isinstance(size, int)
             scalar = memory_type(buffer.dtype.element)
@@ -151,7 +153,7 @@ class Storage:
             return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, min(ALIGNMENT, 64), buffer.name)
         if data in self._moving:
             start = fn.binary("add", e.index(self._moving[data]), integer("i64", self._top))
-            return fn.gep("i8", self._base, start)
+            return fn.gep("i8", e.workspace, start)
         return self._from_heap(e, buffer)
 
     def _from_heap(self, e: Emitter, buffer: tir.Buffer) -> Value:
