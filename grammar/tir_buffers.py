@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators
+from mlcc.grammar.operators import Operators, mark
 from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
@@ -49,6 +49,8 @@ def buffer_of(
         name, shape, dtype, scope or "global", data, strides, offset, align if align > 0 else 64, max(factor, 1),
         _separators(ev, given),
     )  # fmt: skip
+    if made.elem_offset is not None:
+        mark(made.elem_offset, ev.walk.span(cst))
     return tir.Buffer(
         made.name, made.data, made.dtype, made.shape, made.strides, made.elem_offset, made.alignment,
         made.offset_factor, made.axis_separators, span=ev.walk.span(cst),

@@ -87,6 +87,13 @@ def _intrin(ev: Operators, cst: Cst) -> Expr:
 # ---------------------------------------------------------------- memory
 
 
+def _reinterpret(ev: Operators, cst: Cst) -> Expr:
+    dtype, args = split_dtype(ev, cst, "reinterpret")
+    if len(args) != 1:
+        ev.walk.fail("E0304", f"`T.reinterpret` takes one value, not {len(args)}", cst)
+    return ev.build(cst, calls.reinterpret, dtype, argument(ev, args[0]))  # type: ignore[no-any-return]
+
+
 def _address_of(ev: Operators, cst: Cst) -> Expr:
     at = signature("T.address_of", "buffer_load", "span dtype").bind(ev.walk, cst)["buffer_load"]
     value = ev.value(at)
@@ -125,5 +132,6 @@ EXTERNS: dict[str, Handler] = {
     **{name: _packed(intrinsics.ALIASES.get(name, name)) for name in _PACKED},
     "call_extern": _extern("call_extern"), "call_pure_extern": _extern("call_pure_extern"), "call_intrin": _intrin,
     "call_llvm_intrin": _llvm("call_llvm_intrin"), "call_llvm_pure_intrin": _llvm("call_llvm_pure_intrin"),
+    "reinterpret": _reinterpret,
     "address_of": _address_of, "tvm_access_ptr": _access_ptr, "tvm_storage_sync": _storage_sync,
 }  # fmt: skip

@@ -5,7 +5,6 @@ of an assignment, or in a `with`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlcc.grammar import attribute_values, tir_blocks, tir_buffers, tir_calls, tir_loops, tir_types
@@ -19,15 +18,6 @@ from mlcc.ir.tir import IterKind
 
 if TYPE_CHECKING:
     from mlcc.grammar.tir_walk import FunctionWalk
-
-
-@dataclass(eq=False)
-class EnvThread:
-    """`T.env_thread("threadIdx.x")`: a thread variable that is launched later."""
-
-    tag: str
-    dtype: DType
-    var: tir.Var | None = None
 
 
 def _name(fw: FunctionWalk, call: Cst) -> str:
@@ -119,9 +109,8 @@ def _launch(
     if not extent.dtype.is_int:
         fw.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", given["extent"])
     span = fw.walk.span(at or call)
-    if isinstance(thread, EnvThread):
-        tag, var = thread.tag, thread.var
-        assert var is not None
+    if isinstance(thread, tir.IterVar):
+        tag, var = thread.thread_tag, thread.var
         if var.dtype is not extent.dtype:
             extent = fw.ev.build(given["extent"], construct.cast, var.dtype, extent)
     elif isinstance(thread, str):
@@ -327,11 +316,14 @@ def _view_shape(fw: FunctionWalk, base: tir.Buffer, args: tuple[Cst, ...], call:
 
 
 def _env_thread(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """A thread variable; how many threads there are is said when it is launched."""
     given = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
     dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else INT32
-    made = EnvThread(fw.ev.string(given["thread_tag"], "the thread"), dtype)
-    made.var = tir.Var(target[3], dtype, span=fw.walk.span(target))
-    fw.define(target, made)
+    span = fw.walk.span(target)
+    zero = tir.IntImm(dtype, 0, span=span)
+    var = tir.Var(target[3], dtype, span=span)
+    tag = fw.ev.string(given["thread_tag"], "the thread")
+    fw.define(target, tir.IterVar(var, tir.Range(zero, zero, span=span), IterKind.THREAD, tag, span=span))
 
 
 def _launch_binding(fw: FunctionWalk, target: Cst, call: Cst) -> None:
