@@ -53,11 +53,10 @@ class _Check(BlockAccess):
     def _stmt(self, stmt: tir.Stmt) -> None:
         if isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
             self._local = self._local | {stmt.buffer.data}
-        if isinstance(stmt, tir.While):
-            self._conditional += 1
+        guarded = isinstance(stmt, tir.While) or (isinstance(stmt, tir.BlockRealize) and not _always(stmt.predicate))
+        self._conditional += guarded
         super()._stmt(stmt)
-        if isinstance(stmt, tir.While):
-            self._conditional -= 1
+        self._conditional -= guarded
 
     def _by_pointer(self, data: tir.Var, mask: int, at: object) -> None:
         """A pointer may be used with any part of the buffer: nothing is certain."""
@@ -100,6 +99,10 @@ def _by_data(regions: tuple[tir.BufferRegion, ...]) -> dict[tir.Var, list[tir.Bu
     for region in regions:
         made.setdefault(region.buffer.data, []).append(region)
     return made
+
+
+def _always(predicate: Expr) -> bool:
+    return isinstance(predicate, tir.IntImm) and predicate.value != 0
 
 
 def _plain(expr: Expr) -> bool:

@@ -17,6 +17,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
 from mlcc.verify.report import Report
+from mlcc.verify.spell import spell
 
 
 @dataclass(eq=False)
@@ -97,31 +98,16 @@ def _places(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
 
 def _extent(loop: tir.For) -> str:
     value = tir.const_int(loop.extent)
-    return str(value) if value is not None else _text(loop.extent)
+    return str(value) if value is not None else spell(loop.extent)
 
 
 def _spell(interval: Interval, analyzer: Analyzer) -> str:
     low, high = (analyzer.simplify(e) for e in (interval.low, interval.high))  # type: ignore[arg-type]
-    return f"{_text(low)}..{_text(high)}"
+    return f"{spell(low)}..{spell(high)}"
 
 
 def _size(interval: Interval, analyzer: Analyzer) -> str:
-    return _text(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
-
-
-def _text(expr: Expr) -> str:
-    """A short spelling for messages."""
-    match expr:
-        case IntImm(value=value):
-            return str(value)
-        case tir.Var(name=name):
-            return name
-        case tir.Min(lhs=a, rhs=b) | tir.Max(lhs=a, rhs=b):
-            return f"{type(expr).__name__.lower()}({_text(a)}, {_text(b)})"
-        case tir.BinaryOp(lhs=a, rhs=b) if expr.symbol:
-            left, right = (f"({_text(x)})" if isinstance(x, tir.BinaryOp) else _text(x) for x in (a, b))
-            return f"{left} {expr.symbol} {right}"
-    return "..."
+    return spell(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
 
 
 def _vars(expr: Expr) -> list[tir.Var]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import relax, tir
 from mlcc.ir.visit import substitute
+from mlcc.verify.spell import spell
 
 Dims = tuple[tir.Expr, ...]
 Bound = dict[tir.Var, tir.Expr]
@@ -94,9 +95,9 @@ def _dim(want: tir.Expr, have: tir.Expr, where: str, bound: Bound | None) -> str
         asked, want = want, substitute(want, bound)
         if not differ(want, have):
             return None
-        said = f"{asked} (here {want})" if asked is not want else f"{want}"
-        return f"{where} is {have}, not {said}"
-    return f"{where} is {have}, not {want}" if differ(want, have) else None
+        said = f"{spell(asked)} (here {spell(want)})" if asked is not want else spell(want)
+        return f"{where} is {spell(have)}, not {said}"
+    return f"{where} is {spell(have)}, not {spell(want)}" if differ(want, have) else None
 
 
 def differ(a: tir.Expr, b: tir.Expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.errors import Label
+from mlcc.errors import Label, Span
 from mlcc.ir import tir
 from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
@@ -370,10 +370,11 @@ class FuncVerifier:
 
     def _expr(self, root: Expr) -> None:
         """Every node below `root`; those seen before in a frame that still lives need no second look."""
-        stack: list[Any] = [root]
         near = self.report.near
+        stack: list[tuple[Any, Span | None]] = [(root, near)]
         while stack:
-            top = stack.pop()
+            top, place = stack.pop()
+            self.report.near = place
             if isinstance(top, IntImm):
                 self._typed(top)
                 continue
@@ -387,22 +388,22 @@ class FuncVerifier:
             if seen is not None and self._scope.alive(seen):
                 continue
             self._seen[id(top)] = self._scope.serial
-            self.report.near = near
             self.report.at(top)
+            here = self.report.near
             if isinstance(top, tir.Let):
                 self._typed(top)
                 self._expr(top.value)
                 frame = self._scope.frame()
                 frame.__enter__()
                 self._define(top.var, top)
-                stack += [_Leave(frame), top.body]
+                stack += [(_Leave(frame), here), (top.body, here)]
             else:
                 self._typed(top)
                 if isinstance(top, tir.BufferLoad):
                     self._use_buffer(top.buffer, top)
-                    stack += reversed(top.indices)
+                    stack += [(i, here) for i in reversed(top.indices)]
                 else:
-                    stack += reversed([n for n in children(top) if isinstance(n, Expr)])
+                    stack += [(n, here) for n in reversed(list(children(top))) if isinstance(n, Expr)]
         self.report.near = near
 
     def _typed(self, expr: Expr) -> None:
@@ -418,17 +419,16 @@ class FuncVerifier:
             place = self._scope.place(var)
             if place is not None or self._scope.was_bound(var):
                 related = (Label(place, f"`{var.name}` is bound here"),) if place is not None else ()
-                self.report.add(
-                    "E0331", f"`{var.name}` is used outside its scope", var, "not in scope", related=related
-                )
+                message = f"`{var.name}` is used outside its scope"
+                self.report.add("E0331", message, None, "not in scope", related=related)
             else:
-                self.report.add("E0331", f"`{var.name}` is not bound anywhere", var, "not bound")
+                self.report.add("E0331", f"`{var.name}` is not bound anywhere", None, "not bound")
             return
         loop = self._domains.loops.get(var)
         if loop is not None and self._scope.depth_of(var) < self._scope.depth:
             related = (Label(loop.span, f"loop `{var.name}`"),)
             message = f"loop variable `{var.name}` is used inside a block with axes"
-            self.report.add("E0340", message, var, "bind it to an axis", related=related)
+            self.report.add("E0340", message, None, "bind it to an axis", related=related)
 
 
 class _Leave:
