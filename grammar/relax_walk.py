@@ -134,7 +134,7 @@ class _Walker:
                 walk.note("E0410", f"`{name}` does not return", self._name_place(), help="end it with `return`")
             raise Skip
         self.fw.out.close()
-        body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.result.span)
+        body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.fw.ended)
         ret = self._result(signature)
         if not self.nested and not signature.private:
             self.attrs.setdefault("global_symbol", name)

@@ -56,7 +56,7 @@ class GraphVerifier:
         if func.ret_struct_info is not None and have is not None:
             why = clash(func.ret_struct_info, have)
             if why is not None:
-                where = func.body.body if func.body.body.span is not None else func
+                where = func.body if func.body.span is not None else func
                 self.report.add("E0495", f"the result does not fit the declared one: {why}", where)
         self._live, self._sizes, self._pure, self._in_dataflow = live, sizes, pure, flow
 
@@ -77,6 +77,7 @@ class GraphVerifier:
             self._in_dataflow = False
             self._live.difference_update(mine)
             self._closed.update(mine)
+        self.report.at(seq)
         self._expr(seq.body)
 
     def _binding(self, binding: relax.Binding) -> None:
@@ -120,7 +121,8 @@ class GraphVerifier:
 
     def _expr(self, expr: relax.Expr) -> None:
         near = self.report.near
-        self.report.at(expr)
+        if not isinstance(expr, relax.Var):  # a variable's place is where it is bound
+            self.report.at(expr)
         rule = self._rules.get(type(expr))
         if rule is None:
             self.report.add("E0494", f"`{type(expr).__name__}` cannot stand in a relax function", expr)
@@ -140,14 +142,13 @@ class GraphVerifier:
             related = (Label(place, f"`{var.name}` is bound here, inside a dataflow block"),) if place else ()
             help = f"name it in the block's output: `R.output({var.name})`"
             message = f"`{var.name}` is used outside its dataflow block"
-            self.report.add("E0481", message, var, "not visible here", related=related, help=help)
+            self.report.add("E0481", message, None, "not visible here", related=related, help=help)
         elif var in self._known:
             related = (Label(place, f"`{var.name}` is bound here"),) if place else ()
-            self.report.add(
-                "E0480", f"`{var.name}` is used outside its scope", var, "not visible here", related=related
-            )
+            message = f"`{var.name}` is used outside its scope"
+            self.report.add("E0480", message, None, "not visible here", related=related)
         else:
-            self.report.add("E0480", f"`{var.name}` is not bound before this", var, "not bound")
+            self.report.add("E0480", f"`{var.name}` is not bound before this", None, "not bound")
 
     def _tuple(self, expr: relax.Tuple) -> None:
         for field in expr.fields:
@@ -178,10 +179,10 @@ class GraphVerifier:
         elif isinstance(info, relax.PrimStructInfo):
             dtype = info.dtype
         elif info is not None and not isinstance(info, relax.ObjectStructInfo):
-            self.report.add("E0491", "the condition of `if` is one bool", expr.condition)
+            self.report.add("E0491", "the condition of `if` is one bool", _place(expr.condition, expr))
         if ndim or (dtype is not None and not dtype.is_bool):
             what = f"a tensor of {ndim} dimensions" if ndim else str(dtype)
-            self.report.add("E0491", f"the condition of `if` is one bool, not {what}", expr.condition)
+            self.report.add("E0491", f"the condition of `if` is one bool, not {what}", _place(expr.condition, expr))
         for branch in (expr.true_branch, expr.false_branch):
             live, sizes, flow = set(self._live), set(self._sizes), self._in_dataflow
             self._expr(branch)
@@ -219,10 +220,14 @@ class GraphVerifier:
             if isinstance(top, tir.Var):
                 if top not in self._sizes and top not in self._said:
                     self._said.add(top)
-                    where = top if top.span is not None else at
-                    self.report.add("E0493", f"the symbolic size `{top.name}` is not bound here", where, "not bound")
+                    self.report.add("E0493", f"the symbolic size `{top.name}` is not bound here", at, "not bound")
             elif not isinstance(top, tir.IntImm):
                 stack.extend(children(top))
+
+
+def _place(node: Any, otherwise: Any) -> Any:
+    """The node, unless it is a variable, whose place is where it is bound."""
+    return otherwise if isinstance(node, relax.Var) or node.span is None else node
 
 
 def verify_function(func: relax.Function, report: Report, functions: Functions) -> None:

@@ -67,8 +67,8 @@ def _arguments(
         why = clash(want, have, bound) if want is not None and have is not None else None
         if why is not None:
             parameter = f"parameter `{names[at]}`" if at < len(names) else f"parameter {at}"
-            where = argument if argument.span is not None else call
-            report.add("E0487", f"argument {at} of `{name}` does not fit {parameter}: {why}", where)
+            message = f"argument {at} of `{name}` does not fit {parameter}: {why}"
+            report.add("E0487", message, _place(argument, call))
 
 
 def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
@@ -115,8 +115,13 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
             report.add("E0488", f"result {at - len(given)} does not fit `{param.name}` of `{callee.name}`: {why}", call)
         else:
             argument = call.args[1].fields[at] if isinstance(call.args[1], relax.Tuple) else call
-            where = argument if argument.span is not None else call
-            report.add("E0487", f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}", where)
+            message = f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}"
+            report.add("E0487", message, _place(argument, call))
+
+
+def _place(argument: relax.Expr, call: relax.Call) -> relax.Expr:
+    """Where an argument is written; a variable's own place is where it is bound."""
+    return call if isinstance(argument, relax.Var) or argument.span is None else argument
 
 
 def _scalar_info(param: tir.Var) -> relax.StructInfo | None:

@@ -36,7 +36,7 @@ class FuncVerifier:
         self._threads: dict[str, tuple[int, Any]] = {}  # of the kernel around this place
         self._thread_nest = 0
         self._blocks: set[tir.Block] = set()
-        self._unbound: set[tir.Var] = set()  # said already
+        self._said: set[tir.Var] = set()  # variables of which something was said
         self._stmts: dict[type, Callable[..., None]] = {
             tir.For: self._for, tir.BlockRealize: self._realize, tir.BufferStore: self._store, tir.Bind: self._bind,
             tir.AllocBuffer: self._alloc, tir.DeclBuffer: self._decl, tir.Evaluate: self._evaluate,
@@ -215,6 +215,7 @@ class FuncVerifier:
         self._condition(stmt.predicate, "a block predicate", stmt)
         if block in self._blocks:
             self.report.add("E0333", f"block `{block.name}` stands at two places", block)
+            return
         self._blocks.add(block)
         if len(stmt.values) != len(block.iter_vars):
             message = f"block `{block.name}` has {len(block.iter_vars)} axes and {len(stmt.values)} bindings"
@@ -261,14 +262,14 @@ class FuncVerifier:
             self._declare(buffer, block)
         for match in block.match_buffers:
             self._match(match, block)
-        for region in (*(block.reads or ()), *(block.writes or ())):
-            self._region(region, block)
         guards, self._guards = self._guards, 0
         loops, self._loops = self._loops, 0
         if block.init is not None:
             self._body(block.init)
         self._body(block.body)
         self._guards, self._loops = guards, loops
+        for region in (*(block.reads or ()), *(block.writes or ())):
+            self._region(region, block)
         if not (outermost and not block.iter_vars):
             check_regions(block, self.report)
 
@@ -413,9 +414,9 @@ class FuncVerifier:
 
     def _use_var(self, var: tir.Var) -> None:
         if not self._scope.bound(var):
-            if var in self._unbound:
+            if var in self._said:
                 return
-            self._unbound.add(var)
+            self._said.add(var)
             place = self._scope.place(var)
             if place is not None or self._scope.was_bound(var):
                 related = (Label(place, f"`{var.name}` is bound here"),) if place is not None else ()
@@ -425,7 +426,8 @@ class FuncVerifier:
                 self.report.add("E0331", f"`{var.name}` is not bound anywhere", None, "not bound")
             return
         loop = self._domains.loops.get(var)
-        if loop is not None and self._scope.depth_of(var) < self._scope.depth:
+        if loop is not None and self._scope.depth_of(var) < self._scope.depth and var not in self._said:
+            self._said.add(var)
             related = (Label(loop.span, f"loop `{var.name}`"),)
             message = f"loop variable `{var.name}` is used inside a block with axes"
             self.report.add("E0340", message, None, "bind it to an axis", related=related)
