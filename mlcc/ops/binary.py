@@ -147,6 +147,18 @@ def _floor_divide(a: Any, b: Any) -> Any:
     return np.floor_divide(a, b)
 
 
+def _shifted(name: str) -> Callable[[Any, Any], Any]:
+    """A shift; a count outside the width shifts everything out."""
+
+    def made(a: Any, b: Any) -> Any:
+        width = np.asarray(a).dtype.itemsize * 8
+        inside = (np.asarray(b) >= 0) & (np.asarray(b) < width)
+        gone = np.where(np.asarray(a) < 0, -1, 0) if name == "right_shift" else 0
+        return np.where(inside, getattr(np, name)(a, np.where(inside, b, 0)), gone)
+
+    return made
+
+
 # ---------------------------------------------------------------- lowering
 
 
@@ -228,8 +240,8 @@ OPS: dict[str, Impl] = {
     "mod": _entry("mod", _mod, _lower_mod),
     "floor_mod": _entry("floor_mod", _floor_mod, _lower_floor_mod),
     "power": _entry("power", lambda a, b: np.power(a, b), te.power),
-    "maximum": _entry("maximum", lambda a, b: np.maximum(a, b), _plain(construct.maximum)),
-    "minimum": _entry("minimum", lambda a, b: np.minimum(a, b), _plain(construct.minimum)),
+    "maximum": _entry("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
+    "minimum": _entry("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),
     "atan2": _entry("atan2", lambda a, b: np.arctan2(a, b), te.atan2),
     "log_add_exp": _entry("log_add_exp", lambda a, b: np.logaddexp(a, b), te.logaddexp),
     "logical_and": _entry("logical_and", lambda a, b: np.logical_and(a, b), _plain(construct.logical_and)),
@@ -238,8 +250,8 @@ OPS: dict[str, Impl] = {
     "bitwise_and": _bits("bitwise_and", "bitwise_and", "bitwise_and"),
     "bitwise_or": _bits("bitwise_or", "bitwise_or", "bitwise_or"),
     "bitwise_xor": _bits("bitwise_xor", "bitwise_xor", "bitwise_xor"),
-    "left_shift": _bits("left_shift", "shift_left", "left_shift"),
-    "right_shift": _bits("right_shift", "shift_right", "right_shift"),
+    "left_shift": _entry("left_shift", _shifted("left_shift"), _plain(bitwise("shift_left"))),
+    "right_shift": _entry("right_shift", _shifted("right_shift"), _plain(bitwise("shift_right"))),
     "equal": _compare("equal", construct.equal),
     "not_equal": _compare("not_equal", construct.not_equal),
     "less": _compare("less", construct.less),

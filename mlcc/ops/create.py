@@ -236,6 +236,17 @@ def _real(name: str) -> str:
     return "float32" if name in ("float16", "bfloat16") or name.startswith("float8") else name
 
 
+def converted(values: Any, dtype: Any) -> Any:
+    """A cast; floats that no integer of the dtype equals become the nearest one, NaN becomes 0."""
+    if not np.issubdtype(values.dtype, np.floating) or not np.issubdtype(dtype, np.integer):
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    whole = np.trunc(np.where(np.isnan(values), 0, values).astype("float64"))
+    inside = (whole >= float(limits.min)) & (whole < float(limits.max) + (limits.bits < 53))
+    kept = np.where(inside, whole, 0).astype(dtype)
+    return np.where(inside, kept, np.where(whole < 0, limits.min, limits.max)).astype(dtype)
+
+
 def _np_full(call: relax.Call, shape: Any, value: Any) -> Any:
     return np.full(tuple(shape), value, _storage(call))
 
@@ -289,7 +300,7 @@ OPS: dict[str, Impl] = {
     "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),
     "triu": Impl(infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False), FusionKind.ELEMWISE),
     "astype": Impl(
-        infer_astype, lambda call, x: np.asarray(x).astype(_storage(call)),
+        infer_astype, lambda call, x: converted(np.asarray(x), _storage(call)),
         lambda call, x: topi.cast(x, call.attrs["dtype"]), FusionKind.ELEMWISE,
     ),
     "one_hot": Impl(infer_one_hot, _np_one_hot, _lower_one_hot, FusionKind.INJECTIVE),

@@ -97,6 +97,8 @@ def matmul(a: te.Tensor, b: te.Tensor, dtype: DType, name: str = "matmul") -> te
     batch = list(topi.broadcast_shape(batch_a, batch_b)) if batch_a or batch_b else []
     rows = left[-2:-1] if len(left) > 1 else []
     columns = right[-1:] if len(right) > 1 else []
+    if tir.const_int(left[-1]) == 0:  # a loop that does not run would not even initialise
+        return te.compute([*batch, *rows, *columns], lambda *i: te.const(0, dtype), name=name)  # type: ignore[no-any-return]
     k = te.reduce_axis((0, Scalar(left[-1])), "k")
 
     def element(*i: Any) -> Any:

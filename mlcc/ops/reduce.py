@@ -103,10 +103,19 @@ def reduce_with(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: boo
     """The plain reduction of a tensor; over no axes at all it is the tensor itself."""
     if not places:
         return topi.elementwise_ax(x, lambda v: v, f"{x.name}_red")
+    if any(tir.const_int(x.buffer.shape[a]) == 0 for a in places):
+        return _empty(reducer, x, places, keepdims)
     if reducer is te.sum and x.dtype.is_bool:
         reducer = ANY
     made: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
     return made
+
+
+def _empty(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
+    """A reduction of nothing: the reducer's identity. A loop that does not run would not even initialise."""
+    step = reducer(te.const(0, x.dtype), axis=te.reduce_axis((0, 1))).expr
+    shape = [int64(1) if a in places else d for a, d in enumerate(x.buffer.shape) if keepdims or a not in places]
+    return topi.compute_ax(shape, lambda *i: Scalar(step.combiner.identity[0]), f"{x.name}_red")
 
 
 def _lower_reduce(reducer: Any) -> Callable[..., Any]:

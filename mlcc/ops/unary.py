@@ -69,6 +69,18 @@ def erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.float64])(flat) if flat.size else flat
 
 
+def _sign(x: Any) -> Any:
+    """1, -1 or 0; of NaN 0."""
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
+def _clip(call: relax.Call, x: Any, low: Any, high: Any) -> Any:
+    """min, then max, with the limits in the tensor's dtype; NaN becomes a limit."""
+    least, most = np.asarray(low).astype(x.dtype), np.asarray(high).astype(x.dtype)
+    below = np.where(x < most, x, most)
+    return np.where(below > least, below, least)
+
+
 def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-np.asarray(x)))
 
@@ -207,7 +219,7 @@ OPS: dict[str, Impl] = {
     "atanh": _float("arctanh", te.atanh),
     "bitwise_not": _entry(infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not")),
     "ceil": _any(lambda x: np.ceil(x), te.ceil),
-    "clip": Impl(infer_clip, lambda call, x, low, high: np.clip(x, low, high), _lower_clip, FusionKind.ELEMWISE),
+    "clip": Impl(infer_clip, _clip, _lower_clip, FusionKind.ELEMWISE),
     "cos": _float("cos", te.cos),
     "cosh": _float("cosh", te.cosh),
     "erf": _entry(infer_float, erf, _lower_erf),
@@ -224,7 +236,7 @@ OPS: dict[str, Impl] = {
     "round": _any(lambda x: np.round(x), te.nearbyint),
     "rsqrt": _float("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
     "sigmoid": _float("sigmoid", te.sigmoid, _sigmoid),
-    "sign": _entry(infer_any, lambda x: np.sign(x), _lower_sign),
+    "sign": _entry(infer_any, _sign, _lower_sign),
     "sin": _float("sin", te.sin),
     "sinh": _float("sinh", te.sinh),
     "sqrt": _float("sqrt", te.sqrt),
@@ -232,7 +244,7 @@ OPS: dict[str, Impl] = {
     "tan": _float("tan", te.tan),
     "tanh": _float("tanh", te.tanh),
     "trunc": _any(lambda x: np.trunc(x), te.trunc),
-    "nn.relu": _any(lambda x: np.maximum(x, 0), lambda v: te.max(v, 0)),
+    "nn.relu": _any(lambda x: np.where(x > 0, x, np.zeros_like(x)), lambda v: te.max(v, 0)),
     "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu),
     "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh),
     "nn.selu": _entry(infer_float, _selu, _lower_selu),

@@ -114,3 +114,58 @@ def test_slices_are_pythons(extent: int, begin: int, end: int, stride: int) -> N
     if stride < 0 and end < -extent:
         stop = None  # type: ignore[assignment]
     np.testing.assert_array_equal(got, x[begin:stop:stride])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("sum", (T((3, 0)), 1)),
+        Case("prod", (T((0,)),)),
+        Case("sum", (T((0, 3)), 1)),
+        Case("matmul", (T((3, 0)), T((0, 2)))),
+        Case("matmul", (T((0, 3)), T((3, 2)))),
+        Case("concat", ([T((0, 3)), T((2, 3))], 0)),
+        Case("reshape", (T((0, 3)), (3, 0))),
+        Case("add", (T((0,)), T((1,)))),
+    ],
+    ids=str,
+)
+def test_nothing_at_all(case: Case) -> None:
+    check(case)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case(n, (T((8,)), T((8,)))) for n in ("maximum", "minimum", "less", "equal", "add")),
+        *(
+            Case(n, (T((8,)),))
+            for n in ("nn.relu", "sign", "isnan", "isinf", "isfinite", "abs", "round", "nn.leakyrelu")
+        ),
+        Case("clip", (T((8,)), -1.0, 1.0)),
+        Case("astype", (T((8,)), "int32")),
+        Case("astype", (T((8,)), "uint8")),
+        Case("astype", (T((8,)), "int64")),
+        Case("astype", (T((8,)), "bool")),
+    ],
+    ids=str,
+)
+def test_special_values(case: Case) -> None:
+    side = Mine()
+    module = side.module(case)
+    special = np.array([NAN, INF, -INF, -0.0, 2.5, 1e30, -1e30, 300.7], "float32")
+    inputs = [special, special[::-1].copy()][: len(side.params)]
+    wanted = run_function(module, "main", inputs)
+    got = run_function(LowerToTir().run(module, PassContext()), "main", inputs)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_shifts_beyond_the_width() -> None:
+    for name in ("left_shift", "right_shift"):
+        module = Mine().module(Case(name, (T((5,), "int32"), T((5,), "int32"))))
+        inputs = [np.array([1, -1, -8, 7, 5], "int32"), np.array([31, 32, 40, -1, 0], "int32")]
+        wanted = run_function(module, "main", inputs)
+        np.testing.assert_array_equal(run_function(LowerToTir().run(module, PassContext()), "main", inputs), wanted)
