@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Diagnostic, Label, MlccError, Span, error
+from mlcc.errors import CompileError, MlccError, Span, error
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
@@ -82,12 +82,13 @@ def build(
     """
     from mlcc.passes.levels import level_text
     from mlcc.target import Target
+    from mlcc.verify import check
 
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     where = Target.parse(target)
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
-    complete(module)
+    check(module, build=True)
     text = level_text(opt_level) if pipeline is None else pipeline
     lowered = run_passes(module, text, target=where)
     try:
@@ -109,7 +110,9 @@ def _generate(
     if target.kind != "llvm":
         raise CompileError(error("E0794", f"no code is generated for `{target.kind}` yet", help="use `llvm`"))
     from mlcc.targets.llvm import compile_module
+    from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
+    require_lowered(module, NATIVE_OPERATORS)
     return compile_module(  # type: ignore[no-any-return]
         module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
         allow_native=allow_native,
@@ -123,37 +126,40 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir"))[func](*arrays)  # type: ignore[no-any-return]
 
 
-def complete(module: IRModule) -> None:
-    """Check that nothing is missing that code needs: functions that are called, and the data of constants.
-
-    Raises CompileError listing all of it.
-    """
-    from mlcc.errors import did_you_mean
-    from mlcc.ir import relax
-    from mlcc.ir.node import walk
-
-    missing: dict[str, list[Span | None]] = {}
-    absent: dict[str, list[Span | None]] = {}
-    seen: set[int] = set()
-    for func in module.functions.values():
-        for node in walk(func):
-            if isinstance(node, relax.GlobalVar) and node.name not in module:
-                missing.setdefault(node.name, []).append(node.span)
-            elif isinstance(node, relax.Constant) and node.data.array is None and id(node) not in seen:
-                seen.add(id(node))
-                absent.setdefault(node.data.key or "?", []).append(node.span)
-    found: list[Diagnostic] = []
-    for name, spans in missing.items():
-        message = f"the module has no function `{name}`{_count(spans)}"
-        found.append(error("E0520", message, spans[0], help=did_you_mean(name, module)))
-    for key, spans in absent.items():
-        message = f"the data of the constant `{key}` are absent{_count(spans)}"
-        help = "put them into FILE.npz beside FILE, or make the constant a parameter"
-        others = tuple(Label(s, "and here") for s in spans[1:4] if s is not None)
-        found.append(error("E0521", message, spans[0], related=others, help=help))
-    if found:
-        raise CompileError(found)
-
-
 def _count(spans: list[Span | None]) -> str:
     return f" ({len(spans)} uses)" if len(spans) > 1 else ""
+
+
+def require_lowered(module: IRModule, native: Collection[str]) -> None:
+    """Check that public functions and what they call have no operators but those that the target knows itself.
+
+    Raises CompileError E0509 with one finding per operator: its first place, how often it occurs, and why it is there.
+    """
+    from mlcc import ops
+    from mlcc.ir import relax, tir
+    from mlcc.passes.dead_code import keep_reachable
+    from mlcc.passes.graph import all_bindings
+    from mlcc.passes.lower_to_tir import shapes_known
+
+    public = {name for name, func in module.functions.items() if not func.is_private}
+    left: dict[str, list[relax.Call]] = {}
+    for func in keep_reachable(module, public).functions.values():
+        for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
+            value = binding.value  # type: ignore[attr-defined]
+            if isinstance(value, relax.Call) and isinstance(value.op, tir.Op):
+                short = value.op.name.removeprefix("relax.")
+                if short not in native:
+                    left.setdefault(short, []).append(value)
+    found = []
+    for short, calls in left.items():
+        known = ops.get(short)
+        if known is None or known.impl.lower is None:
+            help = "this operator has no lowering yet"
+        elif shapes_known(calls[0]):
+            help = "run `lower-to-tir` before, or -O2"
+        else:
+            help = "its shapes are not known: state them with R.match_cast"
+        spans = [c.span for c in calls]
+        found.append(error("E0509", f"`R.{short}` cannot be lowered{_count(spans)}", spans[0], help=help))
+    if found:
+        raise CompileError(found)

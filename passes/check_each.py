@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.errors import CompileError, did_you_mean, error, render
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import walk
@@ -59,7 +59,8 @@ class CheckEach(Observer):
         self.write(f"check-each: {current.name}: {problem or 'the same numbers'}\n")
         if problem and self.guilty is None:
             self.guilty = current.name
-            self.write(f"check-each: `{current}` is the first pass that changes the numbers of `{self.func}`\n")
+            message = f"`{current}` is the first pass that changes what `{self.func}` computes"
+            self.write(render(error("E0511", message, help=problem)) + "\n")
 
     def _run(self, module: IRModule) -> list[np.ndarray]:
         func = module.functions.get(self.func)

@@ -63,14 +63,4 @@ CODES: dict[str, tuple[str, str]] = {
         "The function to run must be in the module before and after every pass, and every parameter needs an array of "
         "its name in the file.",
     ),
-    "E0520": (
-        "a function is called that the module does not have",
-        "Calls such as `cls.f(...)` and `R.call_tir(cls.f, ...)` name functions of the same module. Packed functions of the "
-        'environment are called with `R.call_dps_packed("name", ...)` or `R.call_packed("name", ...)`.',
-    ),
-    "E0521": (
-        "the data of a constant are absent",
-        "A text may refer to constants by key only, as TVM prints `metadata[...]`; such a module parses and prints, but "
-        "there is nothing to compute with. Put the arrays in FILE.npz beside FILE, or pass them as parameters.",
-    ),
 }

@@ -404,3 +404,5 @@ _OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
     "builtin.stop_lift_params": _same, "to_vdevice": _same, "hint_on_device": _same,
     "shape_of": _shape_of, "inspect.tensor_shape_i": _shape_i,
 }  # fmt: skip
+
+NATIVE_OPERATORS = frozenset(_OPERATORS)  # by their names after `R.`
