@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import textwrap
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Diagnostic, Severity
-from mlcc.ir.module import IRModule
+from mlcc.ir.module import Func, IRModule
 from mlcc.passes import ALIASES
 from mlcc.passes.manager import Observer, Pass, Pipeline
 from mlcc.typed_options import kebab
@@ -84,15 +85,20 @@ class Diff(Observer):
         for name in dict.fromkeys([*before, *module]):
             old, new = before.functions.get(name), module.functions.get(name)
             if old is not new:
-                lines += difflib.unified_diff(_lines(old), _lines(new), f"{name} before", f"{name} after", lineterm="")
+                texts = _lines(name, old), _lines(name, new)
+                lines += difflib.unified_diff(*texts, f"{name} before", f"{name} after", lineterm="")
         body = "\n".join(lines) if lines else "# nothing changed"
         self.write(f"# --- changed by {current.name}\n{body}\n")
 
 
-def _lines(func: object) -> list[str]:
+def _lines(name: str, func: Func | None) -> list[str]:
+    """The text of a function as it stands in its module."""
     from mlcc.grammar.printer import script
 
-    return [] if func is None else script(func, data=False).splitlines()  # type: ignore[arg-type]
+    if func is None:
+        return []
+    text = script(IRModule({name: func}), data=False)
+    return textwrap.dedent(text.partition("class Module:\n")[2]).splitlines()
 
 
 @dataclass

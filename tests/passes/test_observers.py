@@ -1,0 +1,201 @@
+"""What looks on while passes run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.errors import CompileError
+from mlcc.ir import IRModule, relax
+from mlcc.ir.node import replace
+from mlcc.passes.check_each import CheckEach
+from mlcc.passes.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
+from mlcc.passes.observers import Diff, Dump, Timing, VerifyEach, parse_names
+
+TEXT = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def other(x: R.Tensor((4,), "float32")):
+        return x
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            lv = R.multiply(x, x)
+            unused = R.add(x, x)
+            gv = R.add(lv, x)
+            R.output(gv)
+        return gv
+"""
+
+
+def observe(pipeline: str, *observers: Observer) -> IRModule:
+    return run_pipeline(Pipeline.parse(pipeline), mlcc.parse(TEXT, name="t.mlc"), observers=observers)
+
+
+def test_dumps_are_fenced_and_parse() -> None:
+    parts: list[str] = []
+    observe("ewise-fma,remove_unused", Dump(parts.append, names_before=["ewise_fma"], names_after=None))
+    assert [p.splitlines()[0] for p in parts] == [
+        "# --- before ewise-fma", "# --- after ewise-fma", "# --- after dead-code",
+    ]  # fmt: skip
+    assert "unused" in parts[1]
+    assert "unused" not in parts[2]
+    for part in parts:
+        mlcc.parse(part)
+
+
+def test_dumps_name_passes_by_alias_too() -> None:
+    parts: list[str] = []
+    observe("ewise-fma,dead-code", Dump(parts.append, names_after=["remove-unused"]))
+    assert [p.splitlines()[0] for p in parts] == ["# --- after dead-code"]
+    assert parse_names("fuse,fuse_tir") == ["fuse", "fuse_tir"]
+    assert parse_names("*") is None
+
+
+def test_dumps_go_to_numbered_files(tmp_path: Path) -> None:
+    observe("ewise-fma,dead-code", Dump(print, names_after=None, folder=str(tmp_path / "d")))
+    files = sorted(p.name for p in (tmp_path / "d").iterdir())
+    assert files == ["01-after-ewise-fma.mlc", "02-after-dead-code.mlc"]
+    assert "ewise_fma" in mlcc.script(mlcc.parse((tmp_path / "d" / files[1]).read_text()))
+
+
+def test_diff_shows_only_what_changed() -> None:
+    parts: list[str] = []
+    observe("ewise-fma,dead-code,dead-code", Diff(parts.append))
+    assert parts[0].startswith("# --- changed by ewise-fma\n--- main before\n+++ main after\n")
+    changed = [line for line in parts[0].splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert len(changed) == 2
+    assert "R.add(lv, x)" in changed[0]
+    assert "R.ewise_fma(x, x, x)" in changed[1]
+    assert "def other" in parts[1]
+    assert parts[2] == "# --- changed by dead-code\n# nothing changed\n"
+
+
+def test_times_are_listed() -> None:
+    parts: list[str] = []
+    clock = iter([0.0, 1.0, 1.0, 4.0])
+    observe("ewise-fma,dead-code", Timing(parts.append, clock=lambda: next(clock)))
+    lines = parts[0].splitlines()
+    assert [line.split() for line in lines] == [
+        ["1000.00", "ms", "25.0", "%", "ewise-fma"], ["3000.00", "ms", "75.0", "%", "dead-code"],
+        ["4000.00", "ms", "100.0", "%", "all", "passes"],
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- verification
+
+
+class Dangling(Pass):
+    """Return a variable that nothing binds.
+
+    Before:  return gv
+    After:   return nowhere
+    """
+
+    name = "dangling"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        made = module.copy()
+        func = module["main"]
+        assert isinstance(func, relax.Function)
+        nowhere = relax.Var("nowhere", func.body.struct_info)
+        made.functions["main"] = replace(func, body=replace(func.body, body=nowhere))
+        return made
+
+
+class Doubling(Pass):
+    """Add where the program multiplies.
+
+    Before:  R.multiply(x, y)
+    After:   R.add(x, y)
+    """
+
+    name = "doubling"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return mlcc.parse(mlcc.script(module).replace("multiply", "add"))
+
+
+def test_verification_finds_the_pass_that_breaks_a_rule() -> None:
+    with pytest.raises(PassFailed, match="dangling") as caught:
+        run_pipeline(Pipeline((Dangling(),)), mlcc.parse(TEXT), observers=[VerifyEach()])
+    Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
+
+
+def test_a_broken_input_is_the_users() -> None:
+    broken = Dangling().run(mlcc.parse(TEXT), PassContext())
+    with pytest.raises(CompileError, match="nowhere"):
+        run_pipeline(Pipeline.parse("dead-code"), broken, observers=[VerifyEach()])
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_check_each_names_the_pass_that_changes_numbers() -> None:
+    said: list[str] = []
+    check = CheckEach({"x": np.arange(4, dtype="float32")}, write=said.append)
+    pipeline = Pipeline((*Pipeline.parse("ewise-fma,dead-code,normalize").passes, Doubling()))
+    run_pipeline(Pipeline((Doubling(), *pipeline.passes)), mlcc.parse(TEXT), observers=[check])
+    assert check.guilty == "doubling"
+    text = "".join(said)
+    assert "`main` is interpreted" in text
+    assert "E0511" in text
+    assert "2 of 4 elements of result 0 differ" in text
+
+
+def test_check_each_passes_what_is_right_and_says_so() -> None:
+    said: list[str] = []
+    check = CheckEach({"x": np.arange(4, dtype="float32")}, write=said.append)
+    observe("ewise-fma,dead-code,dead-code,fuse,lower-to-tir,fuse-tir", check)
+    assert check.guilty is None
+    assert "check-each: ewise-fma: the same numbers\n" in said
+    assert "check-each: dead-code: the same module\n" in said
+
+
+def test_check_each_compiles_what_takes_long() -> None:
+    from mlcc.driver import run_compiled
+
+    said: list[str] = []
+    check = CheckEach({"x": np.arange(4, dtype="float32")}, limit=3, write=said.append, compiled=run_compiled)
+    observe("ewise-fma,lower-to-tir", check)
+    assert said[0] == "check-each: `main` is compiled, since it takes about 12 operations\n"
+    assert check.guilty is None
+
+
+def test_check_each_runs_prim_funcs_with_or_without_arrays_for_results() -> None:
+    text = """
+@T.prim_func
+def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * T.float32(2)
+"""
+    for inputs in ({}, {"B": np.full(4, 7, "float32")}):
+        given = {"A": np.arange(4, dtype="float32"), **inputs}
+        check = CheckEach(given, func="double")
+        run_pipeline(Pipeline.parse("annotate-op-pattern"), mlcc.parse(text), observers=[check])
+        assert check.guilty is None
+        assert check._expected[0].tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "func", "said"),
+    [({}, "main", "no array for parameter `x`"), ({"x": np.ones(4)}, "mian", "did you mean `main`")],
+)
+def test_check_each_says_what_it_lacks(inputs: dict[str, np.ndarray], func: str, said: str) -> None:
+    with pytest.raises(CompileError, match=said):
+        observe("dead-code", CheckEach(inputs, func=func))
+
+
+def test_parameters_that_are_bound_need_no_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.ones(4, "float32"))
+    check = CheckEach({"x": np.ones(4, "float32")})
+    ctx = PassContext(folder=str(tmp_path))
+    run_pipeline(Pipeline.parse("bind-params{params=x.npz}"), mlcc.parse(TEXT), ctx, [check])
+    assert check.guilty is None
