@@ -81,6 +81,7 @@ def build(
     symbols; `allow_extern` and `allow_native` are what the text may reach outside itself. Raises CompileError.
     """
     from mlcc.passes.levels import level_text
+    from mlcc.passes.observers import VerifyEach
     from mlcc.target import Target
     from mlcc.verify import check
 
@@ -90,7 +91,7 @@ def build(
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
     text = level_text(opt_level) if pipeline is None else pipeline
-    lowered = run_passes(module, text, target=where)
+    lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
     try:
         return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
     except (MlccError, RecursionError, MemoryError):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from mlcc.ir import relax, tir
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import Func, IRModule
 
@@ -11,9 +14,10 @@ class ModuleBuilder:
 
     def __init__(self, module: IRModule) -> None:
         self.module = module.copy()
-        self._by_hash: dict[int, list[str]] = {}
+        self._by_signature: dict[tuple[Any, ...], list[str]] = {}
         self._listed: set[str] = set()
         self._added: dict[Func, str] = {}  # functions compare by identity
+        self._hashes: dict[Func, int] = {}
 
     def add(self, func: Func, hint: str) -> str:
         """The name of the function: `hint`, `hint1`, ... if it is new."""
@@ -25,9 +29,9 @@ class ModuleBuilder:
         for name in self.module:
             if name not in self._listed:
                 self._list(name, self.module[name])
-        known = self._by_hash.get(structural_hash(func), ())
-        for name in known:
-            if structural_equal(self.module[name], func):
+        for name in self._by_signature.get(_signature(func), ()):
+            other = self.module[name]
+            if self._hash(other) == self._hash(func) and structural_equal(other, func):
                 return name
         name = self.module.unique_name(hint.replace(".", "_"))
         self.module.functions[name] = func
@@ -35,5 +39,23 @@ class ModuleBuilder:
         return name
 
     def _list(self, name: str, func: Func) -> None:
-        self._by_hash.setdefault(structural_hash(func), []).append(name)
+        self._by_signature.setdefault(_signature(func), []).append(name)
         self._listed.add(name)
+
+    def _hash(self, func: Func) -> int:
+        if func not in self._hashes:
+            self._hashes[func] = structural_hash(func)
+        return self._hashes[func]
+
+
+def _signature(func: Func) -> tuple[Any, ...]:
+    """What equal functions share and is found at once: kind, attributes, constant shapes of parameters."""
+    made: list[Any] = [type(func), *sorted(func.attrs)]
+    if isinstance(func, tir.PrimFunc):
+        made += [(b.dtype, *map(tir.const_int, b.shape)) if b is not None else None for b in func.buffers]
+    else:
+        for param in func.params:
+            info = param.struct_info
+            dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
+            made.append((type(info), *map(tir.const_int, dims or ())))
+    return tuple(made)
