@@ -14,7 +14,8 @@ from mlcc.grammar.relax_types import struct_info, tensor_dtype, type_of
 from mlcc.grammar.tree import Cst
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs, replace
-from mlcc.ops import values
+from mlcc.ir.visit import substitute
+from mlcc.ops import relations, values
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,21 @@ def as_expr(fw: FunctionWalk, made: Any, cst: Cst) -> relax.Expr:
         fw.walk.fail("E0406", "the module itself is no value", cst)
     if isinstance(made, relax.StructInfo):
         fw.walk.fail("E0406", "a type is no value", cst)
+    if isinstance(made, relax.GlobalVar):
+        return _as_value(made)
     try:
         return values.expr(made, fw.walk.span(cst))
     except values.BadValue as problem:
         fw.walk.fail("E0406", f"an expression is needed here; this {problem}", cst)
+
+
+def _as_value(function: relax.GlobalVar) -> relax.GlobalVar:
+    """A function of the module as a value: its type has symbolic variables of its own."""
+    info = function.struct_info
+    if info is None:
+        return replace(function, struct_info=relax.FuncStructInfo(None, relax.ObjectStructInfo(), False))
+    renamed = {v: tir.Var(v.name, v.dtype) for v in relations.variables(info)}
+    return replace(function, struct_info=substitute(info, renamed))
 
 
 def value(fw: FunctionWalk, cst: Cst) -> Any:
@@ -225,7 +237,8 @@ def _bind(fw: FunctionWalk, cst: Cst, name: str, args: tuple[Any, ...], kwargs: 
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
         fw.walk.fail("E0440", f"there is no operator `R.{name}`", cst[3], help=did_you_mean(name, known))
     with fw.guard(cst):
-        return ops.bind_call(name, args, kwargs, fw.walk.span(cst))
+        made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
+    return made if made.struct_info is not None else replace(made, struct_info=relax.ObjectStructInfo())
 
 
 def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
@@ -248,7 +261,7 @@ def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
     made = relax.Call(op, given, span=fw.walk.span(cst))
     with fw.guard(cst):
         info = ops.infer_struct_info(made, fw.walk.functions)
-    return made if info is None else replace(made, struct_info=info)
+    return replace(made, struct_info=info or relax.ObjectStructInfo())
 
 
 def _method(fw: FunctionWalk, cst: Cst) -> relax.Call | None:

@@ -83,11 +83,14 @@ def _branch(walker: _Walker, cst: Cst, body: tuple[Cst, ...], which: str) -> tup
     return _as_sequence(blocks, last, which), last.var.name, place
 
 
+_COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)
+
+
 def _as_sequence(blocks: list[relax.BindingBlock], last: relax.Binding, which: str) -> relax.SeqExpr:
-    """The value of a branch is that of its last binding. One that only gives another name to a variable is dropped."""
+    """The value of a branch is that of its last binding, which is dropped if it computes nothing."""
     rest = blocks[-1].bindings[:-1]
-    is_alias = isinstance(last, relax.VarBinding) and isinstance(last.value, relax.Var)
-    if is_alias and not isinstance(blocks[-1], relax.DataflowBlock):
+    computes = not isinstance(last, relax.VarBinding) or isinstance(last.value, _COMPUTING)
+    if not computes and not isinstance(blocks[-1], relax.DataflowBlock):
         body: relax.Expr = last.value  # type: ignore[attr-defined]
         if last.var.struct_info is not None and body.struct_info is not last.var.struct_info:
             info = last.var.struct_info

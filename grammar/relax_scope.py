@@ -9,25 +9,18 @@ from typing import Any
 
 from mlcc.errors import CompileError, Label, Span, nearest
 from mlcc.grammar.constants import Constants
-from mlcc.grammar.context import Binding, Scope, Skip, TypeVar, Walk
+from mlcc.grammar.context import UNKNOWN, Binding, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import evaluate
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 
 
-class Mark:
-    """A value that names may have and that is no value of the language."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __repr__(self) -> str:
-        return self.what
+class _Module:
+    """What `cls` stands for after `cls = Module`."""
 
 
-POISON = Mark("wrong")  # bound by a statement that is wrong: uses are passed over in silence
-MODULE = Mark("the module")  # `cls = Module`
+MODULE = _Module()
 
 
 @dataclass
@@ -67,7 +60,7 @@ class FunctionWalk:
         found = self.scope.find(name)
         if found is None:
             return None
-        if found.value is POISON:
+        if found.value is UNKNOWN:
             raise Skip
         if isinstance(found.value, TypeVar):
             return Binding(self.symbol(name, found.value.dtype), found.span)
@@ -176,8 +169,6 @@ class FunctionWalk:
 
     def hidden(self, value: relax.Expr) -> relax.Var:
         """A variable for a part of an expression that needs one."""
-        if value.struct_info is None:
-            value = _with(value, struct_info=relax.ObjectStructInfo())
         var = self.variable("lv" if self.out.in_dataflow else "gv", -1, value.struct_info, value.span)
         self.out.bindings.append(relax.VarBinding(var, value, span=value.span))
         return var

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.errors import CompileError, Source, did_you_mean
+from mlcc.errors import did_you_mean
+from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.relax_scope import FunctionWalk, nodes_in
-from mlcc.grammar.syntax import parse_syntax
 from mlcc.grammar.tree import Cst
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ops import values
 
 OBJECT = relax.ObjectStructInfo()
@@ -51,7 +51,9 @@ def type_of(fw: FunctionWalk, cst: Cst) -> relax.StructInfo | None:
 def type_name(fw: FunctionWalk, head: Cst) -> str | None:
     """`Tensor` for `R.Tensor`, `relax.Tensor` and `Tensor`, `T.int64` for itself; None for what names no type."""
     if head[0] == "name":
-        return head[3] if head[3] in BARE and fw.find(head[3]) is None else None
+        name = head[3]
+        own = name in fw.walk.functions or name in fw.walk.self_names or name == fw.walk.module_name
+        return name if name in BARE and not own and fw.find(name) is None else None
     path = fw.walk.dotted(head, fw.scope)
     if path is None:
         return None
@@ -111,7 +113,7 @@ def dimensions(fw: FunctionWalk, cst: Cst) -> tuple[tir.Expr, ...]:
 
 
 def dimension(fw: FunctionWalk, cst: Cst) -> tir.Expr:
-    value = _of_text(fw, cst) if cst[0] == "str" else fw.scalar(cst)
+    value = fw.scalar(parse_quoted(fw.walk, cst) if cst[0] == "str" else cst)
     if isinstance(value, int) and not isinstance(value, bool) and value < 0:
         fw.walk.fail("E0401", f"a dimension cannot be {value}", cst)
     if isinstance(value, tir.Expr) and not (isinstance(value, tir.IntImm) or str(value.dtype) == "int64"):
@@ -120,29 +122,6 @@ def dimension(fw: FunctionWalk, cst: Cst) -> tir.Expr:
         return values.dim(value)
     except values.BadValue:
         fw.walk.fail("E0401", "a dimension is an integer expression", cst)
-
-
-def _of_text(fw: FunctionWalk, cst: Cst) -> Any:
-    """The value of a dimension in quotes."""
-    text = cst[3]
-    if text.isidentifier():
-        return fw.scalar(("name", cst[1], cst[2], text))
-    try:
-        body = parse_syntax(Source(fw.walk.source.name, text + "\n"), "script").body
-    except CompileError as problem:
-        fw.walk.fail("E0401", f"this is no dimension: {problem.diagnostics[0].message}", cst)
-    if len(body) != 1 or body[0][0] != "expr":
-        fw.walk.fail("E0401", "a dimension is one expression", cst)
-    return fw.scalar(moved(body[0][3], cst[1], cst[2]))
-
-
-def moved(cst: Any, start: int, end: int) -> Any:
-    """A syntax tree of another text, placed as a whole at one place of this text."""
-    if type(cst) is not tuple:
-        return cst
-    if len(cst) > 2 and type(cst[0]) is str and type(cst[1]) is int:
-        return (cst[0], start, end, *(moved(part, start, end) for part in cst[3:]))
-    return tuple(moved(part, start, end) for part in cst)
 
 
 def introduced(fw: FunctionWalk, annotation: Cst) -> list[tuple[str, Cst, bool]]:
@@ -246,7 +225,7 @@ def _prim(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInf
     given = _sort(fw, cst, args, kwargs, ("dtype", "value"))
     value: Any = None
     if "value" in given:
-        value = _of_text(fw, given["value"]) if given["value"][0] == "str" else fw.scalar(given["value"])
+        value = fw.scalar(parse_quoted(fw.walk, given["value"]) if given["value"][0] == "str" else given["value"])
         if not isinstance(value, tir.Expr):
             with fw.guard(given["value"]):
                 value = values.dim(value)
@@ -268,15 +247,20 @@ def _tuple(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructIn
 
 
 def _callable(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+    """A function type. Quoted names that are new stand for symbolic variables of the type itself."""
     given = _sort(fw, cst, args, kwargs, ("params", "ret", "purity", "derive_func"))
     if "derive_func" in given:
         fw.walk.fail("E0401", "derive_func is not supported", given["derive_func"], help="state the type of the result")
-    params = None
-    if "params" in given:
-        listed = given["params"]
-        items = listed[3] if listed[0] in ("tuple", "list") else (listed,)
-        params = tuple(struct_info(fw, item) for item in items)
-    ret = struct_info(fw, given["ret"]) if "ret" in given else OBJECT
+    with fw.scope.frame(", and lives in that type only"):
+        for name, place, _ in introduced(fw, given["params"]) if "params" in given else ():
+            if fw.scope.find(name) is None:
+                fw.define(("name", place[1], place[2], name), tir.Var(name, INT64))
+        params = None
+        if "params" in given:
+            listed = given["params"]
+            items = listed[3] if listed[0] in ("tuple", "list") else (listed,)
+            params = tuple(struct_info(fw, item) for item in items)
+        ret = struct_info(fw, given["ret"]) if "ret" in given else OBJECT
     pure = params is not None
     if "purity" in given:
         pure = fw.scalar(given["purity"])
@@ -298,4 +282,4 @@ _TYPES: dict[str, Callable[[FunctionWalk, Cst, Any, Any], relax.StructInfo]] = {
     "Callable": _callable, "PackedFunc": _packed, "DTensor": _distributed,
 }  # fmt: skip
 
-__all__ = ["BARE", "dimension", "dimensions", "introduced", "moved", "struct_info", "tensor_dtype", "type_of"]
+__all__ = ["BARE", "dimension", "dimensions", "introduced", "struct_info", "tensor_dtype", "type_of"]

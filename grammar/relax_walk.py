@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import Label
-from mlcc.grammar import relax_const, relax_expr, relax_types
-from mlcc.grammar.context import Skip, Walk
+from mlcc.grammar import attribute_values, relax_const, relax_expr, relax_types
+from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
 from mlcc.grammar.printer_tvm import canonical_attributes
 from mlcc.grammar.relax_expr import Cast
 from mlcc.grammar.relax_if import if_statement
-from mlcc.grammar.relax_scope import MODULE, POISON, FunctionWalk, TypeVar, nodes_in
+from mlcc.grammar.relax_scope import MODULE, FunctionWalk, nodes_in
 from mlcc.grammar.tree import Cst
+from mlcc.grammar.values import Evaluator
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import Attrs, replace
@@ -246,7 +247,7 @@ class _Walker:
                 self.statement(statement)
             except Skip:
                 for name in bound_names(statement):
-                    self.fw.scope.define(name[3], POISON)
+                    self.fw.scope.define(name[3], UNKNOWN)
 
     def statement(self, cst: Cst) -> None:
         kind = cst[0]
@@ -288,8 +289,8 @@ class _Walker:
     def _func_attr(self, cst: Cst) -> None:
         if len(cst[4]) != 1 or cst[4][0][0] != "dict" or cst[5]:
             self.walk.fail("E0407", "R.func_attr takes one dict", cst)
-        with self.fw.guard(cst):
-            found = relax_expr.value(self.fw, cst[4][0])
+        evaluator = Evaluator(self.walk, self.fw.scalars)
+        found = attribute_values.attributes(evaluator, cst[4][0], "attributes of a function")
         self.attrs.update(canonical_attributes(found))
 
     def _return(self, cst: Cst) -> None:
@@ -311,6 +312,9 @@ class _Walker:
         target, annotation, item = cst[3:6]
         if item is None:
             self.walk.fail("E0414", "a variable needs a value", cst)
+        if item[0] == "name" and item[3] == self.walk.module_name and target[0] == "name" and target[3] == "cls":
+            self.fw.define(target, MODULE)
+            return
         pairs = _pairs(target, item)
         if annotation is not None and (len(pairs) != 1 or target[0] != "name"):
             self.walk.fail("E0414", "only one name can be annotated", target)
@@ -405,8 +409,6 @@ class _Walker:
                 stated = known
             elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
                 stated = known if isinstance(known, relax.PrimStructInfo) else stated
-        if known is None and isinstance(made, relax.Call):
-            made = replace(made, struct_info=stated or relax.ObjectStructInfo())
         var = fw.variable(target[3], target[1], stated or made.struct_info, self.walk.span(target))
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(cst)))
         fw.define(target, var)
@@ -605,13 +607,13 @@ def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.
 
 def _opaque(made: relax.Expr) -> bool:
     """Whether nobody can know what a value is: results of functions, and of what depends on absent constants."""
+    if isinstance(made.struct_info, relax.ObjectStructInfo):
+        return True
     if isinstance(made, relax.Call):
         if not isinstance(made.op, tir.Op):
             return True
         return any(isinstance(a, relax.Constant) and a.data.dtype.is_void for a in made.args)
-    if isinstance(made, relax.Constant):
-        return made.data.dtype.is_void
-    return isinstance(made.struct_info, relax.ObjectStructInfo)
+    return isinstance(made, relax.Constant) and made.data.dtype.is_void
 
 
 def _symbolic(made: Cast) -> bool:

@@ -1,0 +1,38 @@
+"""Diagnostics of relax functions: each text announces what is wrong with it, `# error[CODE]: part of the message`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlcc.errors import CompileError
+from mlcc.grammar.parser import parse
+
+FOLDER = Path(__file__).parent / "relax_errors"
+CASES = [
+    pytest.param(part, id=f"{path.stem}:{number}")
+    for path in sorted(FOLDER.glob("*.mlc"))
+    for number, part in enumerate(path.read_text().split("# ----\n"))
+]
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_announced(text: str) -> None:
+    announced = []
+    for number, line in enumerate(text.split("\n"), 1):
+        announced += [(number, code, part.strip()) for code, part in re.findall(r"# error\[(E\d+)\]: ([^#]*)", line)]
+    assert announced, "the text announces nothing"
+    with pytest.raises(CompileError) as caught:
+        parse(text)
+    found = []
+    for diagnostic in caught.value.diagnostics:
+        span = diagnostic.primary.span
+        assert span is not None, diagnostic
+        said = " ".join([diagnostic.message, diagnostic.primary.text, diagnostic.help or ""])
+        said += " ".join(label.text for label in diagnostic.related)
+        found.append((span.source.line_col(span.start)[0], diagnostic.code, said))
+    assert [f[:2] for f in sorted(found)] == [a[:2] for a in sorted(announced)], str(caught.value)
+    for (_, _, said), (_, _, part) in zip(sorted(found), sorted(announced), strict=True):
+        assert part in said, f"`{part}` is not in: {said}"
