@@ -17,8 +17,9 @@ import numpy as np
 from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, kind_of
 from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
-from mlcc.runtime.dlpack import as_array
+from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.explain import bind_symbols, differences
+from mlcc.runtime.fast import Area, FastPath
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 from mlcc.runtime.packed import Frame, Frames
 
@@ -40,6 +41,19 @@ class Entry:
     def at(query: int, run: int, text: int, frames: Frames | None, prepare: Any) -> Entry:
         return Entry(QueryFn(query), RunFn(run), ErrorFn(text), frames, prepare)
 
+    def framed(self, frame: Frame, native: Any, *args: Any) -> int:
+        """Call native code that may call packed functions; an exception of one of them comes out here."""
+        assert self.frames is not None
+        self.prepare()
+        self.frames.push(frame)
+        try:
+            code: int = native(*args)
+        finally:
+            self.frames.pop()
+        if frame.exception is not None:
+            raise frame.exception
+        return code
+
 
 class Function:
     """A function of a loaded artifact.
@@ -53,6 +67,7 @@ class Function:
         self.name = spec.name
         self._entry = entry
         self._spare: list[Workspace] = []
+        self._fast = FastPath.of(spec)
 
     def __repr__(self) -> str:
         return f"<mlcc function {self.name}({', '.join(self.parameter_names)})>"
@@ -74,11 +89,52 @@ class Function:
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
+        fast = self._fast
+        if fast is not None and out is None and len(args) == fast.count:
+            ready = fast.prepare(args)
+            if ready is not None:
+                made, code = self._call_fast(fast, *ready, args)
+                if code == 0:
+                    return made
         call = self.bind(*args, out=out, _spare=self._spare)
         result = call()
         if call.workspace.size:
             self._spare.append(call.workspace)
         return result
+
+    def _call_fast(
+        self, fast: FastPath, area: Area, results: list[np.ndarray], args: tuple[Any, ...]
+    ) -> tuple[Any, int]:
+        """The results and the query's error code; raises CallError for an error of the call itself."""
+        entry = self._entry
+        facts = area.base + 8 * len(fast.dtypes)
+        code = entry.query(area.base, facts, 1)
+        if code != 0:
+            fast.areas.append(area)
+            return None, code  # the long way finds the same, and says what is wrong
+        workspace = take_workspace(self.name, area.cells[len(fast.dtypes)], self._spare)
+        if entry.frames is None:
+            code = entry.run(area.base, facts + 8, workspace.address)
+        else:
+            readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
+            code = entry.framed(
+                Frame((args, results, area, workspace), readonly), entry.run, area.base, facts + 8, workspace.address
+            )
+        if code != 0:
+            raise self._failure(code)
+        fast.areas.append(area)
+        if workspace.size:
+            self._spare.append(workspace)
+        return results[0] if fast.single else tuple(results), 0
+
+    def _failure(self, code: int, found: list[Diagnostic] | None = None) -> CallError:
+        """The error for a code of native code; `found` is what the arguments show of its cause."""
+        kind = kind_of(code)
+        if found and kind is not None and kind.name not in _CODES:
+            return CallError(found)
+        text = self._entry.error(code)
+        message = text.decode("utf-8", "replace") if text else f"error {code}"
+        return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
 
     def call_with_fresh_outputs(self, args: Sequence[Any]) -> Any:
         """Call it with one value per parameter, None for outputs of a PrimFunc to be made; returns its outputs."""
@@ -209,7 +265,7 @@ class Workspace:
 class BoundCall:
     """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
 
-    __slots__ = ("_frame", "_places", "_scalars", "arguments", "function", "memory", "returned", "workspace")
+    __slots__ = ("_frame", "_places", "_run", "_simple", "arguments", "function", "memory", "returned", "workspace")
 
     def __init__(
         self, function: Function, given: list[Argument], results: list[Argument], returned: Any,
@@ -218,7 +274,6 @@ class BoundCall:
         self.function = function
         self.arguments = [*given, *results]
         self.returned = returned
-        self._scalars = any(a.leaf.kind != "tensor" for a in results)
         self.memory, base, query = pack(self.arguments, len(results), 1 + len(function.spec.symbols))
         entry = function._entry
         entry.prepare()
@@ -232,24 +287,31 @@ class BoundCall:
         if entry.frames is not None:
             readonly = tuple(extent(a.tensor) for a in given if a.tensor is not None and a.tensor.readonly)
             self._frame = Frame((self.memory, self.workspace, self.arguments), readonly)
+        self._run = entry.run
+        copies = any(a.before is not None or a.after is not None for a in self.arguments)
+        self._simple = self._frame is None and not copies and all(a.leaf.kind == "tensor" for a in results)
 
     def __call__(self) -> Any:
+        if self._simple:
+            code = self._run(*self._places)
+            if code == 0:
+                return self.returned
+            self._refuse(code)
         for argument in self.arguments:
             if argument.before is not None:
                 as_array(argument.tensor)[...] = argument.before  # type: ignore[arg-type]
-        code = self._framed(self.function._entry.run, *self._places)
+        code = self._framed(self._run, *self._places)
         if code != 0:
             self._refuse(code)
         for argument in self.arguments:
             if argument.after is not None:
                 argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
-        return self._read(self.returned) if self._scalars else self.returned
+        return self._read(self.returned)
 
     def timed(self, loop: Any, number: int, clock: int) -> float:
         """Seconds that `number` runs in the native `loop` take."""
-        entry = self.function._entry
         nanoseconds = ctypes.c_int64()
-        run = ctypes.cast(entry.run, ctypes.c_void_p).value
+        run = ctypes.cast(self._run, ctypes.c_void_p).value
         code = self._framed(loop, run, *self._places, number, clock, ctypes.addressof(nanoseconds))
         if code != 0:
             self._refuse(code)
@@ -257,19 +319,10 @@ class BoundCall:
 
     def _framed(self, native: Any, *args: Any) -> int:
         """Call native code; where it may call packed functions, with what they need to know of this call."""
-        entry = self.function._entry
-        if entry.frames is None or self._frame is None:
+        if self._frame is None:
             return native(*args)  # type: ignore[no-any-return]
-        entry.prepare()
         frame = Frame(self._frame.owner, self._frame.readonly)
-        entry.frames.push(frame)
-        try:
-            code: int = native(*args)
-        finally:
-            entry.frames.pop()
-        if frame.exception is not None:
-            raise frame.exception
-        return code
+        return self.function._entry.framed(frame, native, *args)
 
     def _read(self, returned: Any) -> Any:
         """Results that are no arrays, read from where the function wrote them."""
@@ -286,14 +339,8 @@ class BoundCall:
 
     def _refuse(self, code: int) -> NoReturn:
         """Raise the error for a code of native code, with what the arguments show of its cause."""
-        name = self.function.name
-        found = differences(name, [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result])
-        kind = kind_of(code)
-        if found and kind is not None and kind.name not in _CODES:
-            raise CallError(found)
-        text = self.function._entry.error(code)
-        message = text.decode("utf-8", "replace") if text else f"error {code}"
-        raise CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{name}`: {message}"))
+        seen = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
+        raise self.function._failure(code, differences(self.function.name, seen))
 
 
 def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:

@@ -7,6 +7,7 @@ element type inside is corrected.
 from __future__ import annotations
 
 import ctypes
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,7 @@ class Tensor:
         return dtype_name(*self.code)
 
 
+@functools.lru_cache(maxsize=256)
 def numpy_code(dtype: np.dtype[Any]) -> tuple[int, int, int] | None:
     """The DLPack type of a NumPy dtype (`ml_dtypes` included); None if there is none."""
     if not dtype.isnative:
