@@ -14,7 +14,7 @@ from mlcc.arith.linear import is_index
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL
-from mlcc.ir.node import map_children
+from mlcc.ir.node import field_names, map_children
 from mlcc.ir.tir import Expr, IntImm
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _pure(expr: Expr) -> bool:
         if isinstance(top, tir.Call):
             return False
         if isinstance(top, (tir.BinaryOp, tir.Not, tir.Cast, tir.Select)):
-            stack += [v for v in (getattr(top, n) for n in top.__dataclass_fields__) if isinstance(v, Expr)]
+            stack += [v for v in (getattr(top, n) for n in field_names(type(top))) if isinstance(v, Expr)]
     return True
 
 

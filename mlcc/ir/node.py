@@ -6,32 +6,77 @@ A field holds a node, plain data, an `Attrs` map, or (nested) tuples of these.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, dataclass_transform
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 from mlcc.errors import Span
 
 _fields: dict[type, tuple[str, ...]] = {}
+_defaults: dict[type, dict[str, Any]] = {}
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def node(cls: type) -> Any:
-    """Class decorator of every IR node: frozen, slotted, identity equality."""
-    return dataclass(frozen=True, slots=True, eq=False)(cls)
+    """Class decorator of every IR node: its annotations are its fields, in slots, frozen, compared by identity.
+
+    What `dataclass(frozen=True, slots=True, eq=False)` makes, with `span` for keyword only; written out because a
+    hundred generated dataclasses take longer to define than a small model takes to compile.
+    """
+    base = next(b for b in cls.__mro__[1:] if issubclass(b, Node))
+    annotations = cls.__dict__.get("__annotations__", {})
+    own = [n for n, kind in annotations.items() if not kind.startswith("ClassVar") and n not in field_names(base)]
+    names = (*field_names(base), *own)
+    body = {k: v for k, v in cls.__dict__.items() if k not in ("__dict__", "__weakref__")}
+    defaults = _defaults[base] | {n: body.pop(n) for n in own if n in body}
+    body.update(__slots__=tuple(own), __match_args__=names)
+    made = type(cls)(cls.__name__, cls.__bases__, body)
+    _fields[made], _defaults[made] = names, defaults
+    _define_init(made, names, defaults)
+    return made
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _define_init(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
+    """`__init__` that stores through the slots' own setters, which `__setattr__` does not stop."""
+    scope: dict[str, Any] = {f"_default_{n}": v for n, v in defaults.items()}
+    scope |= {f"_set_{n}": getattr(cls, n).__set__ for n in (*names, "span")}
+    parameters = [f"{n}=_default_{n}" if n in defaults else n for n in names]
+    lines = [f"def __init__(self, {', '.join([*parameters, '*, span=None'])}):"]
+    lines += [f"    _set_{n}(self, {n})" for n in (*names, "span")]
+    exec("\n".join(lines), scope)
+    init = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = init  # type: ignore[misc]
+
+
 class Node:
     """Immutable. `==` is identity; `span` is where the text of it stands, if it came from text."""
 
-    span: Span | None = field(default=None, kw_only=True, repr=False)
+    __slots__ = ("span",)
+    __match_args__: tuple[str, ...] = ()
+    span: Span | None
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, span: Span | None = None) -> None: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: cannot assign to `{name}`")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: cannot delete `{name}`")
+
+    def __repr__(self) -> str:
+        parts = (f"{n}={getattr(self, n)!r}" for n in field_names(type(self)))
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __str__(self) -> str:
         from mlcc.grammar.printer import script  # the one upward import that the design lists
 
         return script(self).rstrip("\n")
+
+
+_fields[Node], _defaults[Node] = (), {}
+_define_init(Node, (), {})
 
 
 class Attrs(Mapping[str, Any]):
@@ -79,10 +124,7 @@ def freeze(value: Any) -> Any:
 
 def field_names(cls: type) -> tuple[str, ...]:
     """The fields of a node class that carry meaning: all but the span, in order."""
-    found = _fields.get(cls)
-    if found is None:
-        found = _fields[cls] = tuple(f.name for f in dataclasses.fields(cls) if f.name != "span")
-    return found
+    return _fields[cls]
 
 
 def map_value(value: Any, fn: Callable[[Any], Any]) -> Any:
@@ -119,7 +161,8 @@ def replace(old: Any, **changes: Any) -> Any:
     """A copy with other field values; the same object if they are the ones it has."""
     if all(getattr(old, k) is v for k, v in changes.items()):
         return old
-    return dataclasses.replace(old, **changes)
+    values = {n: getattr(old, n) for n in _fields[type(old)]}
+    return type(old)(**{"span": old.span, **values, **changes})
 
 
 def children(of: Any) -> Iterator[Any]:
