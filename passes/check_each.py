@@ -46,9 +46,11 @@ class CheckEach(Observer):
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
         work = module_work(module, self.func)
-        self._interpret = self.compiled is None or work is None or work <= self.limit
+        within = self.limit > 0 if work is None else work <= self.limit
+        self._interpret = self.compiled is None or within
         self._expected = self._run(module)
-        how = "interpreted" if self._interpret else f"compiled, since it takes about {work} operations"
+        about = "its sizes are not known here" if work is None else f"it takes about {work} operations"
+        how = "interpreted" if self._interpret else f"compiled, since {about}"
         self.write(f"check-each: `{self.func}` is {how}\n")
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
