@@ -312,16 +312,17 @@ class Machine:
         return _Partial(callee, given)
 
     def print_values(self, call: relax.Call, frame: Frame) -> tuple[()]:
-        values = [_shown(to_python(self.expr(a, frame), call.span)) for a in call.args]
-        form = call.attrs.get("format", "")
-        print(_formatted(form, values) if form else " ".join(map(str, values)))
+        print(self._message(call.args, call, frame))
         return ()
+
+    def _message(self, args: Sequence[relax.Expr], call: relax.Call, frame: Frame) -> str:
+        """A format and the values it takes."""
+        form, *values = [_shown(to_python(self.expr(a, frame), call.span)) for a in args] or [""]
+        return _formatted(form, values) if form else " ".join(map(str, values))
 
     def assert_holds(self, call: relax.Call, frame: Frame) -> tuple[()]:
         if not _truth(self.expr(call.args[0], frame), call.span):
-            values = [_shown(to_python(self.expr(a, frame), call.span)) for a in call.args[1:]]
-            form = call.attrs.get("format", "")
-            text = _formatted(form, values) if form else ", ".join(map(str, values))
+            text = self._message(call.args[1:], call, frame)
             raise CallError(error("E0813", f"Assertion Failed: {text}" if text else "Assertion Failed", call.span))
         return ()
 
