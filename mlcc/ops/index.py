@@ -241,5 +241,5 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "strided_slice": Impl(infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE),
-    "take": Impl(infer_take, _np_take, _lower_take, FusionKind.INJECTIVE),
+    "take": Impl(infer_take, _np_take, _lower_take),  # indices come from memory: nothing is fused into it
 }

@@ -411,11 +411,11 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "nn.softmax": Impl(infer_softmax, _np_softmax, _lower_softmax),
-    "nn.log_softmax": Impl(infer_softmax, _np_log_softmax, _lower_log_softmax),
+    "nn.softmax": Impl(infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE),
+    "nn.log_softmax": Impl(infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE),
     "nn.dropout": Impl(infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout, FusionKind.ELEMWISE),
-    "nn.layer_norm": Impl(infer_layer_norm, _np_layer_norm, _lower_layer_norm),
-    "nn.rms_norm": Impl(infer_rms_norm, _np_rms_norm, _lower_rms_norm),
+    "nn.layer_norm": Impl(infer_layer_norm, _np_layer_norm, _lower_layer_norm, FusionKind.OUT_EWISE_FUSABLE),
+    "nn.rms_norm": Impl(infer_rms_norm, _np_rms_norm, _lower_rms_norm, FusionKind.OUT_EWISE_FUSABLE),
     "nn.group_norm": Impl(infer_channel_norm, _np_group_norm),
     "nn.instance_norm": Impl(infer_channel_norm, _np_instance_norm),
     "nn.batch_norm": Impl(infer_batch_norm, _np_batch_norm, _lower_batch_norm),

@@ -52,9 +52,7 @@ def infer_prelu(call: relax.Call) -> Tensor:
     from mlcc.ops.shapes import axis
 
     data = tensor(call, 0)
-    slope = tensor(call, 1)
-    if slope.ndim not in (-1, 1):
-        fail(call, "E0445", f"the slopes must have 1 dimension, they have {slope.ndim}")
+    tensor(call, 1)
     if data.ndim >= 0:
         axis(call, call.attrs["axis"], data.ndim)
     return data
@@ -169,6 +167,8 @@ def _lower_leaky(call: relax.Call, x: TeTensor) -> TeTensor:
 
 def _lower_prelu(call: relax.Call, x: TeTensor, slope: TeTensor) -> TeTensor:
     channel = call.attrs["axis"] % x.ndim
+    if slope.ndim != 1:
+        fail(call, "E0445", f"the slopes must have 1 dimension, they have {slope.ndim}")
 
     def element(*i: te.Scalar) -> te.Scalar:
         return te.select(x(*i) > _const(x, 0), x(*i), x(*i) * slope(i[channel]))

@@ -95,6 +95,8 @@ def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
         if isinstance(value, (int, tir.Expr)) and not isinstance(value, (bool, tir.StringImm)):
             value = (value,)
         return shape_expr(_sequence(value), span)
+    if isinstance(value, relax.Tuple) and not value.fields and kind in ("scalar", "datatype"):
+        return value  # nothing, where nothing may stand
     if kind in ("scalar", "scalars"):
         return _scalars(value, span) if kind == "scalars" else _scalar(value, span)
     if kind in ("exprs", "func") and isinstance(value, (tuple, list, relax.Tuple)):

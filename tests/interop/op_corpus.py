@@ -253,7 +253,6 @@ CREATION = [
     Case("full", ((2,), T(None, "float32", 0))),
     Case("zeros", ((2, S("n")), "float32")),
     Case("ones", ((), "int32")),
-    Case("zeros", ((2,), "void")),
     Case("zeros_like", (T((2, "n")),)),
     Case("ones_like", (T((2, "n")), "int8")),
     Case("full_like", (T((2, "n")), Const(1.0, "float32"))),
