@@ -235,26 +235,50 @@ def _reinterpret(e: Emitter, node: tir.Call) -> Value:
 
 
 def _q_multiply_shift(e: Emitter, node: tir.Call) -> Value:
-    """round(x * y * 2**-(q + s)) in 64 bits, halves up; a negative s shifts x left first."""
+    """round(x * y * 2**(s - q)) in 64 bits, halves up; x is shifted left by a positive s first."""
     fn = e.fn
-    x, y, q, s = _arguments(e, node, 4)
-    lanes = node.dtype.lanes
-    wide = vector("i64", lanes)
-
-    def extended(value: Value, dtype: DType) -> Value:
-        return (
-            fn.splat(fn.convert("sext", value, "i64"), lanes) if dtype.lanes == 1 else fn.convert("sext", value, wide)
-        )
-
-    a, b, bits, shift = (extended(v, n.dtype) for v, n in zip((x, y, q, s), node.args, strict=True))
-    zero, one = (fn.splat(integer("i64", v), lanes) for v in (0, 1))
-    negative = fn.icmp("slt", shift, zero)
-    left = fn.select(negative, fn.binary("sub", zero, shift), zero)
-    right = fn.binary("add", bits, fn.select(negative, zero, shift))
-    product = fn.binary("mul", fn.binary("shl", a, left), b)
+    x, y, q, s = _extended(e, node, 4)
+    zero, one = (fn.splat(integer("i64", v), node.dtype.lanes) for v in (0, 1))
+    upward = fn.icmp("sgt", s, zero)
+    left = fn.select(upward, s, zero)
+    right = fn.binary("add", q, fn.select(upward, zero, fn.binary("sub", zero, s)))
+    product = fn.binary("mul", fn.binary("shl", x, left), y)
     half = fn.binary("shl", one, fn.binary("sub", right, one))
     moved = fn.binary("ashr", fn.binary("add", product, half), right)
     return fn.convert("trunc", moved, register_type(node.dtype))
+
+
+def _dp4a(e: Emitter, node: tir.Call) -> Value:
+    """The dot product of two vectors of four 8-bit integers, added to an int32."""
+    fn = e.fn
+    values = [e.expr(a) for a in node.args]
+    if len(values) not in (2, 3) or any(a.dtype.lanes != 4 or a.dtype.bits != 8 for a in node.args[:2]):
+        raise unsupported("`T.dp4a` takes two vectors of four 8-bit integers, and an int32", node.span)
+    wide = [
+        fn.convert("zext" if a.dtype.is_uint else "sext", v, "<4 x i32>")
+        for v, a in zip(values[:2], node.args, strict=False)
+    ]
+    name = e.ctx.module.declare("llvm.vector.reduce.add.v4i32", "i32", ["<4 x i32>"])
+    total = fn.call("i32", name, [fn.binary("mul", wide[0], wide[1])])
+    return fn.binary("add", total, values[2]) if len(values) == 3 else total
+
+
+def _extended(e: Emitter, node: tir.Call, count: int) -> list[Value]:
+    """Integer arguments as i64, with the lanes of the result."""
+    fn, lanes = e.fn, node.dtype.lanes
+    made: list[Value] = []
+    for value, arg in zip(_arguments(e, node, count), node.args, strict=True):
+        wide = fn.convert("zext" if arg.dtype.is_uint else "sext", value, vector("i64", arg.dtype.lanes))
+        made.append(fn.splat(wide, lanes) if arg.dtype.lanes == 1 else wide)
+    return made
+
+
+def _lane_mask(e: Emitter, node: tir.Call) -> Value:
+    """Lane i is whether base + i < limit, without overflow."""
+    fn, lanes = e.fn, node.dtype.lanes
+    base, limit = _extended(e, node, 2)
+    steps = arith.lane_numbers(DType.of("int64").with_lanes(lanes))
+    return fn.icmp("slt", fn.binary("add nsw", base, steps), limit)
 
 
 # ---------------------------------------------------------------- the rest
@@ -273,6 +297,10 @@ def _first_argument(e: Emitter, node: tir.Call) -> Value:
 def _nothing(e: Emitter, node: tir.Call) -> Value:
     """A hint without effect; its arguments are not evaluated."""
     return zero(node.dtype)
+
+
+def _true(e: Emitter, node: tir.Call) -> Value:
+    return arith.constant(DType.of("bool"), 1)
 
 
 def _isnullptr(e: Emitter, node: tir.Call) -> Value:
@@ -302,7 +330,7 @@ _BY_LLVM = ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "floor"
 _BY_LIBM = (
     "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log1p", "erf",
 )  # fmt: skip
-_HINTS = ("assume", "prefetch", "start_profile_intrinsic", "end_profile_intrinsic", "undef")
+_HINTS = ("prefetch", "tvm_kernel_replace_point", "start_profile_intrinsic", "end_profile_intrinsic", "undef")
 
 TABLE: dict[str, Emit] = {
     **{name: _llvm(name) for name in _BY_LLVM},
@@ -316,6 +344,7 @@ TABLE: dict[str, Emit] = {
     "sigmoid": _sigmoid, "rsqrt": _rsqrt, "exp10": _exp10, "ldexp": _ldexp, "infinity": _infinity,
     "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
     "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"), "reinterpret": _reinterpret,
-    "q_multiply_shift": _q_multiply_shift, "if_then_else": _if_then_else, "isnullptr": _isnullptr,
+    "q_multiply_shift": _q_multiply_shift, "dp4a": _dp4a, "get_active_lane_mask": _lane_mask, "assume": _true,
+    "if_then_else": _if_then_else, "isnullptr": _isnullptr,
     "vectorlow": _halves("low"), "vectorhigh": _halves("high"), "vectorcombine": _combine,
 }  # fmt: skip

@@ -9,13 +9,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from mlcc.interp import run_prim_func
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.construct import truncdiv, wrap
 from mlcc.ir.dtypes import DType
+from mlcc.ir.intrinsics import INTRINSICS
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.compile import Machine
-from tests.targets.build import call, elementwise, from_bfloat16, node, storage, to_bfloat16
+from tests.targets.build import call, elementwise, from_bfloat16, func, node, storage, to_bfloat16
 from tests.targets.harness import Native
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's remarks on overflow and NaN
@@ -262,3 +264,55 @@ def test_any_byte_but_zero_is_true() -> None:
     native = Native(elementwise(4, ["bool"], [("bool", lambda x: tir.Not(x.dtype, x))]))
     assert native(a, out) == 0
     assert out.tolist() == [1, 0, 0, 0]
+
+
+# ---------------------------------------------------------------- against the interpreter
+
+
+def test_what_the_interpreter_knows_the_target_knows() -> None:
+    from mlcc.interp import calls as interpreted
+    from mlcc.targets.llvm import calls, intrinsics
+
+    known = {*interpreted.MATH, *interpreted._BITS, *interpreted._SPECIAL, "if_then_else"} & set(INTRINSICS)
+    # `type_annotation` is only ever an argument
+    assert known - {*intrinsics.TABLE, *calls._TABLE} == {"type_annotation"}
+
+
+def test_fixed_point_products() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-(2**31), 2**31, 64).astype("int32") for _ in range(2))
+    s = rng.integers(-20, 3, 64).astype("int32")
+    fn = lambda x, y, s: call("q_multiply_shift", "int32")(x, y, c.const(31), s)  # noqa: E731
+    func = elementwise(64, ["int32"] * 3, [("int32", fn)])
+    out, expected = np.zeros(64, "int32"), np.zeros(64, "int32")
+    assert Native(func)(x, y, s, out) == 0
+    run_prim_func(func, [x, y, s, expected])
+    np.testing.assert_array_equal(out, expected)
+    exact = [math.floor(int(a) * int(b) * 2.0 ** (int(n) - 31) + 0.5) for a, b, n in zip(x, y, s, strict=True)]
+    fits = np.abs(exact) < 2**31
+    np.testing.assert_allclose(out[fits], np.array(exact)[fits], atol=1)
+
+
+def test_lane_masks_halves_and_dot_products() -> None:
+    a, b = c.make_buffer("A", (8,), "int8"), c.make_buffer("B", (8,), "uint8")
+    n, mask, out = tir.Var("n", DType.of("int64")), c.make_buffer("M", (8,), "bool"), c.make_buffer("O", (3,), "int32")
+    halves = c.make_buffer("H", (8,), "int8")
+    ramp = tir.Ramp(DType.of("int32x8"), c.const(0), c.const(1), 8)
+    x, y = c.load(a, ramp), c.load(b, ramp)
+
+    def half(which: str, value: tir.Expr) -> tir.Expr:
+        return c.call(f"{value.dtype.element}x4", f"vector{which}", value)
+
+    stores: list[tir.Stmt] = [
+        tir.BufferStore(mask, c.call("boolx8", "get_active_lane_mask", n, c.const(5, "int64")), (ramp,)),
+        tir.BufferStore(halves, c.call("int8x8", "vectorcombine", half("high", x), half("low", x)), (ramp,)),
+    ]
+    for k, which in enumerate(("low", "high")):
+        stores.append(c.store(out, c.call("int32", "dp4a", half(which, x), half(which, y), c.const(1000 * k)), k))
+    data, other = np.array([1, -2, 3, -4, 127, -128, 7, 8], "int8"), np.array([255, 1, 2, 3, 4, 5, 6, 200], "uint8")
+    on, sums, swapped = np.zeros(8, "bool"), np.zeros(3, "int32"), np.zeros(8, "int8")
+    assert Native(func([a, b, n, mask, out, halves], stores))(data, other, 2, on, sums, swapped) == 0
+    assert on.tolist() == [True] * 3 + [False] * 5
+    products = data.astype(int) * other
+    assert sums.tolist() == [products[:4].sum(), 1000 + products[4:].sum(), 0]
+    assert swapped.tolist() == [*data[4:], *data[:4]]
