@@ -16,6 +16,7 @@ from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, relax, tir
 from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import children
 
 Expr = tir.Expr
@@ -393,13 +394,21 @@ class Operators:
             if item[5] is not None and self.value(item[5]) != 1:
                 self.walk.fail("E0303", "a region has no steps", item)
             low, high = self.bounds(item, extent)
-            return tir.Range(low, self.simplify(self.build(item, construct.sub, high, low)), span=span)
+            return tir.Range(low, self.extent(low, high, item), span=span)
         index = self.expr(item)
         if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1:
             return tir.Range(index.base, tir.IntImm(index.base.dtype, index.lanes, span=span), span=span)
         return tir.Range(
             index, tir.IntImm(index.dtype.element if index.dtype.is_int else INT32, 1, span=span), span=span
         )
+
+    def extent(self, low: Expr, high: Expr, cst: Cst) -> Expr:
+        """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
+        if isinstance(low, tir.IntImm) and low.value == 0:
+            return high
+        if isinstance(high, tir.Add) and structural_equal(high.lhs, low):
+            return high.rhs
+        return self.simplify(self.build(cst, construct.sub, high, low))
 
     def simplify(self, value: Expr) -> Expr:
         """The value in simplest form, its place kept."""

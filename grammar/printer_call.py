@@ -8,6 +8,7 @@ the call as it is.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 
 from mlcc.grammar import printer_tvm
@@ -51,6 +52,18 @@ def _reads_back(node: tir.Call, known: Intrinsic) -> bool:
     return known.result in ("explicit", "last") or result_dtype(known, args) is node.dtype
 
 
+def _target(config: str) -> str:
+    """The configuration of a target: a dict if it is one, else the string."""
+    if config.startswith("{"):
+        try:
+            made = json.loads(config)
+        except ValueError:
+            return quote(config)
+        if isinstance(made, dict):
+            return repr(made)
+    return quote(config)
+
+
 @handles(tir.Call)
 def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     args: list[Part | list[Part]] = [Child(a) for a in node.args]
@@ -62,6 +75,8 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     name = node.op.name.removeprefix("tir.")
     if out.dialect.is_tvm and name in printer_tvm.NODES:
         return call("T." + printer_tvm.NODES[name], *args)
+    if name == "target" and len(node.args) == 1 and isinstance(node.args[0], tir.StringImm):
+        return call("T.target", _target(node.args[0].value))
     known = INTRINSICS.get(name)
     if known is None or not _reads_back(node, known):
         return call(

@@ -17,6 +17,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import Attrs, children, walk
 
 _AXES = {tir.IterKind.SPATIAL: "spatial", tir.IterKind.REDUCE: "reduce", tir.IterKind.SCAN: "scan"}
+_NOTHING = "T.evaluate(0)"  # the body that has no statements
 _STATEMENTS: dict[type, Callable[[Writer, Any], None]] = {}
 
 
@@ -55,7 +56,7 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
             out.line(f"{define_buffer(out, buffer)} = T.match_buffer({args})")
         _function_body(out, func)
         if len(out.lines) == head + 1 and not out.prelude:
-            out.line(out.dialect.empty_body)
+            out.line(_NOTHING)
         out.lines[top:top] = ["    " * out.depth + line for line in out.prelude]
         out.prelude, out.function_scope = outer, outer_scope
 
@@ -155,7 +156,7 @@ def body(out: Writer, stmts: tuple[tir.Stmt, ...]) -> None:
     if stmts:
         _statements(out, stmts)
     else:
-        out.line(out.dialect.empty_body)
+        out.line(_NOTHING)
 
 
 def _statements(out: Writer, stmts: tuple[tir.Stmt, ...]) -> None:
@@ -429,7 +430,7 @@ def _block(out: Writer, block: tir.Block, realize: tir.BlockRealize | None) -> N
                 body(out, block.init)
         _statements(out, block.body)
         if not block.body:
-            out.line(out.dialect.empty_body)
+            out.line(_NOTHING)
 
 
 @_statement_of(tir.BlockRealize)

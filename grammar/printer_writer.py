@@ -40,7 +40,6 @@ class Dialect:
     out_sinfo: str
     sinfo_args: str
     anything: str
-    empty_body: str
 
     @property
     def is_tvm(self) -> bool:
@@ -50,11 +49,11 @@ class Dialect:
 DIALECTS = {
     "mlcc": Dialect(
         "mlcc", "tir", "", "T.block", "T.block_attr", "T.alloc_buffer", "T.alloc_buffer_stmt", "{}", "out_sinfo",
-        "sinfo_args", "R.Object", "pass",
+        "sinfo_args", "R.Object",
     ),
     "tvm": Dialect(
         "tvm", "tirx", "s_tir=True", "T.sblock", "T.sblock_attr", "T.sblock_alloc_buffer", "T.alloc_buffer",
-        "T.let[{}]", "out_ty", "ty_args", "R.Any", "T.evaluate(0)",
+        "T.let[{}]", "out_ty", "ty_args", "R.Any",
     ),
 }  # fmt: skip
 

@@ -137,9 +137,7 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: Cst, dtype: DType | None)
     for end in (low, high):
         if not end.dtype.is_int or end.dtype.lanes > 1:
             ev.walk.fail("E0301", f"the bounds of a loop are integers, not {end.dtype}", cst)
-    if isinstance(low, tir.IntImm) and low.value == 0:
-        return Loop(low, high)
-    return Loop(low, ev.simplify(ev.build(cst, construct.sub, high, low)))
+    return Loop(low, ev.extent(low, high, cst))
 
 
 _RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")

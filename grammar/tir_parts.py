@@ -84,9 +84,7 @@ def _range_of(ev: Operators, begin: Cst, end: Cst, cst: Cst) -> tir.Range:
     low, high = ev.build(cst, construct.match_types, low, high)
     if not low.dtype.is_int:
         ev.walk.fail("E0301", f"a range is over integers, not {low.dtype}", cst)
-    extent = ev.build(cst, construct.sub, high, low)
-    known = ev.simplify(extent)
-    return tir.Range(low, known if isinstance(known, tir.IntImm) else extent, span=ev.walk.span(cst))
+    return tir.Range(low, ev.extent(low, high, cst), span=ev.walk.span(cst))
 
 
 def _range(ev: Operators, cst: Cst) -> tir.Range:
