@@ -50,7 +50,7 @@ def attribute(ev: Operators, value: Any, cst: Cst) -> Any:
         return Attrs({k: attribute(ev, v, cst) for k, v in value.items()})
     if isinstance(value, Scalar):
         return ev.as_expr(value, cst)
-    if isinstance(value, (tir.Expr, tir.Buffer, tir.CommReducer, tir.IterVar, tir.Range)):
+    if isinstance(value, (tir.Expr, tir.Buffer, tir.CommReducer, tir.IterVar, tir.Range, tir.IndexMap)):
         return value
     return ev.walk.fail("E0302", f"{describe(value)} cannot be an attribute", cst)
 

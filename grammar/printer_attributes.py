@@ -15,6 +15,8 @@ def parts_of(out: Writer, value: Any) -> list[Part]:
     """The parts of a value's text. Maps are sorted by key: their order has no meaning."""
     if isinstance(value, Node):
         return [Child(value)]
+    if isinstance(value, Attrs) and value.keys() == {"device_type", "index"}:
+        return [f"R.device(device_type={value['device_type']}, index={value['index']})"]
     if isinstance(value, Attrs):
         return ["{", *separated([[quote(k) + ": ", Value(value[k])] for k in sorted(value)]), "}"]
     if isinstance(value, (tuple, list)):

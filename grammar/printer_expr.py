@@ -32,7 +32,7 @@ from mlcc.grammar.printer_writer import (
 )
 from mlcc.ir import construct, tir
 from mlcc.ir.construct import TypeMismatch
-from mlcc.ir.dtypes import BOOL, INT32, DType
+from mlcc.ir.dtypes import BOOL, INT32, INT64, DType
 
 _INFIX: dict[type, tuple[int, Callable[..., tir.Expr]]] = {
     tir.Add: (SUM, construct.add),
@@ -219,6 +219,25 @@ def _reducer(out: Writer, node: tir.CommReducer, like: DType | None) -> Parts:
     out.pop()
     body = result[0] if len(result) == 1 else f"({', '.join(result)})"
     return call("T.comm_reducer", f"lambda {names}: {body}", _list(node.identity))
+
+
+@handles(tir.IndexMap)
+def _index_map(out: Writer, node: tir.IndexMap, like: DType | None) -> Parts:
+    dtype = node.indices[0].dtype if node.indices else INT64
+    args: list[Part | list[Part]] = [_map_lambda(out, node)]
+    if node.inverse is not None:
+        args.append(f"inverse_index_map={_map_lambda(out, node.inverse)}")
+    if dtype is not INT64:
+        args.append(f"index_dtype={quote(str(dtype))}")
+    return call("T.index_map", *args)
+
+
+def _map_lambda(out: Writer, node: tir.IndexMap) -> str:
+    out.push()
+    names = ", ".join([out.define(v, v.name) for v in node.indices])
+    result = [out.text(r) for r in node.result]
+    out.pop()
+    return f"lambda {names}: ({', '.join(result)}{',' if len(result) == 1 else ''})"
 
 
 @handles(tir.Reduce)

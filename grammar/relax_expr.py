@@ -9,9 +9,12 @@ from typing import Any
 from mlcc import ops
 from mlcc.errors import did_you_mean
 from mlcc.grammar import relax_const
+from mlcc.grammar.context import Scope
 from mlcc.grammar.relax_scope import MODULE, FunctionWalk
 from mlcc.grammar.relax_types import struct_info, tensor_dtype, type_of
+from mlcc.grammar.tir_parts import index_map_of
 from mlcc.grammar.tree import Cst
+from mlcc.grammar.values import Evaluator
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import substitute
@@ -84,6 +87,9 @@ def value(fw: FunctionWalk, cst: Cst) -> Any:
         return _operator(fw, cst)
     if kind in ("binary", "compare", "unary", "bool", "ifexp"):
         return fw.scalar(cst)
+    if kind == "lambda":
+        with fw.guard(cst):
+            return index_map_of(Evaluator(fw.walk, Scope(fw.scalars)), cst)
     fw.walk.fail("E0406", "this cannot stand in a relax function", cst)
 
 

@@ -282,7 +282,8 @@ class _Walker:
         if path == "R.output":
             self.walk.fail("E0415", "R.output ends a dataflow block", cst, "no dataflow block is open here")
         made = relax_expr.expression(fw, cst)
-        if not isinstance(made, relax.Call):
+        empty = isinstance(made, relax.Tuple) and not made.fields  # TVM binds nothing to what is of no type
+        if not isinstance(made, relax.Call) and not empty:
             self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
         self._bind(("name", cst[1], cst[1], "_"), made, None, cst)
 

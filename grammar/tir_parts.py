@@ -14,7 +14,7 @@ from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import made_call, pair
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
-from mlcc.ir.dtypes import HANDLE
+from mlcc.ir.dtypes import HANDLE, INT64, DType
 
 Handler = Callable[[Any, Cst], Any]
 Expr = tir.Expr
@@ -108,6 +108,29 @@ def _target(ev: Operators, cst: Cst) -> Expr:
     return made_call(ev, cst, "target", HANDLE, (tir.StringImm(value, span=ev.walk.span(cst)),))
 
 
+def _index_map(ev: Operators, cst: Cst) -> tir.IndexMap:
+    given = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
+    dtype = ev.dtype(given["index_dtype"]) if "index_dtype" in given else INT64
+    made = index_map_of(ev, given["mapping"], dtype)
+    back = given.get("inverse_index_map")
+    if back is None or back[0] == "const":
+        return made
+    return tir.IndexMap(made.indices, made.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))
+
+
+def index_map_of(ev: Operators, cst: Cst, dtype: DType = INT64) -> tir.IndexMap:
+    """The map that a lambda over indices means: `lambda i, j: (j, i)`."""
+    if cst[0] != "lambda":
+        ev.walk.fail("E0302", "the map is a lambda: `lambda i, j: (j, i)`", cst)
+    span = ev.walk.span(cst)
+    indices = tuple(tir.Var(n, dtype, span=span) for n in cst[3])
+    with ev.scope.frame(" in a lambda"):
+        for var in indices:
+            ev.scope.define(var.name, var, span)
+        result = ev.exprs(cst[4], "the result") if cst[4][0] in ("tuple", "list") else (ev.expr(cst[4]),)
+    return tir.IndexMap(indices, result, span=span)
+
+
 PARTS: dict[str, Handler] = {
-    "comm_reducer": _comm_reducer, "iter_var": _iter_var, "Range": _range, "target": _target,
+    "comm_reducer": _comm_reducer, "index_map": _index_map, "iter_var": _iter_var, "Range": _range, "target": _target,
 }  # fmt: skip

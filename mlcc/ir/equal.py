@@ -44,6 +44,7 @@ _PLANS: dict[type, tuple[tuple[str, _Mode], ...]] = {
         ("dtype", _USE), ("combiner", _USE), ("axis", _BIND), ("source", _USE), ("init", _USE), ("condition", _USE),
         ("value_index", _USE),
     ),
+    tir.IndexMap: (("indices", _BIND), ("result", _USE), ("inverse", _USE)),
     tir.Bind: (("value", _USE), ("var", _BIND)),
     tir.AllocBuffer: (("buffer", _BIND), ("annotations", _ATTR)),
     tir.DeclBuffer: (("data", _USE), ("buffer", _BIND)),

@@ -352,6 +352,15 @@ class MatchBufferRegion(Node):
     source: BufferRegion
 
 
+@node
+class IndexMap(Node):
+    """How indices are rearranged: `lambda i, j: (j, i)`, perhaps with the way back. A value of attributes."""
+
+    indices: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    inverse: IndexMap | None = None
+
+
 # ---------------------------------------------------------------- statements
 
 

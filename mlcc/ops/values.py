@@ -89,6 +89,8 @@ def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
     if isinstance(value, relax.Expr) and not isinstance(value, relax.Tuple):
         return value
     kind = param.kind
+    if isinstance(value, relax.Tuple) and not value.fields and kind == "scalar" and param.optional:
+        return value  # as it is written for a scalar that is left out
     if kind == "shape":
         if isinstance(value, relax.Tuple):
             return value

@@ -101,6 +101,26 @@ def main():
     check(mod)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "T.index_map(lambda i, j: (j // 4, i, j % 4))",
+        "T.index_map(lambda i: (i,), inverse_index_map=lambda i: (i,))",
+        'T.index_map(lambda i, j: (j, i), index_dtype="int32")',
+    ],
+)
+def test_index_maps(value: str) -> None:
+    text = f"""
+@T.prim_func(private=True)
+def main():
+    T.func_attr({{"layout": {value}}})
+    T.evaluate(1)
+"""
+    mod = parse(text)
+    assert value in script(mod)
+    check(mod)
+
+
 def test_global_symbols() -> None:
     text = """
 @I.ir_module

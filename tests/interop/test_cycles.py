@@ -15,7 +15,7 @@ from tests.interop.harness import back_and_there, there_and_back  # noqa: E402
 
 CORPUS = modules()
 FAITHFUL = Options(raw=False)  # `T.Min(1, 2)` is printed by TVM as `T.min(1, 2)`, which it reads as 1
-SHARE = 10  # functions or graphs in one test
+SHARE = 5  # functions or graphs in one test
 
 
 @pytest.mark.parametrize("batch", range(30))

@@ -277,6 +277,19 @@ def test_statements_that_do_nothing() -> None:
     assert not structural_equal(plain, tir.IfThenElse(tir.TRUE, (something,), (nothing,)))
 
 
+def test_index_maps() -> None:
+    def swap(first: str, second: str) -> tir.IndexMap:
+        i, j = tir.Var(first, INT64), tir.Var(second, INT64)
+        return tir.IndexMap((i, j), (j, i))
+
+    def func(made: tir.IndexMap) -> tir.PrimFunc:
+        return tir.PrimFunc((), (), Attrs(layout=made), ())
+
+    assert structural_equal(func(swap("i", "j")), func(swap("a", "b")))
+    i, j = tir.Var("i", INT64), tir.Var("j", INT64)
+    assert not structural_equal(func(swap("i", "j")), func(tir.IndexMap((i, j), (i, j))))
+
+
 def test_constants_by_content() -> None:
     def const(values: list[float], key: str) -> relax.Constant:
         return relax.Constant(TensorData.of(np.array(values, "float32"), key=key))
