@@ -104,7 +104,7 @@ def main():
 @pytest.mark.parametrize(
     "value",
     [
-        "T.index_map(lambda i, j: (j // 4, i, j % 4))",
+        "T.index_map(lambda i, j: (j // T.int64(4), i, j % T.int64(4)))",
         "T.index_map(lambda i: (i,), inverse_index_map=lambda i: (i,))",
         'T.index_map(lambda i, j: (j, i), index_dtype="int32")',
     ],
