@@ -64,8 +64,8 @@ def meet(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
         return NOTHING
     lows = [x for x in (a.low, b.low) if x is not None]
     highs = [x for x in (a.high, b.high) if x is not None]
-    low = analyzer.simplify(c.maximum(*lows)) if len(lows) == 2 else (lows or [None])[0]
-    high = analyzer.simplify(c.minimum(*highs)) if len(highs) == 2 else (highs or [None])[0]
+    low = analyzer.simplify(c.maximum(*lows)) if len(lows) == 2 else lows[0] if lows else None
+    high = analyzer.simplify(c.minimum(*highs)) if len(highs) == 2 else highs[0] if highs else None
     if low is not None and high is not None:
         order = analyzer.compare(low, high)
         if order.min > 0:

@@ -7,7 +7,7 @@ init does not read what it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import Bound
@@ -143,11 +143,12 @@ class BlockAccess:
             for region in regions or ():
                 made = []
                 for span in region.region:
-                    span = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
-                    made.append(eval_range(span.low, span.high, self._domains, self._analyzer))  # type: ignore[arg-type]
+                    ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
+                    assert ends.low is not None and ends.high is not None
+                    made.append(eval_range(ends.low, ends.high, self._domains, self._analyzer))
                 self._touch(accesses, region.buffer, made)
 
-    def _under(self, condition: Expr, visit: object) -> None:
+    def _under(self, condition: Expr, visit: Callable[[], None]) -> None:
         """Visit with the loop variables narrowed to where `condition` holds, if constant ranges can say it."""
         bounds = {v: b for v, d in self._domains.items() if (b := _constant_bound(d)) is not None}
         found = solve(condition, bounds)
@@ -157,7 +158,7 @@ class BlockAccess:
                 low, high = c.const(bound.min, var.dtype), c.const(bound.max, var.dtype)
                 narrow = Interval(low, low if bound.min == bound.max else high)
                 self._domains[var] = meet(self._domains[var], narrow, self._analyzer)
-        visit()  # type: ignore[operator]
+        visit()
         self._domains = old
 
     # ------------------------------------------------------------ expressions

@@ -135,7 +135,7 @@ class Rewrite:
         return self._extreme(a, b, tir.Max, tir.Min, c.maximum)
 
     def _extreme(
-        self, a: Expr, b: Expr, kind: type, dual: type, make: Callable[[Expr, Expr], Expr]
+        self, a: Expr, b: Expr, kind: type[tir.BinaryOp], dual: type[tir.BinaryOp], make: Callable[[Expr, Expr], Expr]
     ) -> Expr | None:  # fmt: skip
         """The laws of a distributive lattice, for min; those for max are the same turned around."""
         if not is_index(a.dtype):
@@ -149,11 +149,11 @@ class Rewrite:
         if order.min >= 0:
             return b if low else a
         for x, y in ((a, b), (b, a)):
-            if isinstance(x, (kind, dual)) and (same(x.lhs, y) or same(x.rhs, y)):
+            if isinstance(x, (tir.Min, tir.Max)) and (same(x.lhs, y) or same(x.rhs, y)):
                 return x if isinstance(x, kind) else y  # absorption
         if isinstance(b, kind) and not isinstance(a, kind):
             a, b = b, a
-        if isinstance(a, kind):
+        if isinstance(a, (tir.Min, tir.Max)) and isinstance(a, kind):
             # an operand that the new one decides goes: min(min(x, y), z) == min(x, z) where z <= y
             for keep, other in ((a.lhs, a.rhs), (a.rhs, a.lhs)):
                 order = self.analyzer.compare(other, b)
@@ -428,7 +428,7 @@ def _negated(expr: Expr) -> Expr:
 negated = _negated
 
 
-def _remade(old: Any, **fields: Any) -> Any:
+def _remade(old: Expr, **fields: Any) -> Expr:
     """A copy with other fields; the same object if they are the same, element by element."""
     from mlcc.ir.node import replace
 
@@ -436,4 +436,4 @@ def _remade(old: Any, **fields: Any) -> Any:
         had = getattr(old, name)
         if isinstance(value, tuple) and all(x is y for x, y in zip(had, value, strict=True)):
             fields[name] = had
-    return replace(old, **fields)
+    return replace(old, **fields)  # type: ignore[no-any-return]

@@ -37,7 +37,7 @@ def compile_call(compiler: ExprCompiler, node: tir.Call) -> Closure:
     name = node.op.name.removeprefix("tir.")
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(compiler, node)
+        return special(compiler, node)  # type: ignore[no-any-return]
     rule = _rule(name, node)
     if rule is None:
         raise unsupported(f"`{name}`", node)

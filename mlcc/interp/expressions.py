@@ -45,11 +45,12 @@ class ExprCompiler:
         if found is not None:
             return found[1]
         rule = self._rules.get(type(node))
-        if rule is None:
-            if not isinstance(node, tir.BinaryOp):
-                raise unsupported(f"`{type(node).__name__}`", node)
-            rule = self._binary
-        made = rule(node)
+        if rule is not None:
+            made = rule(node)
+        elif isinstance(node, tir.BinaryOp):
+            made = self._binary(node)
+        else:
+            raise unsupported(f"`{type(node).__name__}`", node)
         self._memo[id(node)] = (node, made)
         return made
 
@@ -175,8 +176,8 @@ class ExprCompiler:
     def _shuffle(self, node: tir.Shuffle) -> Closure:
         vectors = self.exprs(node.vectors)
         single = [v.dtype.lanes == 1 for v in node.vectors]
-        indices = [tir.const_int(i) for i in node.indices]
-        if any(i is None for i in indices):
+        indices = [n for i in node.indices if (n := tir.const_int(i)) is not None]
+        if len(indices) != len(node.indices):
             raise unsupported("a `Shuffle` with indices that are not constants", node)
 
         def run(s: State) -> Value:

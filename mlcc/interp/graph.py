@@ -115,7 +115,7 @@ class Machine:
             return self._packed(callee.name, args, node)
         raise CallError(error("E0872", "this is not a function, it cannot be called", node.span))
 
-    def _global(self, callee: relax.GlobalVar, node: relax.Node) -> Any:
+    def _global(self, callee: relax.GlobalVar, node: relax.Expr) -> Any:
         func = self.module.functions.get(callee.name)
         if func is None:
             hint = did_you_mean(callee.name, self.module.functions)

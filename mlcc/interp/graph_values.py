@@ -240,8 +240,8 @@ def from_operator(value: Any, info: relax.StructInfo | None, narrow: DType | Non
             return tuple(from_operator(v, f, narrow) for v, f in zip(value, fields, strict=True))
         case relax.ShapeStructInfo():
             return Shape(tuple(int(n) for n in value))
-        case relax.PrimStructInfo(dtype=dtype):
-            return numbers.carrier(dtype).type(value)
+        case relax.PrimStructInfo():
+            return numbers.carrier(info.dtype).type(value)
     if isinstance(value, (tuple, list)) and not isinstance(info, relax.TensorStructInfo):
         return tuple(from_operator(v, None, narrow) for v in value)
     array = np.asarray(value)

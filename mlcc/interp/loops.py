@@ -125,7 +125,8 @@ class Nest:
             self._from(s, at + 1, serial)
 
     def _bounds(self, s: State, at: int) -> tuple[Any, Any, int]:
-        low, extent, step = (None if c is None else c(s) for c in self.bounds[at])
+        start, count, by = self.bounds[at]
+        low, extent, step = start(s), count(s), None if by is None else by(s)
         stride = 1 if step is None else int(step)
         if isinstance(low, np.ndarray) or isinstance(extent, np.ndarray):
             return low, extent, stride

@@ -201,7 +201,7 @@ def _flat(
 
 
 def _pointer_offset(buffer: tir.Buffer, view: View) -> int:
-    return view.offset * view.data.itemsize * buffer.dtype.lanes
+    return int(view.offset * view.data.itemsize * buffer.dtype.lanes)
 
 
 def _bind_vars(buffer: tir.Buffer, view: View, state: State) -> None:

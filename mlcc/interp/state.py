@@ -53,7 +53,7 @@ class State:
 
     def active(self, condition: Value) -> np.ndarray:
         """Where `condition` holds in an active iteration."""
-        return condition if self.mask is None else np.logical_and(condition, self.mask)
+        return np.asarray(condition if self.mask is None else np.logical_and(condition, self.mask))
 
     # ------------------------------------------------------------ buffers
 

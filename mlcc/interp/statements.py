@@ -220,7 +220,7 @@ class Compiler(ExprCompiler):
         zero = IntImm(subject.var.dtype, 0)
         if _is_thread_axis(subject.thread_tag) and Facts(stmt.body).barrier:
             return self._threads(subject.var, zero, extent, stmt.body, stmt)
-        return self._for(tir.For(subject.var, zero, extent, tir.ForKind.SERIAL, stmt.body, span=stmt.span))
+        return self._for(tir.For(subject.var, zero, extent, tir.ForKind.SERIAL, stmt.body))
 
     # ------------------------------------------------------------ buffers
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlcc.errors import Label, Span
 from mlcc.ir import tir
-from mlcc.ir.node import Node, children
+from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
 from mlcc.verify.access import check_regions
 from mlcc.verify.axes import Domains, check_axes
@@ -25,7 +25,7 @@ THREADS = frozenset({f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vth
 class FuncVerifier:
     """Walks one function; findings go to `report`. `functions` are those of the module, by name."""
 
-    def __init__(self, report: Report, functions: dict[str, Any]) -> None:
+    def __init__(self, report: Report, functions: Mapping[str, Any]) -> None:
         self.report = report
         self._functions = functions
         self._scope = Scope()
@@ -442,6 +442,6 @@ class _Leave:
         self.frame = frame
 
 
-def verify_prim_func(func: tir.PrimFunc, report: Report, functions: dict[str, Node]) -> None:
+def verify_prim_func(func: tir.PrimFunc, report: Report, functions: Mapping[str, Any]) -> None:
     """All rules of one TensorIR function."""
     FuncVerifier(report, functions).function(func)
