@@ -122,6 +122,8 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form."""
+        if isinstance(expr, tir.IntImm) or (isinstance(expr, tir.Var) and expr not in self.values):
+            return expr
         made = self._canonical.visit(expr)
         return made if made is expr else self._canonical.visit(made)
 

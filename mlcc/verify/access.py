@@ -81,7 +81,11 @@ class _Check(BlockAccess):
                     return
 
     def _leaves(self, part: Interval, span: tir.Range) -> bool:
-        if part.low is None or part.high is None or part.empty or not _plain(part.low) or not _plain(part.high):
+        if part.low is None or part.high is None or part.empty:
+            return False
+        if part.low is span.min and part.is_point:
+            return False
+        if not (_plain(part.low) and _plain(part.high) and _plain(span.min) and _plain(span.extent)):
             return False
         last = c.sub(c.add(span.min, span.extent), 1)
         below = self._analyzer.compare(self._analyzer.simplify(span.min), self._analyzer.simplify(part.low))

@@ -54,6 +54,8 @@ def _writes_outside(block: tir.Block) -> bool:
 def _check_axis(
     block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report
 ) -> None:
+    if isinstance(value, tir.Var) and _same_range(domains.ranges.get(value), axis.dom):
+        return
     analyzer = Analyzer()
     used = [v for v in _vars(value) if v in domains.ranges]
     for var in used:
@@ -80,6 +82,14 @@ def _check_axis(
         message = f"{name} runs over {domain}, but its binding goes over {covered}"
         help = "make the domains equal, or guard the block with `T.where(...)`"
         report.add("E0335", message, axis, f"only {_size(want, analyzer)} values", related=related, help=help)
+
+
+def _same_range(a: tir.Range | None, b: tir.Range) -> bool:
+    """Are both the same constant range, or of one expression from 0?"""
+    if a is None or tir.const_int(a.min) != tir.const_int(b.min) or tir.const_int(a.min) is None:
+        return False
+    size = tir.const_int(a.extent)
+    return a.extent is b.extent or (size is not None and size == tir.const_int(b.extent))
 
 
 def _gap(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> Bound | None:
