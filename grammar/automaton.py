@@ -25,10 +25,12 @@ class Automaton:
         self._rules = [(_action(rule, builder), rule[1], rule[2]) for rule in tables["rules"]]
         self._on_terminal: list[dict[str, int]] = [state[0] for state in tables["states"]]
         self._on_result: list[dict[str, int]] = [state[1] for state in tables["states"]]
+        self._units: dict[tuple[int, int, str], int] = {}  # found runs of rules that only rename
 
     def parse(self, tokens: Iterable[Token], start: str) -> Any:
         """What the start rule's action makes of the tokens, which end in `$END`. Raises Refused."""
         on_terminal, on_result, rules, end = self._on_terminal, self._on_result, self._rules, self._end[start]
+        units = self._units
         state = self._start[start]
         states: list[int] = [state]
         values: list[Any] = []
@@ -44,9 +46,15 @@ class Automaton:
                     values.append(token)
                     break
                 action, size, result = rules[-1 - target]
-                if action is None:  # the part stands for the whole
-                    states.pop()
-                elif size:
+                if action is None:  # the part stands for the whole, here and mostly several times in a row
+                    before = states[-2]
+                    key = (before, state, kind)
+                    state = units.get(key, -1)
+                    if state < 0:
+                        state = units[key] = self._through_units(before, result, kind)
+                    states[-1] = state
+                    continue
+                if size:
                     made = action(values[-size:])
                     del values[-size:], states[-size:]
                     values.append(made)
@@ -57,6 +65,15 @@ class Automaton:
                 if state == end:
                     return values[-1]
         raise Refused
+
+    def _through_units(self, before: int, result: str, kind: str) -> int:
+        """The state above `before` once `result`, and whatever it alone amounts to before `kind`, is reduced."""
+        while True:
+            state = self._on_result[before][result]
+            target = self._on_terminal[state].get(kind)
+            if target is None or target >= 0 or self._rules[-1 - target][0] is not None:
+                return state
+            result = self._rules[-1 - target][2]
 
     # ------------------------------------------------------------ checking without building
 

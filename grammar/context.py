@@ -13,6 +13,8 @@ from mlcc.grammar.tree import Cst
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.relax import GlobalVar
 
+MAX_ERRORS = 50  # in one text
+
 # the names under which a text knows the parts of the language; import lines may add others
 MODULES = {"T": "T", "R": "R", "I": "I", "tir": "T", "tirx": "T", "relax": "R", "ir": "I", "tvm": "tvm"}
 _IMPORTS = {
@@ -31,6 +33,10 @@ class TypeVar:
 
     name: str
     dtype: DType = INT64
+
+
+class Enough(Exception):
+    """So many errors that more would help nobody. Ends the walk."""
 
 
 class Skip(Exception):
@@ -64,9 +70,11 @@ class Walk:
         self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
         help: str | None = None, related: tuple[Label, ...] = (),
     ) -> None:  # fmt: skip
-        """Record an error and go on."""
+        """Record an error and go on. Raises Enough after `MAX_ERRORS`."""
         span = at if at is None or isinstance(at, Span) else self.span(at)
         self.diagnostics.append(error(code, message, span, text, help=help, related=related))
+        if len(self.diagnostics) >= MAX_ERRORS:
+            raise Enough
 
     def fail(
         self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
@@ -112,15 +120,16 @@ class Walk:
 
     def unknown_name(self, cst: Cst, name: str, scope: Scope) -> NoReturn:
         """Say that a name is not bound here, and what may have been meant."""
+        shown = name if len(name) <= 60 else f"{name[:60]}..."
         gone = scope.gone.get(name)
         if gone is not None:
             where, span = gone
-            related = (Label(span, f"`{name}` is bound here{where}"),) if span is not None else ()
-            self.fail("E0202", f"`{name}` is used outside its scope", cst, "not in scope here", related=related)
+            related = (Label(span, f"`{shown}` is bound here{where}"),) if span is not None else ()
+            self.fail("E0202", f"`{shown}` is used outside its scope", cst, "not in scope here", related=related)
         known = [*scope.names(), *self.functions]
         close = nearest(name, known, 1)
         help = f"did you mean `{close[0]}`?" if close else None
-        self.fail("E0201", f"unknown name `{name}`", cst, "not bound here", help=help)
+        self.fail("E0201", f"unknown name `{shown}`", cst, "not bound here", help=help)
 
 
 @dataclass(slots=True)

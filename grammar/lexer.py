@@ -68,8 +68,8 @@ class Token:
         return f"Token({self.type}, {self.value!r})"
 
 
-class TooDeep(Exception):
-    """Nesting beyond the limits: the scan cannot go on. The problem is already noted."""
+class Stop(Exception):
+    """The scan cannot go on, or need not: nesting beyond the limits, or enough problems. They are noted already."""
 
 
 class Lexer:
@@ -87,7 +87,7 @@ class Lexer:
         self._brackets: list[tuple[str, int, int]] = []  # character, offset, start of its physical line
 
     def tokens(self) -> Iterator[Token]:
-        """All tokens with layout, ending in `$END`. Raises TooDeep."""
+        """All tokens with layout, ending in `$END`. Raises Stop."""
         text, types, brackets = self.source.text, self._types, self._brackets
         first: Token | None = None  # of the logical line being read
         header: Token | None = None  # first and last token of the logical line before
@@ -162,7 +162,7 @@ class Lexer:
         if tab8 > top8:
             if len(self._widths) > MAX_INDENTS:
                 self._note("E0107", f"blocks are nested more than {MAX_INDENTS} deep", token.start, token.end)
-                raise TooDeep
+                raise Stop
             if not opens:
                 self._note(
                     "E0103", "unexpected indentation", token.start - len(blank), token.start,
@@ -205,7 +205,7 @@ class Lexer:
             brackets.append((word, token.start, line_start))
             if len(brackets) > MAX_BRACKETS:
                 self._note("E0107", f"brackets are nested more than {MAX_BRACKETS} deep", token.start, token.end)
-                raise TooDeep
+                raise Stop
             return True
         if brackets and brackets[-1][0] == _OPENER[word]:
             brackets.pop()
@@ -296,9 +296,10 @@ class Lexer:
         self, code: str, message: str, start: int, end: int, text: str = "",
         related: tuple[Label, ...] = (), help: str | None = None,
     ) -> None:  # fmt: skip
-        if len(self.problems) < MAX_PROBLEMS:
-            span = Span(self.source, start, max(end, start + 1))
-            self.problems.append(error(code, message, span, text, related=related, help=help))
+        span = Span(self.source, start, max(end, start + 1))
+        self.problems.append(error(code, message, span, text, related=related, help=help))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise Stop
 
 
 def _width(blank: str, tab: int) -> int:

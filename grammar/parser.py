@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, did_you_mean
 from mlcc.grammar import attribute_values
-from mlcc.grammar.context import Scope, Skip, TypeVar, Walk
+from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.syntax import Tree, parse_syntax, read_source
 from mlcc.grammar.tir_calls import declared_dtype
 from mlcc.grammar.tir_types import result_annotation
@@ -41,7 +41,11 @@ def parse(
         folder = os.path.dirname(os.fspath(text))
     source = read_source(text, name)
     with uncollected(), deep():
-        return _Reader(source, parse_syntax(source), data, folder).module()
+        reader = _Reader(source, parse_syntax(source), data, folder)
+        try:
+            return reader.module()
+        except Enough:
+            raise CompileError(reader.walk.diagnostics) from None
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 from mlcc.errors import CompileError, Diagnostic, Source, Span, error
 from mlcc.grammar import syntax_errors, tables, tree
 from mlcc.grammar.automaton import Automaton, Refused
-from mlcc.grammar.lexer import Lexer, TooDeep
+from mlcc.grammar.lexer import Lexer, Stop
 from mlcc.recursion import uncollected
 
 MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
@@ -43,7 +43,7 @@ def parse_syntax(source: Source, start: str = "module") -> Tree:
     try:
         with uncollected():
             body = automaton.parse(lexer.tokens(), start)
-    except TooDeep:
+    except Stop:
         raise CompileError(lexer.problems) from None
     except Refused:
         raise CompileError(syntax_errors.find(source, automaton, start)) from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mlcc.errors import Diagnostic, Source, Span, error
 from mlcc.grammar.automaton import Automaton
-from mlcc.grammar.lexer import MAX_PROBLEMS, Lexer, Token, TooDeep
+from mlcc.grammar.lexer import MAX_PROBLEMS, Lexer, Stop, Token
 
 _EXPRESSION = {"NAME", "INT", "STRING"}  # where all of these may stand, an expression may
 _CLOSERS = {"RPAR": "`)`", "RSQB": "`]`", "RBRACE": "`}`"}
@@ -37,11 +37,12 @@ def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
     lexer = Lexer(source, automaton.terminals)
     try:
         tokens = list(lexer.tokens())
-    except TooDeep:
+    except Stop:
         return lexer.problems
     states = automaton.begin(start)
     found = list(lexer.problems)
     groups = list(_groups(tokens))
+    last: Token | None = None  # of the line before
     dropped: list[bool] = []  # of each open indentation: whether its INDENT was refused
     line = 0
     for at, group in enumerate(groups):
@@ -55,13 +56,16 @@ def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
             dropped.append(failed is not None)
         if failed is not None:
             if line not in lexer.bad_lines:
-                found.append(_describe(source, automaton, list(saved), group, failed, start))
+                at_end = last if kind in ("DEDENT", "$END") else None
+                found.append(_describe(source, automaton, list(saved), group, failed, start, at_end))
             states = saved
             if kind != "INDENT":
                 states = _stand_in(automaton, states, at + 1 < len(groups) and groups[at + 1][0].type == "INDENT")
             if kind == "DEDENT":
                 _feed(automaton, states, group)
-        line += group[-1].type == "NEWLINE"
+        if group[-1].type == "NEWLINE":
+            line += 1
+            last = group[-2] if len(group) > 1 else last
         if len(found) >= MAX_PROBLEMS:
             break
     return sorted(found, key=lambda d: d.primary.span.start if d.primary.span else 0)
@@ -99,13 +103,17 @@ def _stand_in(automaton: Automaton, states: list[int], header: bool) -> list[int
 
 
 def _describe(
-    source: Source, automaton: Automaton, states: list[int], group: list[Token], failed: int, start: str
-) -> Diagnostic:
+    source: Source, automaton: Automaton, states: list[int], group: list[Token], failed: int, start: str,
+    last: Token | None,
+) -> Diagnostic:  # fmt: skip
+    """The error at a token of `group`; where a block or the text ends, it is put behind `last`."""
     _feed(automaton, states, group[:failed])
     accepted = automaton.accepted(states)
     token = group[failed]
     span = Span(source, token.start, max(token.end, token.start + 1))
-    before = group[failed - 1] if failed else None
+    before = group[failed - 1] if failed else last
+    if last is not None:
+        span = Span(source, last.end, last.end + 1)
     foreign = _FOREIGN.get(str(group[0].value)) if group[0].type == "NAME" and failed <= 2 else None
     if foreign is not None:
         first = group[0]

@@ -12,7 +12,7 @@ from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import FLOAT32, INT32, DType
 
 _LAYOUT = "strides= elem_offset= byte_offset= scope= align= offset_factor="
-_IGNORED = "layout buffer_type span"  # what says nothing about where the elements are
+_IGNORED = "layout buffer_type type span"  # what says nothing about where the elements are
 BUFFER = signature("T.Buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
 MATCH = signature(
     "T.match_buffer", "param shape= dtype= data= strides= elem_offset= scope= align= offset_factor=",

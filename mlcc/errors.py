@@ -115,6 +115,8 @@ def nearest(word: str, known: object, limit: int = 3) -> list[str]:
     """Names close to `word`, best first: for "did you mean"."""
     import difflib
 
+    if len(word) > 100:
+        return []  # comparing long words takes quadratic time
     return difflib.get_close_matches(word, [str(k) for k in known], n=limit, cutoff=0.6)  # type: ignore[attr-defined]
 
 
