@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import EMPTY, Attrs
+from mlcc.ir.node import EMPTY, Attrs, replace
 from mlcc.ir.tir import IterKind
+from tests.generate.blocks import unusual
 from tests.generate.expressions import DTYPES, Expressions
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16)
@@ -34,23 +35,23 @@ class Options:
 
 
 @dataclass
-class _Scope:
+class Scope:
     """What may be read at a place: buffers that are written in full, and integer variables with exclusive bounds."""
 
     buffers: list[tir.Buffer] = field(default_factory=list)
     loops: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)
     scalars: list[tir.Var] = field(default_factory=list)
 
-    def inner(self) -> _Scope:
-        return _Scope([*self.buffers], [*self.loops], [*self.scalars])
+    def inner(self) -> Scope:
+        return Scope([*self.buffers], [*self.loops], [*self.scalars])
 
 
 def prim_func(seed: int, options: Options | None = None) -> tir.PrimFunc:
     """The function of that number."""
-    return _Generator(random.Random(seed), options or Options()).function()
+    return Generator(random.Random(seed), options or Options()).function()
 
 
-class _Generator:
+class Generator:
     def __init__(self, rng: random.Random, options: Options) -> None:
         self.rng = rng
         self.options = options
@@ -74,7 +75,7 @@ class _Generator:
         extra = (
             [tir.Var("a", DType.of(rng.choice(["int32", "float32", "bool", "int64"])))] if rng.random() < 0.3 else []
         )
-        scope = _Scope([*inputs], [], [*extra])
+        scope = Scope([*inputs], [], [*extra])
         blocks = rng.random() < 0.6
         body: list[tir.Stmt] = []
         allocated: list[tir.Buffer] = []
@@ -127,10 +128,13 @@ class _Generator:
 
     # ------------------------------------------------------------ writing a buffer in full
 
-    def write_all(self, target: tir.Buffer, scope: _Scope, blocks: bool) -> list[tir.Stmt]:
+    def write_all(self, target: tir.Buffer, scope: Scope, blocks: bool) -> list[tir.Stmt]:
         rng = self.rng
         if blocks:
-            return [self.reduction(target, scope)] if rng.random() < 0.35 else [self.elementwise(target, scope)]
+            roll = rng.random()
+            if roll < 0.3:
+                return [self.reduction(target, scope)]
+            return [unusual(self, target, scope) if roll < 0.5 else self.elementwise(target, scope)]
         made: list[tir.Stmt] = []
         if rng.random() < 0.3:
             made += self.prologue(scope)
@@ -168,9 +172,10 @@ class _Generator:
     def block(
         self, name: str, axes: list[tir.IterVar], values: list[tir.Expr], body: tuple[tir.Stmt, ...],
         target: tir.Buffer, init: tuple[tir.Stmt, ...] | None = None, predicate: tir.Expr = tir.TRUE,
+        outer: set[tir.Var] | None = None,
     ) -> tir.BlockRealize:  # fmt: skip
-        """A block around what was generated since `accessed` was emptied."""
-        own = {a.var for a in axes} | set(self.symbols)
+        """A block around what was generated since `accessed` was emptied; `outer`: variables of blocks around it."""
+        own = {a.var for a in axes} | set(self.symbols) | (outer or set())
         reads = tuple(self.region(b, places, own) for b, places in self.accessed.items() if b is not target)
         written = self.region(target, self.accessed.get(target, []), own)
         self.accessed = {}
@@ -192,7 +197,7 @@ class _Generator:
                 made.append(tir.Range(c.const(0, extent.dtype), extent))
         return tir.BufferRegion(buffer, tuple(made))
 
-    def elementwise(self, target: tir.Buffer, scope: _Scope) -> tir.Stmt:
+    def elementwise(self, target: tir.Buffer, scope: Scope) -> tir.Stmt:
         rng = self.rng
         loops, axes, nest = self.axes("ijkl", target.shape)
         inner = scope.inner()
@@ -229,12 +234,13 @@ class _Generator:
         fits = tir.TRUE if total % factor == 0 else c.less(value, extent)
         return [*nest[:at], *pair, *nest[at + 1 :]], value, fits
 
-    def reduction(self, target: tir.Buffer, scope: _Scope) -> tir.Stmt:
+    def reduction(self, target: tir.Buffer, scope: Scope) -> tir.Stmt:
         """target[spatial] = fold of an expression over one or two reduce axes."""
         rng = self.rng
         extents = tuple(c.const(rng.choice([1, 2, 3, 5, 8]), self.index) for _ in range(rng.randint(1, 2)))
         loops, axes, nest = self.axes("ijklmn", target.shape + extents)
         spatial = len(target.shape)
+        nest[spatial:] = [_in_order(loop) for loop in nest[spatial:]]
         inner = scope.inner()
         inner.loops = list(zip(axes, target.shape + extents, strict=True))
         place = tuple(axes[:spatial])
@@ -256,7 +262,7 @@ class _Generator:
 
     # ------------------------------------------------------------ plain loops
 
-    def loop_nest(self, target: tir.Buffer, scope: _Scope) -> tir.Stmt:
+    def loop_nest(self, target: tir.Buffer, scope: Scope) -> tir.Stmt:
         rng = self.rng
         loops, _, nest = self.axes("ijkl", target.shape)
         if nest and rng.random() < 0.2 and all(isinstance(n, tir.IntImm) for n in target.shape):
@@ -298,10 +304,10 @@ class _Generator:
         symbol = self.symbols[0] if self.symbols else c.const(3, self.index)
         return c.cast("int32", c.sub(symbol, symbol)) if self.symbols else c.const(0)
 
-    def condition(self, scope: _Scope) -> tir.Expr:
+    def condition(self, scope: Scope) -> tir.Expr:
         return self.value(DType.of("bool"), scope)
 
-    def counted(self, target: tir.Buffer, place: Dims, scope: _Scope) -> list[tir.Stmt]:
+    def counted(self, target: tir.Buffer, place: Dims, scope: Scope) -> list[tir.Stmt]:
         """A loop that ends by its own condition."""
         counter = c.make_buffer("count", (1,), "int32", "local")
         zero = c.const(0)
@@ -312,7 +318,7 @@ class _Generator:
         loop = tir.While(c.less(c.load(counter, zero), self.rng.randint(1, 4)), tuple(body))
         return [tir.AllocBuffer(counter, EMPTY), c.store(counter, 0, zero), loop]
 
-    def prologue(self, scope: _Scope) -> list[tir.Stmt]:
+    def prologue(self, scope: Scope) -> list[tir.Stmt]:
         """Local names, views and annotations before the loops; they stay in scope."""
         rng = self.rng
         made: list[tir.Stmt] = []
@@ -327,7 +333,7 @@ class _Generator:
             scope.buffers.append(view)
         return made
 
-    def vector_loop(self, target: tir.Buffer, scope: _Scope) -> tir.Stmt | None:
+    def vector_loop(self, target: tir.Buffer, scope: Scope) -> tir.Stmt | None:
         """The last dimension in vectors, if a width divides it."""
         rng = self.rng
         last = c.tir.const_int(target.shape[-1])
@@ -353,13 +359,13 @@ class _Generator:
 
     # ------------------------------------------------------------ reading
 
-    def value(self, dtype: DType, scope: _Scope) -> tir.Expr:
+    def value(self, dtype: DType, scope: Scope) -> tir.Expr:
         return self.expressions(scope).make(dtype, self.rng.randint(1, 4))
 
-    def expressions(self, scope: _Scope) -> Expressions:
+    def expressions(self, scope: Scope) -> Expressions:
         return Expressions(self.rng, lambda d: self.leaf(d, scope), self.options.raw)
 
-    def leaf(self, dtype: DType, scope: _Scope) -> tir.Expr | None:
+    def leaf(self, dtype: DType, scope: Scope) -> tir.Expr | None:
         """A load with indices in bounds, or a variable."""
         rng = self.rng
         scalars: list[tir.Expr] = [v for v in scope.scalars if v.dtype is dtype]
@@ -376,7 +382,7 @@ class _Generator:
                 return c.load(buffer, *made)
         return None
 
-    def place(self, extent: tir.Expr, scope: _Scope) -> tir.Expr | None:
+    def place(self, extent: tir.Expr, scope: Scope) -> tir.Expr | None:
         """An index below `extent`, which may be symbolic: then only a loop over the same extent will do."""
         rng = self.rng
         same = [v for v, n in scope.loops if n is extent or _same_const(n, extent)]
@@ -394,6 +400,12 @@ class _Generator:
 
 def _axis(var: tir.Var, extent: tir.Expr, kind: IterKind) -> tir.IterVar:
     return tir.IterVar(var, tir.Range(c.const(0, extent.dtype), extent), kind)
+
+
+def _in_order(loop: tir.For) -> tir.For:
+    """A loop that may carry a reduction."""
+    parallel = loop.kind in (tir.ForKind.PARALLEL, tir.ForKind.THREAD_BINDING)
+    return replace(loop, kind=tir.ForKind.SERIAL, thread=None) if parallel else loop
 
 
 def _shifted(loop: tir.For, by: int) -> tir.For:
