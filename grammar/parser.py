@@ -65,7 +65,8 @@ class _Reader:
     ) -> None:
         self.walk = Walk(source, folder=folder, data=data)
         self.tree = tree
-        self.walk.tirx = any(_TIRX.match(text) for _, _, text in tree.comments)
+        head = tree.body[0][1] if tree.body else 0
+        self.walk.tirx = any(_TIRX.match(text) for start, _, text in tree.comments if start < head)
         self.found = _Found()
 
     def module(self) -> IRModule:

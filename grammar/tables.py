@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import stat
-from importlib import resources
 from typing import Any
 
 _FORMAT = 1  # of the flattened tables
@@ -40,7 +39,9 @@ def load() -> Tables:
 
 def grammar_text() -> str:
     """The grammar, as shipped."""
-    return resources.files("mlcc.grammar").joinpath("mlc.lark").read_text("utf-8")
+    path = os.path.join(os.path.dirname(__file__), "mlc.lark")
+    text: bytes = __loader__.get_data(path)  # type: ignore[name-defined]  # from a folder or an archive
+    return text.decode()
 
 
 def make(**options: Any) -> Tables:

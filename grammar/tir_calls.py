@@ -60,6 +60,8 @@ def constant(ev: Operators, path: str, cst: Cst) -> Any:
     """The value of a dotted name that is not called: a dtype."""
     name = path.removeprefix("T.")
     if path != name:
+        if name in ("inf", "nan"):
+            return float(name)
         dtype = dtype_named(name)
         if dtype is not None:
             return dtype
