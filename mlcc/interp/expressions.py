@@ -16,6 +16,7 @@ from mlcc.interp import numbers
 from mlcc.interp.memory import Pointer
 from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
+from mlcc.interp.windows import forms_of
 from mlcc.ir import relax, tir
 from mlcc.ir.tir import Expr
 
@@ -152,7 +153,7 @@ class ExprCompiler:
         value, body, var = self.expr(node.value), self.expr(node.body), node.var
 
         def run(s: State) -> Value:
-            s.values[var] = value(s)
+            s.values[var] = kept(value(s))
             return body(s)
 
         return run
@@ -199,11 +200,13 @@ class ExprCompiler:
         if vector or buffer.dtype.lanes > 1:
             return lambda s: s.load(s.view(buffer, node), indices(s), vector, node)
         closures = self.exprs(node.indices)
+        forms = forms_of(node.indices)
 
         def run(s: State) -> Value:
             view = s.view(buffer, node)
             if s.dims or len(closures) != len(view.shape):
-                return s.load(view, [c(s) for c in closures], False, node)
+                found = s.load_evenly(view, forms) if forms is not None and s.dims else None
+                return s.load(view, [c(s) for c in closures], False, node) if found is None else found
             at = view.offset
             for closure, extent, stride in zip(closures, view.shape, view.strides, strict=True):
                 index = int(closure(s))
@@ -258,6 +261,11 @@ class ExprCompiler:
             return call_in_place(func, [a(s) for a in args], s, node)
 
         return run
+
+
+def kept(value: Any) -> Any:
+    """A value to be used later: not a window of memory that may change until then."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
 
 def pointer_of(value: Any, s: State, node: Any) -> Pointer:

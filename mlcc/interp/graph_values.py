@@ -45,7 +45,7 @@ class Tensor:
         """As an argument of a TensorIR function."""
         data = self.storage.typed(numbers.stored(self.dtype))
         strides = compact_strides(self.shape)
-        return View(self.storage, data, self.dtype, self.shape, strides, 0, "tensor", is_narrow(self.dtype))
+        return View(self.storage, data, self.dtype, self.shape, strides, 0, "tensor", is_narrow(self.dtype), {})
 
     def stored(self) -> np.ndarray:
         """The elements as they lie in memory."""

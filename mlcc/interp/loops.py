@@ -207,7 +207,10 @@ class Nest:
             numbers = start + np.arange(shape[axis], dtype=np.int64) * stride
             form = [1] * (len(shape) + outer_dims)
             form[axis] = shape[axis]
-            s.values[self.loops[position].var] = numbers.astype(self.kinds[position]).reshape(form)
+            var = self.loops[position].var
+            s.values[var] = numbers.astype(self.kinds[position]).reshape(form)
+            s.steps[var] = (start, {region.axes[len(shape) - 1 - axis]: stride})
+        s.sizes += reversed(shape)
         s.region, s.dims, s.lanes = region, outer_dims + len(shape), outer_lanes * int(np.prod(shape))
         try:
             self._inside(s, at, sizes)
@@ -221,6 +224,9 @@ class Nest:
             raise
         finally:
             s.region, s.dims, s.lanes, s.mask = outer_region, outer_dims, outer_lanes, mask
+            del s.sizes[outer_dims:]
+            for position in sizes:
+                s.steps.pop(self.loops[position].var, None)
         return None
 
     def _inside(self, s: State, at: int, sizes: dict[int, int]) -> None:

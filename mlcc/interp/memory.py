@@ -7,12 +7,13 @@ out whether one iteration touched what another one wrote, and can undo all of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlcc.interp.numbers import stored
+from mlcc.interp.windows import Steps, Window
 from mlcc.ir.dtypes import DType
 
 Address = Any  # an integer, or an int64 array of them
@@ -75,7 +76,7 @@ class View:
     offset: Address
     name: str
     narrow: bool  # stored as bit patterns
-    slots: dict[str, Any] = field(default_factory=dict)
+    steps: Steps | None = None  # how `offset` grows along the axes of loops that run side by side, if it does so evenly
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -100,6 +101,15 @@ class Conflict(Exception):
         self.axis = axis
 
 
+@dataclass(slots=True)
+class _Own:
+    """One element for each iteration."""
+
+    window: Window
+    sizes: list[int]
+    wrote: bool = False
+
+
 class Region:
     """Iterations side by side. `lanes` numbers them, shaped so that it broadcasts with every value of the region."""
 
@@ -118,7 +128,10 @@ class Region:
         Region._next += total + 1
         lanes = np.arange(self.base, self.base + total, dtype=np.int64)
         self.lanes = lanes.reshape(sizes + (1,) * outer_dims)
-        self.log: list[tuple[Storage, np.ndarray, Any, Any, Any]] = []
+        self.axes = range(outer_dims, outer_dims + len(sizes))  # counted from the right
+        self._log: list[tuple[np.ndarray, Any, Any]] = []  # where, index, what was there
+        self._windows: dict[int, _Own] = {}  # storages of which each iteration has touched one element, its own
+        self._marked: set[int] = set()
 
     def read(self, storage: Storage, at: np.ndarray, mask: np.ndarray | None, trailing: int) -> None:
         """Record reads at addresses; a Conflict if another iteration wrote there."""
@@ -152,21 +165,56 @@ class Region:
         new = wrote < self.base
         if new.any():
             where = at if new.all() else at[new]
-            defined = None if storage.defined is None else storage.defined[where]
-            self.log.append((storage, typed, where, typed[where], defined))
+            self._save(storage, typed, where)
         writer[at] = lanes
         again = writer[at]
         self._judge(again != lanes, again, lanes)
 
     def undo(self) -> None:
         """Put back what the region replaced."""
-        for storage, typed, at, old, defined in reversed(self.log):
-            typed[at] = old
-            if defined is not None and storage.defined is not None:
-                storage.defined[at] = defined
-        self.log.clear()
+        for array, at, old in reversed(self._log):
+            array[at] = old
+        self._log.clear()
+
+    def own(self, storage: Storage, typed: np.ndarray, window: Window, sizes: list[int], writes: bool) -> bool:
+        """Record an access of one element by each iteration; False if it is to be recorded address by address."""
+        if self.outer is not None and not self.outer.own(storage, typed, window, sizes, writes):
+            return False
+        key = id(storage)
+        if key not in self.tracked:
+            return True
+        had = self._windows.get(key)
+        if had is None:
+            if key in self._marked or not window.one_to_one(self.axes, sizes):
+                return False
+            had = self._windows[key] = _Own(window, list(sizes))
+        elif not had.window.same(window) or len(had.sizes) != len(sizes):
+            return False
+        if writes and not had.wrote:
+            had.wrote = True
+            self._save(storage, window.of(typed), ..., None if storage.defined is None else window.of(storage.defined))
+        return True
+
+    def _save(self, storage: Storage, array: np.ndarray, at: Any, defined: np.ndarray | None = None) -> None:
+        """Remember what is about to be overwritten."""
+        self._log.append((array, at, array[at].copy()))
+        defined = storage.defined if defined is None else defined
+        if defined is not None:
+            self._log.append((defined, at, defined[at].copy()))
 
     def _marks(self, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
+        """The last writer and reader of each element, those of windows so far included."""
+        marks = self._mark_arrays(storage)
+        self._marked.add(id(storage))
+        had = self._windows.pop(id(storage), None)
+        if had is not None:
+            at, lanes = np.broadcast_arrays(had.window.addresses(had.sizes), self.lanes)
+            marks[1][at] = lanes
+            if had.wrote:
+                marks[0][at] = lanes
+        return marks
+
+    def _mark_arrays(self, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
         while len(storage.marks) <= self.depth:
             count = len(storage.data) // storage.itemsize
             storage.marks.append((np.zeros(count, np.int64), np.zeros(count, np.int64)))

@@ -150,7 +150,9 @@ def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, 
         strides = tuple(tir.const_int(x) or 0 for x in buffer.strides) or compact_strides(shape)  # type: ignore[arg-type]
         return make_view(buffer, arg.storage, shape, strides, arg.offset // size)  # type: ignore[arg-type]
     if isinstance(arg, View):
-        return View(arg.storage, arg.data, buffer.dtype, arg.shape, arg.strides, arg.offset, buffer.name, arg.narrow)
+        return View(
+            arg.storage, arg.data, buffer.dtype, arg.shape, arg.strides, arg.offset, buffer.name, arg.narrow, arg.steps
+        )
     if not isinstance(arg, np.ndarray):
         arg = np.asarray(arg)
     lanes = buffer.dtype.lanes
@@ -160,9 +162,8 @@ def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, 
     if lanes > 1:
         strides = tuple(x // lanes for x in strides[: len(shape)])
     storage = Storage.of(flat, buffer.name)
-    return View(
-        storage, storage.typed(flat.dtype), buffer.dtype, shape, strides, offset, buffer.name, is_narrow(buffer.dtype)
-    )
+    data, narrow = storage.typed(flat.dtype), is_narrow(buffer.dtype)
+    return View(storage, data, buffer.dtype, shape, strides, offset, buffer.name, narrow, {})
 
 
 def _check_array(buffer: tir.Buffer, array: np.ndarray) -> None:

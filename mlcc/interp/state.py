@@ -11,6 +11,7 @@ import numpy as np
 from mlcc.errors import CallError, Label, error
 from mlcc.interp.memory import Conflict, Pointer, Region, Storage, View, Violation, compact_strides
 from mlcc.interp.numbers import Value, from_memory, stored, to_memory
+from mlcc.interp.windows import Form, Steps, Window
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import is_narrow
@@ -28,6 +29,8 @@ class State:
         self.region: Region | None = None
         self.env = env
         self.functions = functions
+        self.sizes: list[int] = []  # of the leading axes of values, from the right
+        self.steps: dict[tir.Var, tuple[int, Steps]] = {}  # variables that grow evenly along those axes
         self.lanes = 1  # how many iterations run side by side
         self.threads = 0  # how many thread axes with barriers are among them
 
@@ -73,10 +76,16 @@ class State:
         own = self.dims and not (self.threads and buffer.scope.startswith("shared"))
         storage = Storage.fresh(size * (self.lanes if own else 1), buffer.dtype, buffer.name)
         offset: Any = 0
+        steps: Steps = {}
         if own:
-            offset = np.arange(self.lanes, dtype=np.int64).reshape(self.lane_shape()) * size
+            offset = np.arange(self.lanes, dtype=np.int64).reshape(self.sizes[::-1]) * size
+            step = size
+            for axis, count in enumerate(self.sizes):
+                steps[axis] = step
+                step *= count
         self.values[buffer.data] = Pointer(storage, offset * stored(buffer.dtype).itemsize * buffer.dtype.lanes)
         self.views[buffer] = make_view(buffer, storage, shape, strides, offset + start)
+        self.views[buffer].steps = steps
 
     def checked(self, view: View, node: Any) -> View:
         """The view, if all of it lies in its memory."""
@@ -88,14 +97,83 @@ class State:
             self.fault("E0870", f"`{view.name}` reaches outside the memory it is declared on", node)
         return view
 
-    def lane_shape(self) -> tuple[int, ...]:
-        """The sizes of the leading axes of values."""
-        shape: tuple[int, ...] = ()
-        region = self.region
-        while region is not None:
-            shape = shape + region.sizes
-            region = region.outer
-        return shape
+    # ------------------------------------------------------------ windows
+
+    def resolve(self, form: Form) -> tuple[int, Steps] | None:
+        """Where a sum of variables starts and how it grows along the axes; None if a variable is not even."""
+        base = form[0]
+        steps: Steps = {}
+        for var, factor in form[1]:
+            even = self.steps.get(var)
+            if even is not None:
+                base += factor * even[0]
+                for axis, step in even[1].items():
+                    steps[axis] = steps.get(axis, 0) + factor * step
+            else:
+                value = self.values.get(var)
+                if value is None or isinstance(value, np.ndarray):
+                    return None
+                base += factor * int(value)
+        return base, steps
+
+    def set_steps(self, var: tir.Var, form: Form | None) -> None:
+        """Remember how a variable that was just bound grows, if it does so evenly."""
+        found = None if form is None else self.resolve(form)
+        if found is None:
+            self.steps.pop(var, None)
+        else:
+            self.steps[var] = found
+
+    def window(self, view: View, forms: list[Form]) -> Window | None:
+        """The elements that an access reaches; None if they are not spaced evenly, or not all in bounds."""
+        if view.steps is None or len(forms) != len(view.shape) or view.data.itemsize != view.storage.itemsize:
+            return None
+        start, steps = self._first(view), dict(view.steps)
+        for form, extent, stride in zip(forms, view.shape, view.strides, strict=True):
+            found = self.resolve(form)
+            if found is None:
+                return None
+            low = high = found[0]
+            for axis, step in found[1].items():
+                reach = step * (self.sizes[axis] - 1)
+                low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+                steps[axis] = steps.get(axis, 0) + step * stride
+            if low < 0 or high >= extent:
+                return None
+            start += found[0] * stride
+        return Window.make(start, steps, self.sizes, view.data.itemsize)
+
+    def _first(self, view: View) -> int:
+        return int(view.offset.flat[0]) if isinstance(view.offset, np.ndarray) else int(view.offset)
+
+    def load_evenly(self, view: View, forms: list[Form]) -> Value | None:
+        """Elements as a window of memory, not to be kept past the next store; None if it takes addresses."""
+        window = self.window(view, forms)
+        if window is None:
+            return None
+        storage = view.storage
+        if storage.defined is not None and not window.of(storage.defined).all():
+            return None
+        if self.region is not None and not self.region.own(storage, view.data, window, self.sizes, False):
+            return None
+        values = window.of(view.data)
+        return from_memory(values, view.dtype) if view.narrow else values
+
+    def store_evenly(self, view: View, forms: list[Form], value: Value) -> bool:
+        """Write a window of memory; False if it takes addresses."""
+        window = self.window(view, forms)
+        if window is None or any(n > 1 and not window.steps.get(a) for a, n in enumerate(self.sizes)):
+            return False
+        storage = view.storage
+        if self.region is not None and not self.region.own(storage, view.data, window, self.sizes, True):
+            return False
+        if view.narrow:
+            value = to_memory(value, view.dtype)
+        where: Any = True if self.mask is None else self.mask
+        np.copyto(window.of(view.data), value, casting="unsafe", where=where)
+        if storage.defined is not None:
+            np.copyto(window.of(storage.defined), True, where=where)
+        return True
 
     # ------------------------------------------------------------ access
 
@@ -140,9 +218,15 @@ class State:
         if defined is not None:
             self._check_defined(defined, at, view, vector or many, node)
         if self.region is not None:
+            self._same_elements(view)
             self.region.read(view.storage, np.asarray(at), self.mask, 1 if vector or many else 0)
         values = view.data[at]
         return from_memory(values, view.dtype) if view.narrow else values
+
+    def _same_elements(self, view: View) -> None:
+        """Records are kept by elements of the storage; views of another size take iterations one by one."""
+        if view.data.itemsize != view.storage.itemsize:
+            raise Violation
 
     def _check_defined(self, defined: np.ndarray, at: Any, view: View, vector: bool, node: Any) -> None:
         known = defined[at]
@@ -168,6 +252,7 @@ class State:
             value = to_memory(value, view.dtype)
         storage, mask = view.storage, self.mask
         if self.region is not None:
+            self._same_elements(view)
             self.region.write(storage, view.data, np.asarray(at), mask, 1 if vector else 0)
             if mask is not None:
                 mask = mask[..., None] if vector else mask
@@ -186,7 +271,8 @@ def make_view(
     """A view of `storage` by `buffer`; sizes and strides in elements of the buffer."""
     dtype: DType = buffer.dtype
     data = storage.typed(stored(dtype))
-    return View(storage, data, dtype, shape, strides, offset, buffer.name, is_narrow(dtype))
+    steps: Steps | None = None if isinstance(offset, np.ndarray) else {}
+    return View(storage, data, dtype, shape, strides, offset, buffer.name, is_narrow(dtype), steps)
 
 
 __all__ = ["Conflict", "Pointer", "State", "Violation", "make_view"]

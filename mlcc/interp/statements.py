@@ -10,10 +10,11 @@ import numpy as np
 
 from mlcc.errors import CallError, error
 from mlcc.interp import numbers
-from mlcc.interp.expressions import ExprCompiler, pointer_of, unsupported
+from mlcc.interp.expressions import ExprCompiler, kept, pointer_of, unsupported
 from mlcc.interp.loops import Facts, Nest
 from mlcc.interp.memory import Pointer, Region, View, compact_strides
 from mlcc.interp.state import State, make_view
+from mlcc.interp.windows import Form, Steps, form_of, forms_of
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm, IterKind
 
@@ -68,11 +69,14 @@ class Compiler(ExprCompiler):
         if vector or buffer.dtype.lanes > 1:
             return lambda s: s.store(s.view(buffer, stmt), indices(s), value(s), vector, stmt)
         closures = self.exprs(stmt.indices)
+        forms = forms_of(stmt.indices)
 
         def run(s: State) -> None:
             view = s.view(buffer, stmt)
             made = value(s)
             if s.dims or len(closures) != len(view.shape):
+                if forms is not None and s.dims and s.store_evenly(view, forms, made):
+                    return
                 s.store(view, [c(s) for c in closures], made, False, stmt)
                 return
             at = view.offset
@@ -91,7 +95,7 @@ class Compiler(ExprCompiler):
         value, var = self.expr(stmt.value), stmt.var
 
         def run(s: State) -> None:
-            s.values[var] = value(s)
+            s.values[var] = kept(value(s))
 
         return run
 
@@ -201,11 +205,15 @@ class Compiler(ExprCompiler):
             form = (int(size),) + (1,) * dims
             s.values[var] = (int(first) + np.arange(int(size))).astype(kind).reshape(form)
             s.region, s.dims, s.lanes = Region((int(size),), dims, region, set()), dims + 1, lanes * int(size)
+            s.steps[var] = (int(first), {dims: 1})
+            s.sizes.append(int(size))
             s.threads += 1
             try:
                 inner(s)
             finally:
                 s.region, s.dims, s.lanes = region, dims, lanes
+                s.sizes.pop()
+                s.steps.pop(var, None)
                 s.threads -= 1
 
         return run
@@ -270,6 +278,7 @@ class Compiler(ExprCompiler):
         buffer, source = match.buffer, match.source.buffer
         starts = self.exprs(tuple(r.min for r in match.source.region))
         shape_parts = list(zip(buffer.shape, self.exprs_or_none(buffer.shape), strict=True))
+        forms = forms_of(tuple(r.min for r in match.source.region))
         extents = self.exprs(tuple(r.extent for r in match.source.region))
         stride_parts = buffer.strides
 
@@ -290,11 +299,26 @@ class Compiler(ExprCompiler):
                 s.values[buffer.elem_offset] = np.asarray(start).astype(numbers.carrier(buffer.elem_offset.dtype))[()]
             size = numbers.stored(source.dtype).itemsize * source.dtype.lanes
             s.values[buffer.data] = Pointer(outer.storage, 0 if _has_offset(buffer) else start * size)
+            steps = self._match_steps(forms, outer, s)
             s.views[buffer] = View(
-                outer.storage, outer.data, outer.dtype, tuple(sizes), tuple(strides), start, buffer.name, outer.narrow
-            )
+                outer.storage, outer.data, outer.dtype, tuple(sizes), tuple(strides), start, buffer.name, outer.narrow,
+                steps,
+            )  # fmt: skip
 
         return run
+
+    def _match_steps(self, forms: list[Form] | None, outer: View, s: State) -> Steps | None:
+        """How the start of a matched region grows along the axes of loops that run side by side."""
+        if outer.steps is None or forms is None:
+            return None
+        steps = dict(outer.steps)
+        for form, stride in zip(forms, outer.strides, strict=True):
+            found = s.resolve(form)
+            if found is None:
+                return None
+            for axis, step in found[1].items():
+                steps[axis] = steps.get(axis, 0) + step * stride
+        return steps
 
     def exprs_or_none(self, parts: tuple[Expr, ...]) -> list[Any]:
         """Closures; None for variables, which may be bound only by the match."""
@@ -318,6 +342,7 @@ class Compiler(ExprCompiler):
             (axis.var, numbers.cast(axis.var.dtype, v.dtype))
             for axis, v in zip(block.iter_vars, stmt.values, strict=True)
         ]
+        forms = [form_of(v) for v in stmt.values]
         predicate = None if isinstance(stmt.predicate, IntImm) and stmt.predicate.value else self.expr(stmt.predicate)
         setup = [self.allocation(b) for b in block.alloc_buffers] + [self._match(m) for m in block.match_buffers]
         body = self.body(block.body)
@@ -332,8 +357,12 @@ class Compiler(ExprCompiler):
 
         def run(s: State) -> None:
             made = [rule(value(s)) for value, (_, rule) in zip(values, axes, strict=True)]
-            for (var, _), value in zip(axes, made, strict=True):
+            for (var, _), value, form in zip(axes, made, forms, strict=True):
                 s.values[var] = value
+                if s.dims:
+                    s.set_steps(var, form)
+                elif s.steps:
+                    s.steps.pop(var, None)  # left by an earlier run side by side
             if predicate is None:
                 inside(s)
                 return

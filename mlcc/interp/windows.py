@@ -1,0 +1,99 @@
+"""Accesses whose address is a sum of loop variables: windows of memory instead of lists of addresses.
+
+With loops side by side, an index such as `i * 4 + j` runs over memory in fixed steps, one per loop. The elements are
+then a strided view of the memory, which costs nothing to make. Axes of values are counted from the right, since a
+nested region puts its axes in front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+Form = tuple[int, tuple[tuple[tir.Var, int], ...]]  # constant and coefficients of a sum of variables
+Steps = dict[int, int]  # axis, counted from the right -> step in elements
+
+
+def form_of(expr: Expr) -> Form | None:
+    """The expression as a sum of scaled variables, if it is one."""
+    found = _parts(expr)
+    return None if found is None else (found[1], tuple((v, k) for v, k in found[0].items() if k))
+
+
+def forms_of(exprs: tuple[Expr, ...]) -> list[Form] | None:
+    """The forms of all indices of an access; None if one has none."""
+    made = [form_of(e) for e in exprs]
+    return None if any(f is None for f in made) else made  # type: ignore[return-value]
+
+
+def _parts(expr: Expr) -> tuple[dict[tir.Var, int], int] | None:
+    match expr:
+        case IntImm(value=value):
+            return {}, value
+        case tir.Var(dtype=dtype) if dtype.is_int and dtype.lanes == 1:
+            return {expr: 1}, 0
+        case tir.Cast(dtype=to, value=value) if to.kind == value.dtype.kind == "int" and to.bits >= value.dtype.bits:
+            return _parts(value)
+        case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
+            left, right = _parts(a), _parts(b)
+            if left is None or right is None:
+                return None
+            sign = 1 if isinstance(expr, tir.Add) else -1
+            made = dict(left[0])
+            for var, factor in right[0].items():
+                made[var] = made.get(var, 0) + sign * factor
+            return made, left[1] + sign * right[1]
+        case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
+            inner = _parts(a)
+            return None if inner is None else ({v: f * k for v, f in inner[0].items()}, inner[1] * k)
+    return None
+
+
+@dataclass(slots=True)
+class Window:
+    """Elements `start + sum(step * position)` of a typed memory, over all axes of the running loops."""
+
+    start: int
+    steps: Steps
+    shape: tuple[int, ...]
+    byte_steps: tuple[int, ...]
+
+    @staticmethod
+    def make(start: int, steps: Steps, sizes: list[int], itemsize: int) -> Window:
+        """Over axes of the given sizes; an axis without a step has one position."""
+        axes = range(len(sizes) - 1, -1, -1)
+        shape = tuple(sizes[a] if steps.get(a) else 1 for a in axes)
+        return Window(start, steps, shape, tuple(steps.get(a, 0) * itemsize for a in axes))
+
+    def of(self, data: np.ndarray) -> np.ndarray:
+        """The elements, sharing memory."""
+        if data.itemsize == 1 and any(self.byte_steps):  # a mask of the elements: one byte for each
+            steps = tuple(self.steps.get(a, 0) for a in range(len(self.shape) - 1, -1, -1))
+            return np.ndarray(self.shape, data.dtype, data, self.start, steps)
+        return np.ndarray(self.shape, data.dtype, data, self.start * data.itemsize, self.byte_steps)
+
+    def addresses(self, sizes: list[int]) -> np.ndarray:
+        """The element numbers."""
+        at: Any = np.int64(self.start)
+        for axis, step in self.steps.items():
+            if step:
+                at = at + (np.arange(sizes[axis], dtype=np.int64) * step).reshape((sizes[axis],) + (1,) * axis)
+        return np.asarray(at)
+
+    def same(self, other: Window) -> bool:
+        return self.start == other.start and self.steps == other.steps
+
+    def one_to_one(self, axes: range, sizes: list[int]) -> bool:
+        """Do different positions along `axes` have different elements, shown by the sizes of the steps?"""
+        reach = 0
+        for step, size in sorted((abs(self.steps.get(a, 0)), sizes[a]) for a in axes):
+            if size > 1:
+                if step <= reach:
+                    return False
+                reach += step * (size - 1)
+        return True
