@@ -10,7 +10,7 @@ from mlcc.arith.complete import complete
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import HANDLE, DType
 from mlcc.ir.node import Attrs, walk
-from mlcc.ir.visit import Substitute, substitute
+from mlcc.ir.visit import Substitute, substitute, used_vars
 from mlcc.te.index_dtype import with_index_dtype
 from mlcc.te.scalar import Value
 from mlcc.te.tensor import Operation, Tensor, TensorLoad
@@ -83,25 +83,44 @@ class _Builder:
 
     def _statements(self, op: Operation) -> Iterator[tir.Stmt]:
         """Blocks in their loops: one for a reduction, else one per result, all in the same loops."""
-        axes = [self._plain(a.iter_var) for a in (*op.axis, *op.reduce_axis)]
+        spatial = [self._plain(a.iter_var, {}) for a in op.axis]
+        names = {a.var for a in spatial}
+        if any(names & used_vars(a.dom) for a in op.reduce_axis):
+            yield self._nested(op, spatial)
+            return
+        axes = [*spatial, *(self._plain(a.iter_var, {}) for a in op.reduce_axis)]
         loops = [tir.Var(a.var.name, a.var.dtype) for a in axes]
-        if isinstance(op.body[0], tir.Reduce):
-            inner: list[tir.Stmt] = [self._realize(op, axes, loops, None)]
-        else:
-            inner = [self._realize(op, axes, loops, index) for index in range(len(op.body))]
-        body: tuple[tir.Stmt, ...] = tuple(inner)
-        for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
-            body = (tir.For(loop, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, body),)
-        yield from body
+        kinds = [None] if isinstance(op.body[0], tir.Reduce) else list(range(len(op.body)))
+        yield from _loops(axes, loops, tuple(self._realize(op, axes, loops, index) for index in kinds))
 
-    def _plain(self, axis: tir.IterVar) -> tir.IterVar:
-        """The axis with its range simplified."""
-        low, extent = self.analyzer.simplify(axis.dom.min), self.analyzer.simplify(axis.dom.extent)
+    def _nested(self, op: Operation, spatial: list[tir.IterVar]) -> tir.Stmt:
+        """A reduction whose ranges depend on where the result stands: a block of it in a block of the places."""
+        places = [tir.Var(f"v_{a.var.name}", a.var.dtype) for a in spatial]
+        renamed: dict[Any, Any] = {a.var: v for a, v in zip(spatial, places, strict=True)}
+        reduced = [self._plain(a.iter_var, renamed) for a in op.reduce_axis]
+        if any({r.var for r in reduced} & used_vars(a.dom) for a in reduced):
+            raise ValueError(f"`{op.name}`: the range of a reduce axis depends on another reduce axis")
+        fixed = [
+            tir.IterVar(a.var, tir.Range(v, construct.const(1, v.dtype)), a.kind)
+            for a, v in zip(spatial, places, strict=True)
+        ]
+        steps = [tir.Var(a.var.name, a.var.dtype) for a in reduced]
+        inner = self._realize(op, [*fixed, *reduced], [*places, *steps], None)
+        iters = tuple(tir.IterVar(v, a.dom, a.kind) for v, a in zip(places, spatial, strict=True))
+        body = _loops(reduced, steps, (inner,))
+        outer = tir.Block(f"{op.name}_l1", iters, None, None, body)  # type: ignore[arg-type]
+        loops = [tir.Var(a.var.name, a.var.dtype) for a in spatial]
+        return _loops(spatial, loops, (tir.BlockRealize(tuple(loops), tir.TRUE, outer),))[0]
+
+    def _plain(self, axis: tir.IterVar, renamed: dict[Any, Any]) -> tir.IterVar:
+        """The axis with its range simplified, over the variables and buffers of the function."""
+        low, extent = self._simplify(axis.dom.min, renamed), self._simplify(axis.dom.extent, renamed)
         return tir.IterVar(axis.var, tir.Range(low, extent), axis.kind)
 
     def _realize(
         self, op: Operation, axes: list[tir.IterVar], loops: list[tir.Var], index: int | None
     ) -> tir.BlockRealize:
+        """The block of a reduction (`index` None) or of one result, its axes bound to `loops`."""
         fresh = [tir.Var(f"v_{a.var.name}", a.var.dtype) for a in axes]
         iters = tuple(tir.IterVar(v, a.dom, a.kind) for v, a in zip(fresh, axes, strict=True))
         renamed: dict[Any, Any] = {a.var: v for a, v in zip(axes, fresh, strict=True)}
@@ -148,6 +167,13 @@ class _Builder:
     def _simplify(self, value: tir.Expr, renamed: dict[Any, Any]) -> tir.Expr:
         """The expression over the block's axes and the function's buffers, simplified."""
         return self.analyzer.simplify(_Place(renamed, self.buffers).visit(value))
+
+
+def _loops(axes: Sequence[tir.IterVar], loops: Sequence[tir.Var], body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
+    """`body` in serial loops over the ranges of the axes."""
+    for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
+        body = (tir.For(loop, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, body),)
+    return body
 
 
 class _Place(Substitute):

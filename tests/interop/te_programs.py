@@ -138,8 +138,18 @@ def half(te: Any) -> list[Any]:
     return [a, te.compute((4,), lambda i: te.sum(a[i, k].astype("float32"), axis=k), name="B")]
 
 
+def triangle(te: Any) -> list[Any]:
+    a = te.placeholder((6, 6), name="A")
+
+    def element(i: Any) -> Any:
+        k = te.reduce_axis((0, i + 1), "k")
+        return te.sum(a[i, k], axis=k)
+
+    return [a, te.compute((6,), element, name="B")]
+
+
 PROGRAMS: list[Program] = [
     matmul, matmul_relu, exposed, results_before_what_they_need, two_users, symbolic, variable_parameter, scalar_result,
     no_axes_at_all, range_from_one, window, gather, padded, integers, reshaped, mathematics, tests_of_floats,
-    several_results, product, annotated, half,
+    several_results, product, annotated, half, triangle,
 ]  # fmt: skip

@@ -75,6 +75,19 @@ def test_symbolic_extents(n: int, m: int) -> None:
     np.testing.assert_array_equal(run(te.create_prim_func([a, out]), x, shape=(m, n)), x.T * 2)
 
 
+def test_ranges_that_depend_on_the_place() -> None:
+    a = te.placeholder((6, 6), name="A")
+
+    def element(i: te.Axis) -> te.Scalar:
+        k = te.reduce_axis((i // 2, i + 1), "k")
+        made: te.Scalar = te.sum(a[i, k], axis=k)
+        return made
+
+    x = draw(4, 6, 6)
+    got = run(te.create_prim_func([a, te.compute((6,), element, name="B")]), x, shape=(6,))
+    np.testing.assert_array_equal(got, [x[i, i // 2 : i + 1].sum() for i in range(6)])
+
+
 def test_several_results_of_one_reduction() -> None:
     a = te.placeholder((4, 6), name="A")
     k = te.reduce_axis((0, 6), "k")
