@@ -22,7 +22,10 @@ __all__ = [
     "short_name",
 ]  # fmt: skip
 
-FAMILIES = ("unary", "binary", "create", "manipulate", "index", "reduce", "linalg", "nn", "window", "builtin")
+FAMILIES = (
+    "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "conv", "pool",
+    "builtin",
+)  # fmt: skip
 
 _IMPURE = frozenset(
     {

@@ -1,0 +1,244 @@
+"""Operators between one tensor and several: concat, stack, split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct, relax, tir
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.manipulate import result_dims
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Dims,
+    Tensor,
+    axis,
+    device_of,
+    extents,
+    fail,
+    int64,
+    known_different,
+    prove_equal,
+    result,
+    same_dtype,
+    shape_text,
+    simplify,
+    tensor,
+    tensors,
+)
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_concat(call: relax.Call) -> Tensor:
+    """Extents add up at `axis`; the others must be equal."""
+    infos = tensors(call)
+    if infos is None:
+        return result(None, None)
+    if not infos:
+        fail(call, "E0443", "needs at least one tensor")
+    dtype = same_dtype(call, infos)
+    ndim = _same_ndim(call, infos)
+    at = call.attrs["axis"]
+    if at is None:
+        if ndim not in (-1, 1):
+            fail(call, "E0446", f"`axis` must be given for tensors of {ndim} dimensions")
+        at = 0
+    device = device_of(infos)
+    if ndim < 0:
+        return result(None, dtype, -1, device)
+    at = axis(call, at, ndim)
+    shapes = [i.dims for i in infos if i.dims is not None]
+    sure = _equal_extents(call, shapes, at)
+    if not sure or len(shapes) != len(infos):
+        return result(None, dtype, ndim, device)
+    dims = list(shapes[0])
+    dims[at] = _sum([s[at] for s in shapes])
+    return result(dims, dtype, vdevice=device)
+
+
+def _sum(extents: list[tir.Expr]) -> tir.Expr:
+    if all(prove_equal(extents[0], e) for e in extents[1:]):
+        return construct.mul(extents[0], int64(len(extents)))
+    total = extents[0]
+    for extent in extents[1:]:
+        total = construct.add(total, extent)
+    return total
+
+
+def _same_ndim(call: relax.Call, infos: Sequence[Tensor]) -> int:
+    known = [i for i in infos if i.ndim >= 0]
+    for info in known[1:]:
+        if info.ndim != known[0].ndim:
+            a, b = shape_text(known[0].dims, known[0].ndim), shape_text(info.dims, info.ndim)
+            fail(call, "E0445", f"the tensors differ in their number of dimensions: {a} and {b}")
+    return known[0].ndim if known else -1
+
+
+def _equal_extents(call: relax.Call, shapes: Sequence[Dims], skip: int | None) -> bool:
+    """Whether all extents but those at `skip` are known to be equal; known differences are refused."""
+    sure = True
+    for shape in shapes[1:]:
+        for at, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
+            if at == skip or prove_equal(a, b):
+                continue
+            if known_different(a, b):
+                fail(call, "E0445", f"{shape_text(shapes[0])} and {shape_text(shape)} differ in dimension {at}")
+            sure = False
+    return sure
+
+
+def infer_stack(call: relax.Call) -> Tensor:
+    """A new dimension, as long as there are tensors."""
+    infos = tensors(call)
+    if infos is None:
+        return result(None, None)
+    if not infos:
+        fail(call, "E0443", "needs at least one tensor")
+    dtype = same_dtype(call, infos)
+    ndim = _same_ndim(call, infos)
+    device = device_of(infos)
+    if ndim < 0:
+        return result(None, dtype, -1, device)
+    at = axis(call, call.attrs["axis"] or 0, ndim, 1)
+    shapes = [i.dims for i in infos if i.dims is not None]
+    if not _equal_extents(call, shapes, None) or len(shapes) != len(infos):
+        return result(None, dtype, ndim + 1, device)
+    dims = list(shapes[0])
+    dims.insert(at, int64(len(infos)))
+    return result(dims, dtype, vdevice=device)
+
+
+def infer_split(call: relax.Call) -> relax.StructInfo:
+    """The parts as a tuple; a single part is the tensor itself."""
+    data = tensor(call, 0)
+    parts = call.attrs["indices_or_sections"]
+    number = parts if isinstance(parts, int) else len(parts) + 1
+    if number <= 0:
+        fail(call, "E0442", f"the number of sections must be positive, not {number}")
+    if number > 1_000_000:
+        fail(call, "E0442", f"{number} sections are too many")
+    if number == 1:
+        return data
+    if data.ndim < 0 or data.dims is None:
+        if data.ndim >= 0:
+            axis(call, call.attrs["axis"], data.ndim)
+        return relax.TupleStructInfo((result(None, data.dtype, data.ndim, data.vdevice),) * number)
+    at = axis(call, call.attrs["axis"], data.ndim)
+    extents = [extent for _, extent in split_parts(call, data.dims[at], parts)]
+    fields = (result((*data.dims[:at], e, *data.dims[at + 1 :]), data.dtype, vdevice=data.vdevice) for e in extents)
+    return relax.TupleStructInfo(tuple(fields))
+
+
+def split_parts(call: relax.Call, extent: tir.Expr, parts: Any) -> list[tuple[tir.Expr, tir.Expr]]:
+    """Begin and extent of every part."""
+    if isinstance(parts, int):
+        each = simplify(construct.floordiv(construct.add(extent, int64(parts - 1)), int64(parts)))
+        last = simplify(construct.sub(extent, construct.mul(each, int64(parts - 1))))
+        if isinstance(last, tir.IntImm) and last.value < 0:
+            fail(call, "E0445", f"an extent of {extent.value} has no {parts} parts")  # type: ignore[attr-defined]
+        begins = [simplify(construct.mul(each, int64(i))) for i in range(parts)]
+        return [(b, each) for b in begins[:-1]] + [(begins[-1], last)]
+    edges: list[tir.Expr] = [int64(0), *(int64(p) if isinstance(p, int) else p for p in parts), extent]
+    known = extents(call)
+    return [(low, _part(low, high, extent, known)) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _part(low: tir.Expr, high: tir.Expr, extent: tir.Expr, known: Analyzer) -> tir.Expr:
+    """max(0, min(high, extent) - min(low, extent)), each clamped at 0."""
+    if isinstance(low, tir.IntImm) and isinstance(high, tir.IntImm) and low.value == high.value:
+        return int64(0)
+    if high is extent and not isinstance(extent, tir.IntImm):
+        span = construct.sub(extent, low)
+    else:
+        span = construct.sub(_clamp(high, extent), _clamp(low, extent))
+    return simplify(construct.maximum(span, int64(0)), known)
+
+
+def _clamp(value: tir.Expr, extent: tir.Expr) -> tir.Expr:
+    if isinstance(value, tir.IntImm) and value.value < 0:
+        value = int64(0)
+    return construct.minimum(value, extent)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
+    """One tensor after the other along an axis."""
+    dims = list(parts[0].buffer.shape)
+    for part in parts[1:]:
+        dims[at] = construct.add(dims[at], part.buffer.shape[at])
+    dims[at] = simplify(dims[at])
+
+    def element(*i: Any) -> Any:
+        value = parts[0](*i)
+        offset: tir.Expr = raw(parts[0].shape[at])
+        index = raw(i[at])
+        for part in parts[1:]:
+            moved = Scalar(construct.sub(index, offset))
+            value = te.if_then_else(moved >= 0, part(*i[:at], moved, *i[at + 1 :]), value)
+            offset = construct.add(offset, raw(part.shape[at]))
+        return value
+
+    return topi.compute_ax(dims, element, "T_concat")
+
+
+def _lower_concat(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
+    return concat(parts, (call.attrs["axis"] or 0) % parts[0].ndim)
+
+
+def _lower_stack(call: relax.Call, parts: Sequence[te.Tensor]) -> te.Tensor:
+    at = (call.attrs["axis"] or 0) % (parts[0].ndim + 1)
+
+    def element(*i: Any) -> Any:
+        rest = (*i[:at], *i[at + 1 :])
+        value = parts[0](*rest)
+        for number, part in enumerate(parts[1:], 1):
+            value = te.if_then_else(i[at] == number, part(*rest), value)
+        return value
+
+    return topi.compute_ax(result_dims(call), element, "T_stack")
+
+
+def _lower_split(call: relax.Call, x: te.Tensor) -> Any:
+    parts = call.attrs["indices_or_sections"]
+    at = call.attrs["axis"] % x.ndim
+    name = "T_split_sections" if isinstance(parts, int) else "T_split"
+    made = []
+    for begin, extent in split_parts(call, x.buffer.shape[at], parts):
+        shape = [*x.buffer.shape[:at], extent, *x.buffer.shape[at + 1 :]]
+        made.append(topi.compute_ax(shape, _moved(x, at, begin), name))
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _moved(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
+    return lambda *i: x(*i[:at], Scalar(construct.add(raw(i[at]), begin)), *i[at + 1 :])
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_split(call: relax.Call, x: Any) -> Any:
+    parts, at = call.attrs["indices_or_sections"], call.attrs["axis"]
+    if isinstance(parts, int):
+        each = -(-x.shape[at] // parts)
+        parts = [each * i for i in range(1, parts)]
+    made = np.split(x, [max(0, tir.const_int(p) or 0) for p in parts], at)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+OPS: dict[str, Impl] = {
+    "concat": Impl(
+        infer_concat, lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat,
+        FusionKind.INJECTIVE,
+    ),
+    "stack": Impl(
+        infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE
+    ),
+    "split": Impl(infer_split, _np_split, _lower_split, FusionKind.INJECTIVE),
+}  # fmt: skip

@@ -1,0 +1,282 @@
+"""Pooling: the greatest or the mean of what a sliding window sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ops.lazy import np
+from mlcc.ops.nn import pad
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Tensor,
+    extents,
+    fail,
+    int64,
+    prove,
+    result,
+    simplify,
+    tensor,
+)
+from mlcc.ops.topi import compute_ax
+from mlcc.ops.window import (
+    canonical,
+    dims_of,
+    letters,
+    not_negative,
+    ordered,
+    plain_layout,
+    positive,
+    spatial,
+    strided,
+    zero,
+)
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def _pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+    def infer(call: relax.Call) -> Tensor:
+        """Spatial extents by the number of windows that fit; with `ceil_mode` a last partial one counts."""
+        data = tensor(call, 0)
+        space = letters(ndim)
+        layout = plain_layout(call, "layout", "NC" + space)
+        out = plain_layout(call, "out_layout", "NC" + space)
+        x = ordered(call, 0, data, layout)
+        if x is None:
+            return result(None, data.dtype, len(layout))
+        positive(call, "pool_size", "strides", "dilation")
+        made = dict(x)
+        for at, letter in enumerate(space):
+            made[letter] = pool_extent(call, x[letter], at, ndim)
+        return result([made[letter] for letter in out], data.dtype)
+
+    return infer
+
+
+def pool_extent(call: relax.Call, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
+    """The number of windows along one dimension. With `ceil_mode` none begins in the padding after the data."""
+    stride, pads = call.attrs["strides"][at], call.attrs["padding"]
+    reach = call.attrs["dilation"][at] * (call.attrs["pool_size"][at] - 1) + 1
+    free = construct.add(extent, int64(pads[at] + pads[at + ndim] - reach))
+    if not call.attrs["ceil_mode"]:
+        return not_negative(simplify(construct.add(construct.floordiv(free, int64(stride)), int64(1))))
+    steps = simplify(construct.floordiv(construct.add(free, int64(stride - 1)), int64(stride)))
+    begin = construct.mul(steps, int64(stride))
+    limit = construct.add(extent, int64(pads[at]))
+    beyond = construct.greater_equal(begin, limit)
+    more = construct.add(steps, int64(1))
+    if pads[at + ndim] + stride <= reach or prove(construct.less(begin, limit), extents(call)):
+        return not_negative(simplify(more))
+    return not_negative(simplify(te.if_then_else(Scalar(beyond), Scalar(steps), Scalar(more)).expr))
+
+
+def _adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+    def infer(call: relax.Call) -> Tensor:
+        """The spatial extents that `output_size` asks for."""
+        data = tensor(call, 0)
+        space = letters(ndim)
+        layout = plain_layout(call, "layout", "NC" + space)
+        out = plain_layout(call, "out_layout", "NC" + space)
+        x = ordered(call, 0, data, layout)
+        if x is None:
+            return result(None, data.dtype, len(layout))
+        made = dict(x)
+        for letter, extent in zip(space, call.attrs["output_size"] or (), strict=False):
+            if extent <= 0:
+                fail(call, "E0442", f"`output_size` must be positive, not {list(call.attrs['output_size'])}")
+            made[letter] = int64(extent)
+        return result([made[letter] for letter in out], data.dtype)
+
+    return infer
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _windows(call: relax.Call, x: te.Tensor, fill: te.Scalar) -> tuple[te.Tensor, list[int]]:
+    """The padded data, and where its spatial dimensions are."""
+    layout = call.attrs["layout"]
+    if call.attrs["out_layout"] != layout:
+        fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
+    places = spatial(layout)
+    pads = call.attrs["padding"]
+    extra = _extra(call, x, places)
+    if not any(pads) and not any(extra):
+        return x, places
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for at, place in enumerate(places):
+        before[place] = pads[at]
+        after[place] = pads[at + len(places)] + extra[at]
+    return pad(x, before, after, fill, "pad_temp", ax=True), places
+
+
+def _extra(call: relax.Call, x: te.Tensor, places: Sequence[int]) -> list[int]:
+    """How far `ceil_mode` may read past the end."""
+    return [call.attrs["strides"][at] - 1 if call.attrs["ceil_mode"] else 0 for at in range(len(places))]
+
+
+def _pool_axes(call: relax.Call, x: te.Tensor, places: Sequence[int]) -> list[te.Axis]:
+    return [te.reduce_axis((0, construct.const(n, x.buffer.shape[p].dtype)), f"rv{i}")
+            for i, (n, p) in enumerate(zip(call.attrs["pool_size"], places, strict=True))]  # fmt: skip
+
+
+def _window_index(call: relax.Call, i: Sequence[Any], places: Sequence[int], window: Sequence[te.Axis]) -> list[Any]:
+    at = list(i)
+    for n, place in enumerate(places):
+        at[place] = i[place] * call.attrs["strides"][n] + window[n] * call.attrs["dilation"][n]
+    return at
+
+
+def _compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Tensor:
+    names = [f"ax{i}" for i in range(len(shape))]
+    attrs = {"schedule_rule": f"meta_schedule.{rule}"}
+    made: te.Tensor = te.compute(tuple(shape), fn, name=name, attrs=attrs, varargs_names=names)
+    return made
+
+
+def _lower_max_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    padded, places = _windows(call, x, te.min_value(x.dtype))
+    window = _pool_axes(call, x, places)
+
+    def element(*i: Any) -> Any:
+        return te.max(padded(*_window_index(call, i, places, window)), axis=window)
+
+    return _compute(dims_of(call), element, "pool_max", "pool_max")
+
+
+def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    """The sum over the window, divided by the number of elements that count."""
+    padded, places = _windows(call, x, zero(x.dtype))
+    window = _pool_axes(call, x, places)
+    total = compute_ax(
+        dims_of(call), lambda *i: te.sum(padded(*_window_index(call, i, places, window)), axis=window), "pool_sum"
+    )
+
+    def element(*i: Any) -> Any:
+        number = construct.const(1, x.buffer.shape[0].dtype)
+        for n, place in enumerate(places):
+            number = construct.mul(number, _counted(call, raw(i[place]), x.buffer.shape[place], n, len(places)))
+        if not call.attrs["count_include_pad"]:
+            number = construct.maximum(number, 1)
+        return total(*i) / Scalar(construct.cast(x.dtype, number))
+
+    return _compute(dims_of(call), element, "pool_avg", "pool_avg")
+
+
+def _counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
+    """How many elements of a window count along one dimension."""
+    stride, pads = call.attrs["strides"][at], call.attrs["padding"]
+    dilation, size = call.attrs["dilation"][at], call.attrs["pool_size"][at]
+    begin = construct.sub(construct.mul(index, stride), pads[at])
+    end = construct.add(begin, (size - 1) * dilation)
+    if call.attrs["count_include_pad"]:
+        end = construct.minimum(end, construct.add(extent, pads[at + ndim] - 1))
+    else:
+        missing = construct.maximum(construct.negate(begin), 0)
+        skipped = construct.floordiv(construct.add(missing, dilation - 1), dilation)
+        begin = construct.add(begin, construct.mul(skipped, dilation))
+        end = construct.minimum(end, construct.sub(extent, 1))
+    return construct.add(construct.floordiv(construct.sub(end, begin), dilation), 1)
+
+
+def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    """Windows from floor(i * n / m) to ceil((i + 1) * n / m) for m results of n elements."""
+    if call.attrs["out_layout"] != call.attrs["layout"]:
+        fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
+    dims = dims_of(call)
+    places = spatial(call.attrs["layout"])
+
+    def begin(i: Any, place: int) -> tir.Expr:
+        return construct.floordiv(construct.mul(raw(i), x.buffer.shape[place]), dims[place])
+
+    def size(i: Any, place: int) -> tir.Expr:
+        extent, count = x.buffer.shape[place], dims[place]
+        whole = simplify(construct.floormod(extent, count))
+        if isinstance(whole, tir.IntImm) and whole.value == 0:
+            return simplify(construct.floordiv(extent, count))
+        reached = construct.mul(construct.add(raw(i), 1), extent)
+        up = construct.floordiv(construct.sub(construct.add(reached, count), 1), count)
+        return construct.sub(up, begin(i, place))
+
+    def total(*i: Any) -> Any:
+        window = [te.reduce_axis((0, Scalar(size(i[p], p))), f"rv{n}") for n, p in enumerate(places)]
+        at = list(i)
+        for k, p in zip(window, places, strict=True):
+            at[p] = Scalar(construct.add(begin(i[p], p), k.expr))
+        return te.sum(x(*at), axis=window)
+
+    summed = compute_ax(dims, total, "adaptive_pool_sum")
+
+    def element(*i: Any) -> Any:
+        number = construct.const(1, x.buffer.shape[0].dtype)
+        for p in places:
+            number = construct.mul(number, size(i[p], p))
+        return summed(*i) / Scalar(construct.cast(x.dtype, number))
+
+    return _compute(dims, element, "adaptive_pool_avg", "adaptive_pool_avg")
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any) -> Any:
+        space = letters(ndim)
+        layout = call.attrs["layout"]
+        x = canonical(x, layout, "NC" + space)
+        pads = call.attrs["padding"]
+        out = [tir.const_int(pool_extent(call, int64(x.shape[2 + i]), i, ndim)) or 0 for i in range(ndim)]
+        more = [(pads[i], pads[i + ndim] + call.attrs["strides"][i]) for i in range(ndim)]
+        widths = [(0, 0), (0, 0), *more]
+        lowest = np.finfo(x.dtype).min if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+        values = np.pad(x, widths, constant_values=lowest if largest else 0)
+        inside = np.pad(np.ones(x.shape[2:]), more)
+        if call.attrs["count_include_pad"]:
+            inside = np.pad(np.ones([x.shape[2 + i] + pads[i] + pads[i + ndim] for i in range(ndim)]),
+                            [(0, call.attrs["strides"][i]) for i in range(ndim)])  # fmt: skip
+        total = np.full((*x.shape[:2], *out), lowest if largest else 0, x.dtype)
+        number = np.zeros(out)
+        for place in np.ndindex(*call.attrs["pool_size"]):
+            at = strided(call, place, out)
+            seen = values[(slice(None), slice(None), *at)]
+            total = np.maximum(total, seen) if largest else total + seen
+            number = number + inside[tuple(at)]
+        made = total if largest else (total / np.maximum(number, 1)).astype(x.dtype)
+        return np.transpose(made, [("NC" + space).index(c) for c in call.attrs["out_layout"]])
+
+    return reference
+
+
+def _np_adaptive(ndim: int) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any) -> Any:
+        space = letters(ndim)
+        x = canonical(x, call.attrs["layout"], "NC" + space)
+        sizes = call.attrs["output_size"] or x.shape[2:]
+        made = np.zeros((*x.shape[:2], *sizes), x.dtype)
+        for place in np.ndindex(*sizes):
+            at = [
+                slice(p * x.shape[2 + i] // sizes[i], -(-(p + 1) * x.shape[2 + i] // sizes[i]))
+                for i, p in enumerate(place)
+            ]
+            seen = x[(slice(None), slice(None), *at)]
+            made[(slice(None), slice(None), *place)] = np.mean(seen, axis=tuple(range(2, 2 + ndim)))
+        return np.transpose(made, [("NC" + space).index(c) for c in call.attrs["out_layout"]])
+
+    return reference
+
+
+OPS: dict[str, Impl] = {
+    **{
+        f"nn.max_pool{n}d": Impl(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)
+        for n in (1, 2, 3)
+    },
+    **{
+        f"nn.avg_pool{n}d": Impl(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)
+        for n in (1, 2, 3)
+    },
+    **{f"nn.adaptive_avg_pool{n}d": Impl(_adaptive(n), _np_adaptive(n), _lower_adaptive) for n in (1, 2, 3)},
+}
