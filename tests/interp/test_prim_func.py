@@ -521,10 +521,10 @@ def test_deep_expressions() -> None:
 def test_blocks_run_alone_after_running_side_by_side(way: str) -> None:
     """The rows depend on one another, which shows only when they have run side by side for a while."""
     text = """
-def main(A: T.Buffer((4, 16), "float32"), B: T.Buffer((4, 16), "float32")):
-    for i in range(4):
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for i in range(16):
         with T.block("outer"):
-            vi = T.axis.spatial(4, i)
+            vi = T.axis.spatial(16, i)
             for j in range(16):
                 with T.block("inner"):
                     vj = T.axis.spatial(16, j)
@@ -534,9 +534,9 @@ def main(A: T.Buffer((4, 16), "float32"), B: T.Buffer((4, 16), "float32")):
                     vj = T.axis.spatial(16, j)
                     B[vi, vj] = B[vi, vj] + B[T.max(vi - 1, 0), vj]
 """
-    a, b = floats(4, 16), np.zeros((4, 16), "float32")
+    a, b = floats(16, 16), np.zeros((16, 16), "float32")
     run_prim_func(parse(text), [a, b])
     wanted = a.copy()
-    for i in range(4):
+    for i in range(16):
         wanted[i] += wanted[max(i - 1, 0)]
     assert np.array_equal(b, wanted)
