@@ -22,16 +22,32 @@ _LAYOUT = frozenset({"NEWLINE", "INDENT", "DEDENT", "$END"})
 
 @dataclass(slots=True)
 class Line:
-    """A logical line, or a comment on a line of its own; `blank`: an empty line stands before it."""
+    """A logical line, or a comment on a line of its own; `blank`: an empty line stands before it.
+
+    `comments` are those inside the line, each with the number of tokens before it.
+    """
 
     depth: int
     tokens: list[str] = field(default_factory=list)
-    parts: list[Atom | Comment] = field(default_factory=list)
+    comments: list[tuple[int, Comment]] = field(default_factory=list)
     blank: bool = False
 
     @property
     def is_comment(self) -> bool:
         return not self.tokens
+
+    def parts(self) -> list[Atom | Comment]:
+        """Tokens, with the blanks between them, and comments."""
+        atoms = space_tokens(self.tokens)
+        if not self.comments:
+            return list(atoms)
+        made: list[Atom | Comment] = []
+        at = 0
+        for number, comment in self.comments:
+            made += atoms[at:number]
+            made.append(comment)
+            at = number
+        return made + atoms[at:]
 
     @property
     def starts_definition(self) -> bool:
@@ -61,7 +77,7 @@ def _skeleton(lines: list[Line]) -> list[tuple[int, list[str]]]:
 def _write(line: Line) -> str:
     indent = STEP * line.depth
     layout = Layout(indent)
-    layout.parts(build(line.parts), indent, indent + STEP, first=True)
+    layout.parts(build(line.parts()), indent, indent + STEP, first=True)
     return ("\n" if line.blank else "") + "\n".join(text.rstrip(" ") for text in layout.lines) + "\n"
 
 
@@ -132,7 +148,7 @@ def _place_comments(
         column = _column(text, comment.start)
         open_here = [d for d in range(depth + 1, before + 1) if columns.get(d, column + 1) <= column]
         blank = _blank_between(text, last_end, comment.start)
-        lines.append(Line(max(open_here, default=depth), [], [Comment(comment.text, True)], blank))
+        lines.append(Line(max(open_here, default=depth), [], [(0, Comment(comment.text, True))], blank))
         last_end = comment.end
 
 
@@ -146,9 +162,9 @@ def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: 
 
     def finish(depth: int) -> None:
         if words:
-            made.append(Line(depth, list(words), _merge(words, inside), blank and not made))
+            made.append(Line(depth, list(words), list(inside), blank and not made))
         elif made:
-            made[-1].parts += [comment for _, comment in inside]
+            made[-1].comments += [(len(made[-1].tokens), comment) for _, comment in inside]
         words.clear()
         inside.clear()
 
@@ -185,19 +201,6 @@ def _comment(text: str, comment: _Standing) -> Comment:
     return Comment(comment.text, not text[start : comment.start].strip())
 
 
-def _merge(words: list[str], inside: list[tuple[int, Comment]]) -> list[Atom | Comment]:
-    atoms = space_tokens(words)
-    if not inside:
-        return list(atoms)
-    made: list[Atom | Comment] = []
-    at = 0
-    for number, comment in inside:
-        made += atoms[at:number]
-        made.append(comment)
-        at = number
-    return made + atoms[at:]
-
-
 # ---------------------------------------------------------------- empty lines
 
 
@@ -205,13 +208,13 @@ def _separate(lines: list[Line]) -> None:
     """One empty line around definitions, at most one elsewhere, none at the start of a block."""
     _lift_blanks(lines)
     definitions: list[int] = []  # depths of those that are open
-    before: Line | None = None
-    for line in lines:
+    before = Line(0)
+    for number, line in enumerate(lines):
         closed = False
         while definitions and line.depth <= definitions[-1]:
             definitions.pop()
             closed = True
-        first = before is None or (before.opens and line.depth > before.depth)
+        first = number == 0 or (before.opens and line.depth > before.depth)
         if first or before.tokens[:1] == ["@"] or line.tokens[:1] in (["else"], ["elif"]):
             line.blank = False
         elif closed and not line.is_comment:

@@ -16,7 +16,7 @@ from mlcc.grammar.tir_parts import index_map_of
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
 from mlcc.ir import relax, tir
-from mlcc.ir.node import Attrs, replace
+from mlcc.ir.node import Attrs
 from mlcc.ir.visit import substitute
 from mlcc.ops import relations, values
 
@@ -57,9 +57,10 @@ def _as_value(function: relax.GlobalVar) -> relax.GlobalVar:
     """A function of the module as a value: its type has symbolic variables of its own."""
     info = function.struct_info
     if info is None:
-        return replace(function, struct_info=relax.FuncStructInfo(None, relax.ObjectStructInfo(), False))
+        info = relax.FuncStructInfo(None, relax.ObjectStructInfo(), False)
+        return relax.GlobalVar(function.name, info, span=function.span)
     renamed = {v: tir.Var(v.name, v.dtype) for v in relations.variables(info)}
-    return replace(function, struct_info=substitute(info, renamed))
+    return relax.GlobalVar(function.name, substitute(info, renamed), span=function.span)
 
 
 def value(fw: FunctionWalk, cst: Cst) -> Any:
@@ -244,7 +245,12 @@ def _bind(fw: FunctionWalk, cst: Cst, name: str, args: tuple[Any, ...], kwargs: 
         fw.walk.fail("E0440", f"there is no operator `R.{name}`", cst[3], help=did_you_mean(name, known))
     with fw.guard(cst):
         made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
-    return made if made.struct_info is not None else replace(made, struct_info=relax.ObjectStructInfo())
+    return made if made.struct_info is not None else _known(made, None)
+
+
+def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
+    """A call with what is known of its result: at worst that it is some object."""
+    return relax.Call(made.op, made.args, made.attrs, made.sinfo_args, info or relax.ObjectStructInfo(), span=made.span)
 
 
 def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
@@ -267,7 +273,7 @@ def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
     made = relax.Call(op, given, span=fw.walk.span(cst))
     with fw.guard(cst):
         info = ops.infer_struct_info(made, fw.walk.functions)
-    return replace(made, struct_info=info or relax.ObjectStructInfo())
+    return _known(made, info)
 
 
 def _method(fw: FunctionWalk, cst: Cst) -> relax.Call | None:
@@ -352,8 +358,7 @@ def _packed(
     attrs = {k: values.plain(v) for k, v in kwargs.items()}
     given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst[4][len(cst[4]) - len(args) :], strict=True))
     made = relax.Call(callee, given, Attrs(attrs), types, span=fw.walk.span(cst))
-    info = ops.infer_struct_info(made) or relax.ObjectStructInfo()
-    return replace(made, struct_info=info)
+    return _known(made, ops.infer_struct_info(made))
 
 
 # ---------------------------------------------------------------- forms of the language that are no operators

@@ -92,10 +92,7 @@ def _as_sequence(blocks: list[relax.BindingBlock], last: relax.Binding, which: s
     computes = not isinstance(last, relax.VarBinding) or isinstance(last.value, _COMPUTING)
     if not computes and not isinstance(blocks[-1], relax.DataflowBlock):
         body: relax.Expr = last.value  # type: ignore[attr-defined]
-        if last.var.struct_info is not None and body.struct_info is not last.var.struct_info:
-            info = last.var.struct_info
-        else:
-            info = body.struct_info
+        info = last.var.struct_info or body.struct_info
         made = [*blocks[:-1], replace(blocks[-1], bindings=rest)] if rest else blocks[:-1]
         return relax.SeqExpr(tuple(made), body, info, span=last.span)
     var = type(last.var)(f"{last.var.name}_{which}", last.var.struct_info, span=last.var.span)

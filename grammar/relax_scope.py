@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +47,7 @@ class FunctionWalk:
     def __init__(self, walk: Walk, outer: FunctionWalk | None = None) -> None:
         self.walk = walk
         self.outer = outer
-        self.scope = Scope(outer.scope if outer is not None else walk.prelude)
+        self.scope: Scope = Scope(outer.scope if outer is not None else walk.prelude)
         self.scalars = Scalars(self)
         self.symbols: dict[str, tir.Var] = {}
         self.out = Collector()
@@ -157,8 +158,9 @@ class FunctionWalk:
         """Where references of the text find their data."""
         walk = self.walk
         if walk.constants is None:
-            walk.constants = Constants(walk.source, walk.data, walk.folder)
-        return walk.constants
+            folder = None if walk.folder is None else os.fspath(walk.folder)
+            walk.constants = Constants(walk.source, walk.data, folder)
+        return walk.constants  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ bindings
 

@@ -38,7 +38,7 @@ def walk_function(walk: Walk, def_cst: Cst) -> relax.Function:
             walk.relax[one[3]] = _attempt(walk, one)
     if name not in walk.relax or walk.relax[name][0] is not def_cst:
         walk.relax[name] = _attempt(walk, def_cst)
-    made = walk.relax[name][1]
+    made: relax.Function | None = walk.relax[name][1]
     if made is None:
         raise Skip
     return made
@@ -599,10 +599,11 @@ def well_defined(
 
 def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.StructInfo:
     if isinstance(info, relax.TensorStructInfo) and isinstance(info.shape, relax.Var) and info.shape not in known:
-        return replace(info, shape=None)
+        return relax.TensorStructInfo(None, info.dtype, info.ndim, info.vdevice)
     if isinstance(info, relax.TupleStructInfo):
         fields = tuple(_without_shape_vars(f, known) for f in info.fields)
-        return info if all(a is b for a, b in zip(fields, info.fields, strict=True)) else replace(info, fields=fields)
+        same = all(a is b for a, b in zip(fields, info.fields, strict=True))
+        return info if same else relax.TupleStructInfo(fields)
     return info
 
 
@@ -619,7 +620,8 @@ def _opaque(made: relax.Expr) -> bool:
 
 def _symbolic(made: Cast) -> bool:
     """Whether a cast says something of symbolic variables, which only run time can tell."""
-    return bool(relations.variables(made.struct_info) or relations.variables(made.value.struct_info))
+    known = made.value.struct_info
+    return bool(relations.variables(made.struct_info) or (known is not None and relations.variables(known)))
 
 
 def infer_text(info: relax.StructInfo) -> str:

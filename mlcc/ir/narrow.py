@@ -41,7 +41,7 @@ def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
     if dtype.kind == "bfloat":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     if is_narrow(dtype):
-        return _table(dtype.kind)[stored]
+        return np.asarray(_table(dtype.kind)[stored])
     return stored
 
 

@@ -116,7 +116,7 @@ def noisy(text: str, seed: int, comments: bool) -> str:
     previous = 0
     for line in read_lines(Source("t.mlc", text)):
         if line.is_comment:
-            out.append(" " * (step * line.depth) + line.parts[0].text + end)
+            out.append(" " * (step * line.depth) + line.comments[0][1].text + end)
             continue
         if comments and pick.random() < 0.3:
             out.append(comment(step * pick.randint(min(previous, line.depth), max(previous, line.depth))))
@@ -126,7 +126,7 @@ def noisy(text: str, seed: int, comments: bool) -> str:
         brackets = 0
         made = " " * (step * line.depth)
         for number, word in enumerate(line.tokens):
-            atom = line.parts[number]
+            atom = line.parts()[number]
             blanks = " " * pick.choice([0, 0, 1, 3]) if not atom.space else " " * pick.choice([1, 1, 2])
             if number == 0:
                 blanks = ""
