@@ -6,22 +6,23 @@ annotation states, or else what is inferred.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import Label
 from mlcc.grammar import attribute_values, relax_const, relax_expr, relax_types
-from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
+from mlcc.grammar.context import UNKNOWN, Skip, Walk
 from mlcc.grammar.printer_tvm import canonical_attributes
 from mlcc.grammar.relax_expr import Cast
 from mlcc.grammar.relax_if import if_statement
+from mlcc.grammar.relax_known import is_opaque, is_symbolic, text_of, well_defined
 from mlcc.grammar.relax_scope import MODULE, FunctionWalk, nodes_in
+from mlcc.grammar.relax_signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, replace
-from mlcc.ops import infer, relations, values
+from mlcc.ops import relations, values
 from mlcc.ops.relations import Fit
 
 
@@ -96,21 +97,6 @@ def _mentioned(cst: Cst) -> list[str]:
 # ---------------------------------------------------------------- one function
 
 
-@dataclass
-class Signature:
-    """Parameters and what the text says of the result, before the body is walked."""
-
-    params: tuple[relax.Var, ...]
-    ret: relax.StructInfo | None
-    pure: bool
-    private: bool
-
-    def info(self) -> relax.FuncStructInfo:
-        """What callers know; a result that nobody stated may be anything."""
-        params = tuple(p.struct_info or relax.ObjectStructInfo() for p in self.params)
-        return relax.FuncStructInfo(params, self.ret or relax.ObjectStructInfo(), self.pure)
-
-
 class _Walker:
     """Walks one function: `function()` gives it."""
 
@@ -125,7 +111,7 @@ class _Walker:
     def function(self) -> relax.Function:
         """The function. Raises Skip if it cannot be made at all; errors inside are only noted."""
         walk, name = self.walk, self.cst[3]
-        signature = self.signature()
+        signature = read_signature(self.fw, self.cst)
         if not self.nested and name in walk.functions:
             walk.functions[name] = replace(walk.functions[name], struct_info=signature.info())
         before = len(walk.diagnostics)
@@ -157,8 +143,8 @@ class _Walker:
         if signature.ret is None:
             return known
         found = relations.fit(signature.ret, known)
-        if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not _opaque(self.result)):
-            text, stated = infer_text(known), infer_text(signature.ret)
+        if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(self.result)):
+            text, stated = text_of(known), text_of(signature.ret)
             self._clash(found, self.cst[6], f"the function returns {text}, not {stated}")
         return known if found is Fit.COVERS else signature.ret
 
@@ -168,71 +154,6 @@ class _Walker:
             self.walk.note("E0412", message + " for certain", at, help=help)
         else:
             self.walk.note("E0411", message, at)
-
-    # ------------------------------------------------------------ the signature
-
-    def signature(self) -> Signature:
-        """Parameters with their struct info; quoted names in it introduce symbolic variables."""
-        fw, walk = self.fw, self.walk
-        parameters = self.cst[5]
-        scalars: dict[str, tir.Var] = {}
-        for name, start, end, annotation, _ in parameters:
-            if annotation is None:
-                walk.fail("E0413", f"parameter `{name}` has no type", ("name", start, end, name))
-            self._introduce(name, annotation, scalars)
-        infos = []
-        for name, start, end, annotation, default in parameters:
-            if default is not None:
-                walk.note("E0413", "parameters of relax functions have no defaults", ("name", start, end, name))
-            info = relax_types.struct_info(fw, annotation)
-            if name in scalars and isinstance(info, relax.PrimStructInfo):
-                info = replace(info, value=scalars[name])
-            infos.append(info)
-        ret = relax_types.struct_info(fw, self.cst[6]) if self.cst[6] is not None else None
-        params = []
-        for (name, start, end, *_), info in zip(parameters, infos, strict=True):
-            place = ("name", start, end, name)
-            params.append(relax.Var(name, info, span=walk.span(place)))
-            fw.define(place, params[-1])
-        options = self._options()
-        return Signature(tuple(params), ret, options.get("pure", True), options.get("private", False))
-
-    def _introduce(self, name: str, annotation: Cst, scalars: dict[str, tir.Var]) -> None:
-        """The symbolic variables of one parameter; a scalar parameter is one itself, unless its value is stated."""
-        fw = self.fw
-        dtype = _plain_scalar(fw, annotation)
-        if dtype is not None:
-            scalars[name] = tir.Var(name, dtype)
-            fw.scope.define(name, scalars[name])
-        for word, place, is_dimension in relax_types.introduced(fw, annotation):
-            found = fw.scope.find(word)
-            if found is None or not isinstance(found.value, (tir.Var, TypeVar)):
-                dtype = INT64 if is_dimension else self._declared(word)
-                fw.define(("name", place[1], place[2], word), fw.symbol(word, dtype))
-
-    def _declared(self, name: str) -> DType:
-        """The dtype that a line `n = T.int32()` of the body gives a symbolic variable of the signature."""
-        for statement in self.cst[8]:
-            if statement[0] == "assign" and statement[5] is not None:
-                for target, item in _pairs(statement[3], statement[5]):
-                    dtype = _declaration(self.fw, item)
-                    if dtype is not None and target[0] == "name" and target[3] == name:
-                        return dtype
-        return INT64
-
-    def _options(self) -> dict[str, bool]:
-        found: dict[str, bool] = {}
-        for decorator in self.cst[7]:
-            if decorator[0] != "call":
-                continue
-            for name, start, end, item in decorator[5]:
-                if name not in ("pure", "private", "check_well_formed"):
-                    self.walk.note("E0413", f"R.function has no option `{name}`", ("name", start, end, name))
-                elif item[0] != "const" or not isinstance(item[3], bool):
-                    self.walk.note("E0413", f"`{name}` is True or False", item)
-                else:
-                    found[name] = item[3]
-        return found
 
     # ------------------------------------------------------------ statements
 
@@ -316,16 +237,16 @@ class _Walker:
         if item[0] == "name" and item[3] == self.walk.module_name and target[0] == "name" and target[3] == "cls":
             self.fw.define(target, MODULE)
             return
-        pairs = _pairs(target, item)
-        if annotation is not None and (len(pairs) != 1 or target[0] != "name"):
+        beside = pairs(target, item)
+        if annotation is not None and (len(beside) != 1 or target[0] != "name"):
             self.walk.fail("E0414", "only one name can be annotated", target)
-        if len(pairs) > 1 and not any(_declaration(self.fw, i) for _, i in pairs):
-            made = [relax_expr.value(self.fw, i) for _, i in pairs]  # all values before all names, as in Python
-            for (name, place), found in zip(pairs, made, strict=True):
-                self._store(name, found, None, place)
+        if len(beside) > 1 and not any(declaration(self.fw, i) for _, i in beside):
+            made = [relax_expr.value(self.fw, i) for _, i in beside]  # all values before all names, as in Python
+            for (name, place), one in zip(beside, made, strict=True):
+                self._store(name, one, None, place)
             return
-        for name, place in pairs:
-            dtype = _declaration(self.fw, place) if name[0] == "name" else None
+        for name, place in beside:
+            dtype = declaration(self.fw, place) if name[0] == "name" else None
             if dtype is not None:
                 self._declare(name, dtype)
                 continue
@@ -404,8 +325,8 @@ class _Walker:
         known = made.struct_info
         if stated is not None and known is not None and not isinstance(made, relax.Function):
             found = relations.fit(stated, known)
-            if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not _opaque(made)):
-                text = f"`{target[3]}` is {infer_text(known)}, not {infer_text(stated)}"
+            if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):
+                text = f"`{target[3]}` is {text_of(known)}, not {text_of(stated)}"
                 self._clash(found, annotation or target, text)
                 stated = known
             elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
@@ -417,11 +338,11 @@ class _Walker:
     def _cast(self, target: Cst, made: Cast, stated: relax.StructInfo | None, cst: Cst) -> None:
         fw = self.fw
         known = made.value.struct_info
-        if known is not None and relations.fit(made.struct_info, known) is Fit.CONTRADICTS and not _symbolic(made):
-            text = f"the value is {infer_text(known)}, it can never be {infer_text(made.struct_info)}"
+        if known is not None and relations.fit(made.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(made):
+            text = f"the value is {text_of(known)}, it can never be {text_of(made.struct_info)}"
             self.walk.note("E0411", text, cst)
         if stated is not None and relations.fit(stated, made.struct_info) is not Fit.COVERS:
-            text = f"`{target[3]}` is {infer_text(made.struct_info)}, not {infer_text(stated)}"
+            text = f"`{target[3]}` is {text_of(made.struct_info)}, not {text_of(stated)}"
             self.walk.note("E0411", text, target)
         value = fw.leaf(made.value)
         var = fw.variable(target[3], target[1], made.struct_info, self.walk.span(target))
@@ -445,7 +366,7 @@ class _Walker:
         body, outputs = self._outputs(cst[4])
         fw.out.close()
         fw.out.in_dataflow = True
-        fw.out.outputs = _last_bound(body, outputs)
+        fw.out.outputs = last_bound(body, outputs)
         try:
             with fw.scope.frame(", and is no output of its dataflow block"):
                 self.statements(body)
@@ -502,7 +423,7 @@ class _Walker:
                 self.walk.fail(
                     "E0413", f"`{cst[3]}` calls itself: state what it returns", place, help="-> R.Tensor(...)"
                 )
-            probe = _Walker(FunctionWalk(self.walk, fw), cst).signature()
+            probe = read_signature(FunctionWalk(self.walk, fw), cst)
             var = fw.variable(cst[3], place[1], probe.info(), self.walk.span(place))
             fw.define(place, var)
         before = len(self.walk.diagnostics)
@@ -513,119 +434,3 @@ class _Walker:
             var = fw.variable(cst[3], place[1], made.struct_info, self.walk.span(place))
             fw.define(place, var)
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
-
-
-# ---------------------------------------------------------------- parts of syntax
-
-
-def _pairs(target: Cst, item: Cst) -> list[tuple[Cst, Cst]]:
-    """Names beside values: `a, b = x, y` is two bindings."""
-    if target[0] in ("tuple", "list") and item[0] in ("tuple", "list") and len(target[3]) == len(item[3]):
-        return list(zip(target[3], item[3], strict=True))
-    return [(target, item)]
-
-
-def bound_names(statement: Cst) -> list[Cst]:
-    """The names that a statement binds, as syntax nodes, in order."""
-    kind = statement[0]
-    if kind == "assign":
-        return _target_names(statement[3])
-    if kind == "def":
-        return [("name", *statement[4], statement[3])]
-    if kind == "with":
-        return [name for inner in statement[4] for name in bound_names(inner)]
-    if kind == "if":
-        found = [bound_names(branch[-1]) for branch in (statement[4], statement[5]) if branch]
-        return found[0][-1:] if found else []
-    return []
-
-
-def _target_names(target: Cst) -> list[Cst]:
-    if target[0] in ("tuple", "list"):
-        return [name for part in target[3] for name in _target_names(part)]
-    return [target] if target[0] == "name" else []
-
-
-def _last_bound(body: tuple[Cst, ...], outputs: tuple[Cst, ...]) -> set[int]:
-    """Where the outputs of a block are bound for the last time."""
-    places = {name[3]: name[1] for statement in body for name in bound_names(statement)}
-    return {places[o[3]] for o in outputs if o[3] in places}
-
-
-def _declaration(fw: FunctionWalk, cst: Cst) -> DType | None:
-    """The dtype in `T.int64()`, `T.var("int64")` and `TypeVar("n")`, which declare symbolic variables."""
-    if cst[0] != "call" or cst[5]:
-        return None
-    head, args = cst[3], cst[4]
-    if head[0] == "name" and head[3] == "TypeVar":
-        return INT64 if len(args) == 1 and args[0][0] == "str" else None
-    path = fw.walk.dotted(head, fw.scope)
-    if path is None or not path.startswith("T."):
-        return None
-    name = path[2:]
-    if name in ("var", "Var") and args and args[-1][0] == "str":
-        name, args = args[-1][3], ()
-    if args:
-        return None
-    found = relax_types.type_of(fw, ("attr", cst[1], cst[2], ("name", cst[1], cst[2], "T"), name))
-    return found.dtype if isinstance(found, relax.PrimStructInfo) else None
-
-
-def _plain_scalar(fw: FunctionWalk, annotation: Cst) -> DType | None:
-    """The dtype of a scalar type whose value is not stated: `R.Prim("int64")`, `T.int64`."""
-    head = annotation[3] if annotation[0] == "call" else annotation
-    name = relax_types.type_name(fw, head)
-    if name is None or (name != "Prim" and not name.startswith("T.")):
-        return None
-    if annotation[0] == "call" and any(k[0] == "value" for k in annotation[5]):
-        return None
-    info = relax_types.struct_info(fw, annotation)
-    return info.dtype if isinstance(info, relax.PrimStructInfo) else None
-
-
-# ---------------------------------------------------------------- struct info
-
-
-def well_defined(
-    info: relax.StructInfo, visible: set[tir.Var] | None, params: tuple[relax.Var, ...]
-) -> relax.StructInfo:
-    """`info` without what mentions symbolic variables, or shapes, that only the function's body knows."""
-    if visible is None:
-        return info
-    inner = set(relations.variables(info)) - visible
-    found = infer.erase(info, {}, inner) if inner else info
-    return _without_shape_vars(found, set(params))
-
-
-def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.StructInfo:
-    if isinstance(info, relax.TensorStructInfo) and isinstance(info.shape, relax.Var) and info.shape not in known:
-        return relax.TensorStructInfo(None, info.dtype, info.ndim, info.vdevice)
-    if isinstance(info, relax.TupleStructInfo):
-        fields = tuple(_without_shape_vars(f, known) for f in info.fields)
-        same = all(a is b for a, b in zip(fields, info.fields, strict=True))
-        return info if same else relax.TupleStructInfo(fields)
-    return info
-
-
-def _opaque(made: relax.Expr) -> bool:
-    """Whether nobody can know what a value is: results of functions, and of what depends on absent constants."""
-    if isinstance(made.struct_info, relax.ObjectStructInfo):
-        return True
-    if isinstance(made, relax.Call):
-        if not isinstance(made.op, tir.Op):
-            return True
-        return any(isinstance(a, relax.Constant) and a.data.dtype.is_void for a in made.args)
-    return isinstance(made, relax.Constant) and made.data.dtype.is_void
-
-
-def _symbolic(made: Cast) -> bool:
-    """Whether a cast says something of symbolic variables, which only run time can tell."""
-    known = made.value.struct_info
-    return bool(relations.variables(made.struct_info) or (known is not None and relations.variables(known)))
-
-
-def infer_text(info: relax.StructInfo) -> str:
-    """A struct info as the text writes it."""
-    from mlcc.grammar.printer import script
-
-    return script(info).strip()
