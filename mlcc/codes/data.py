@@ -17,11 +17,6 @@ CODES: dict[str, tuple[str, str]] = {
         "A reference `R.data(KEY, ..., sha256=...)` names its content by hash. What lies under that key hashes to "
         "something else: the text and the data do not belong together.",
     ),
-    "E0904": (
-        "the data of a constant are not there",
-        "The text refers to a constant whose data are neither in its data lines nor in FILE.npz beside it. Such a text "
-        "can be read, checked and printed; to build or to run it the data are needed.",
-    ),
     "E0905": (
         "not a constant",
         "`R.const` takes a number, a bool, or nested lists of them of one length each, that the dtype can hold.",
