@@ -11,7 +11,7 @@ import numpy as np
 
 from mlcc.interp import numbers
 from mlcc.interp.environment import call_packed, extern
-from mlcc.interp.memory import Pointer
+from mlcc.interp.memory import Pointer, compact_strides
 from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
 from mlcc.ir import tir
@@ -313,6 +313,33 @@ def _byte_offset(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
+def _make_array(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """tvm_stack_make_array(data, shape, strides or 0, ndim, a constant of the dtype, offset): the array itself."""
+    from mlcc.interp.expressions import pointer_of, unsupported
+
+    data, shape, strides, _, like, offset = node.args
+    if not isinstance(shape, tir.Call):
+        raise unsupported("`tvm_stack_make_array` without `tvm_stack_make_shape`", node)
+    place, start, dims = compiler.expr(data), compiler.expr(offset), compiler.exprs(shape.args)
+    steps = compiler.exprs(strides.args) if isinstance(strides, tir.Call) else None
+    kind = numbers.stored(like.dtype)
+
+    def run(s: State) -> np.ndarray:
+        base = pointer_of(place(s), s, node)
+        sizes = tuple(int(d(s)) for d in dims)
+        by = compact_strides(sizes) if steps is None else tuple(int(x(s)) for x in steps)
+        first = int(base.offset) // kind.itemsize + int(start(s))
+        reach = 0 if 0 in sizes else first + 1 + sum((n - 1) * step for n, step in zip(sizes, by, strict=True))
+        elements = base.storage.typed(kind)
+        if first < 0 or reach > len(elements) or any(step < 0 for step in by):
+            s.fault("E0870", "the array reaches outside the memory of its data", node)
+        if base.storage.defined is not None:
+            base.storage.defined[:] = True  # the callee may write any of it
+        return np.lib.stride_tricks.as_strided(elements[first:], sizes, [step * kind.itemsize for step in by])
+
+    return run
+
+
 def _is_null(compiler: ExprCompiler, node: tir.Call) -> Closure:
     value = compiler.expr(node.args[0])
     return lambda s: np.bool_(not isinstance(value(s), Pointer))
@@ -348,6 +375,7 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "vectorcombine": _combine, "call_extern": _extern, "call_pure_extern": _extern, "call_packed": _packed,
     "call_cpacked": _packed, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
     "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null, "type_annotation": _type,
+    "tvm_stack_make_array": _make_array,
     "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
     "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
     "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,

@@ -2,8 +2,7 @@
 
 Index arithmetic is done in int32 where no element lies beyond it, else in int64. A parameter's flat view is declared at
 the start of the body (unless the parameter is flat already), so that the function's interface stays as it is. Calls of
-other functions get what they need to know of a buffer besides its data: its tensor description, or the values of the
-callee's symbols.
+functions that need to know more of a buffer than its data get it described as a tensor (`tvm_stack_make_array`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
@@ -26,14 +26,12 @@ _PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call
 def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
     """`func` with one index per access. `functions` are the PrimFuncs of the module. Raises CompileError."""
     flattener = _Flattener(functions)
-    head: list[Stmt] = []
-    for buffer in func.buffers:
-        if buffer is not None:
-            flattener.by_data.setdefault(buffer.data, buffer)
-            flat = flattener.buffer(buffer)
-            if flat is not buffer:
-                head.append(tir.DeclBuffer(flat, buffer.data))
-    return replace(func, body=(*head, *flattener.body(func.body)))  # type: ignore[no-any-return]
+    params = [b for b in func.buffers if b is not None]
+    flattener.by_data.update({b.data: b for b in reversed(params)})
+    body = flattener.body(func.body)
+    used = [(flattener.flat[b], b) for b in params if flattener.flat.get(b, b) is not b]
+    head = tuple(tir.DeclBuffer(flat, buffer.data) for flat, buffer in used)
+    return replace(func, body=(*head, *body))  # type: ignore[no-any-return]
 
 
 def _is_zero(offset: Expr | None) -> bool:
@@ -86,13 +84,13 @@ def _as(dtype: DType, index: Expr) -> Expr:
 class _Flattener(Mutator):
     def __init__(self, functions: Mapping[str, tir.PrimFunc]) -> None:
         self._functions = functions
-        self._flat: dict[tir.Buffer, tir.Buffer] = {}
+        self.flat: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        found = self._flat.get(node)
+        found = self.flat.get(node)
         if found is None:
-            found = self._flat[node] = _flat(node)
+            found = self.flat[node] = _flat(node)
         return found
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
@@ -140,56 +138,32 @@ class _Flattener(Mutator):
         return node if args is node.args else replace(node, args=args)  # type: ignore[no-any-return]
 
     def _described(self, arg: Expr) -> Expr:
-        """The data of a known buffer as a whole tensor, for a packed function."""
+        """The bare data of a known buffer as a flat tensor of all of it, for a packed function."""
         buffer = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
-        if buffer is None:
-            return arg
-        shape = tir.Call(arg.dtype, tir.Op("tir.tvm_stack_make_shape"), buffer.shape)
-        strides: Expr = c.const(0)
-        if buffer.strides:
-            strides = tir.Call(arg.dtype, tir.Op("tir.tvm_stack_make_shape"), buffer.strides)
-        offset = c.const(0) if buffer.elem_offset is None else buffer.elem_offset
-        like = c.const(0, buffer.dtype)
-        return c.call("handle", "tvm_stack_make_array", arg, shape, strides, len(buffer.shape), like, offset)
+        return arg if buffer is None else pack_buffer(self.buffer(buffer))
 
     def _module_call(self, node: tir.Call, name: str, args: tuple[Expr, ...], head: tuple[Expr, ...]) -> Expr:
-        """A call of a PrimFunc, with the values of its symbols after its parameters."""
+        """A call of a PrimFunc. If it has symbols, it gets whole tensors, which tell their values."""
         callee = self._functions.get(name)
         if callee is None or len(callee.params) != len(args):
             wanted = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
             raise CompileError(error("E0708", f"`{name}` cannot be called here{wanted}", node.span))
+        symbolic = bool(symbols_of(callee))
         made = list(self.exprs(args))
-        solved: dict[tir.Var, Expr] = {}
         for number, (wanted_buffer, arg) in enumerate(zip(callee.buffers, args, strict=True)):
             given = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
             if wanted_buffer is not None and given is not None:
-                made[number] = _match_argument(wanted_buffer, given, solved)
-        symbols: list[Expr] = []
-        for symbol in symbols_of(callee):
-            value = solved.get(symbol)
-            if value is None:
-                message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
-                raise CompileError(error("E0708", message, node.span))
-            symbols.append(c.cast(INT64, self.expr(value)))
-        return replace(node, args=(*head, *made, *symbols))  # type: ignore[no-any-return]
+                made[number] = self.expr(pack_buffer(given)) if symbolic else _start(given)
+        return replace(node, args=(*head, *made))  # type: ignore[no-any-return]
 
 
-def _match_argument(wanted: tir.Buffer, given: tir.Buffer, solved: dict[tir.Var, Expr]) -> Expr:
-    """Solve the symbols of a callee's buffer by that of the argument; gives the pointer to pass."""
-    if len(wanted.shape) == len(given.shape):
-        steps = given.strides or compact_strides(given.shape)
-        pairs = [*zip(wanted.shape, given.shape, strict=True), *zip(wanted.strides, steps, strict=bool(wanted.strides))]
-        for symbol, value in pairs:
-            if isinstance(symbol, tir.Var):
-                solved.setdefault(symbol, value)
-    offset = c.const(0) if given.elem_offset is None else given.elem_offset
-    if isinstance(wanted.elem_offset, tir.Var):
-        solved.setdefault(wanted.elem_offset, offset)
-        return given.data
-    if _is_zero(offset):
-        return given.data
-    kind = tir.Call(given.dtype, tir.Op("tir.type_annotation"), ())
-    return c.call("handle", "tvm_access_ptr", kind, given.data, offset, 0, 3)
+def _start(buffer: tir.Buffer) -> Expr:
+    """The address of a buffer's first element."""
+    if _is_zero(buffer.elem_offset):
+        return buffer.data
+    assert buffer.elem_offset is not None
+    kind = tir.Call(buffer.dtype, tir.Op("tir.type_annotation"), ())
+    return c.call("handle", "tvm_access_ptr", kind, buffer.data, buffer.elem_offset, 0, 3)
 
 
 _MOST_BYTES = 1 << 62  # so that no sum of index products wraps

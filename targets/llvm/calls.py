@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mlcc.errors import did_you_mean
+from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm import casts, intrinsics, memory, packed
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.libm import LIBM
@@ -34,19 +36,29 @@ def call(e: Emitter, node: tir.Call) -> Value:
 
 
 def _module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-    """Call a kernel; lowering has put the callee's symbols after its parameters."""
+    """Call a kernel. Arguments are pointers, or tensors that tell the callee's symbols too."""
     fn = e.fn
     kernel = e.ctx.kernel(name)
     sig = kernel.signature
-    if len(args) != len(sig.params) + len(sig.symbols):
+    if len(args) != len(sig.params):
         raise unsupported(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
     values: list[Value] = []
-    for param, arg in zip(sig.params, args, strict=False):
+    solved: dict[tir.Var, tir.Expr] = {}
+    for param, arg in zip(sig.params, args, strict=True):
         if arg.dtype is not param.var.dtype:
             message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
             raise unsupported(message, arg.span or node.span)
-        values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
-    values += [e.index(arg) for arg in args[len(sig.params) :]]
+        if packed.is_array(arg):
+            values.append(packed.array_start(e, arg))
+            if param.buffer is not None:
+                _solve(param.buffer, arg, solved)
+        else:
+            values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
+    for symbol in sig.symbols:
+        if symbol not in solved:
+            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
+            raise CompileError(error("E0708", message, node.span))
+        values.append(e.index(solved[symbol]))
     result = NULL
     if sig.result is not None:
         result = fn.alloca(memory_type(sig.result))
@@ -56,6 +68,20 @@ def _module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: ti
     if sig.result is None:
         return zero(node.dtype)
     return casts.from_memory(e, fn.load(memory_type(sig.result), result), sig.result)
+
+
+def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr]) -> None:
+    """What the symbols of a callee's buffer are, by the tensor that it gets."""
+    shape, strides = packed.array_layout(array)
+    pairs: list[tuple[tir.Expr, tir.Expr]] = []
+    if len(shape) == len(wanted.shape):
+        pairs += zip(wanted.shape, shape, strict=True)
+        pairs += zip(wanted.strides, strides or compact_strides(shape), strict=bool(wanted.strides))
+    if wanted.elem_offset is not None:
+        pairs.append((wanted.elem_offset, tir.IntImm(INT64, 0)))
+    for symbol, value in pairs:
+        if isinstance(symbol, tir.Var):
+            solved.setdefault(symbol, value)
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:

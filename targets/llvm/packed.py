@@ -7,7 +7,7 @@ uint8 tensor of its bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import UINT8, DType
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # data, device type, device id, ndim, dtype (code, bits, lanes), shape, strides, byte offset
 DLTENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 _CPU = 1
+_MAKE_ARRAY = tir.Op("tir.tvm_stack_make_array")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
 
@@ -68,7 +69,7 @@ def _tensor(e: Emitter, arg: tir.Expr) -> Value:
     if isinstance(arg, tir.StringImm):
         size = integer("i64", len(arg.value.encode()))
         fill_tensor(fn, place, e.expr(arg), UINT8, 1, int64s(fn, [size]))
-    elif isinstance(arg, tir.Call) and getattr(arg.op, "name", "") == "tir.tvm_stack_make_array":
+    elif is_array(arg):
         _buffer(e, arg, place)
     elif arg.dtype.is_handle or arg.dtype.is_void or arg.dtype.lanes > 1:
         message = "a packed function takes buffers, scalars and strings, not a bare pointer"
@@ -80,18 +81,40 @@ def _tensor(e: Emitter, arg: tir.Expr) -> Value:
     return place
 
 
-def _buffer(e: Emitter, array: tir.Call, place: Value) -> None:
-    """tvm_stack_make_array(data, shape, strides or 0, ndim, a constant of the dtype, offset in elements)."""
-    fn = e.fn
+def is_array(arg: tir.Expr) -> TypeGuard[tir.Call]:
+    """Whether an argument is a tensor made of its parts."""
+    return isinstance(arg, tir.Call) and arg.op == _MAKE_ARRAY
+
+
+def array_layout(array: tir.Call) -> tuple[tuple[tir.Expr, ...], tuple[tir.Expr, ...]]:
+    """Dimensions and strides (none: compact) of tvm_stack_make_array(data, shape, strides or 0, ndim, like, offset)."""
     if len(array.args) != 6:
         raise unsupported("`T.tvm_stack_make_array` takes 6 arguments", array.span)
-    data, shape, strides, ndim, like, offset = array.args
-    rank, dtype = tir.const_int(ndim), like.dtype
+    _, shape, strides, ndim, _, _ = array.args
+    rank = tir.const_int(ndim)
     if rank is None or not isinstance(shape, tir.Call) or len(shape.args) != rank:
         raise unsupported("`T.tvm_stack_make_array` needs `T.tvm_stack_make_shape` with as many dimensions", array.span)
+    if not isinstance(strides, tir.Call):
+        return shape.args, ()
+    if len(strides.args) != rank:
+        raise unsupported("`T.tvm_stack_make_array` needs as many strides as dimensions", array.span)
+    return shape.args, strides.args
+
+
+def array_start(e: Emitter, array: tir.Call) -> Value:
+    """The address of its first element."""
+    if len(array.args) != 6:
+        raise unsupported("`T.tvm_stack_make_array` takes 6 arguments", array.span)
+    data, _, _, _, like, offset = array.args
     start = e.expr(data)
-    if tir.const_int(offset) != 0:
-        start = fn.gep(memory_type(dtype.element), start, e.index(offset))
-    dims = int64s(fn, [e.index(n) for n in shape.args])
-    steps = int64s(fn, [e.index(s) for s in strides.args]) if isinstance(strides, tir.Call) else NULL
-    fill_tensor(fn, place, start, dtype, rank, dims, steps)
+    if tir.const_int(offset) == 0:
+        return start
+    return e.fn.gep(memory_type(like.dtype.element), start, e.index(offset))
+
+
+def _buffer(e: Emitter, array: tir.Call, place: Value) -> None:
+    fn = e.fn
+    shape, strides = array_layout(array)
+    dims = int64s(fn, [e.index(n) for n in shape])
+    steps = int64s(fn, [e.index(s) for s in strides])
+    fill_tensor(fn, place, array_start(e, array), array.args[4].dtype, len(shape), dims, steps)

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlcc.driver import run_passes
 from mlcc.errors import CompileError
+from mlcc.interp import run_prim_func
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import DType
+from mlcc.ir.equal import assert_structural_equal
+from mlcc.ir.module import IRModule
 from mlcc.targets.llvm.context import EmitOptions
 from tests.targets.build import block, func, loop, var
 from tests.targets.harness import Native
@@ -136,15 +141,19 @@ def test_packed_calls_get_tensors() -> None:
     a, o = c.make_buffer("A", (2, 3), "float32"), c.make_buffer("O", (4,), "int32")
     n = var("n", "int64")
     body = [
-        evaluate("int32", "tvm_call_packed", "look", a.data, n, c.const(2.5, "float64"), c.const(True), "hello"),
+        evaluate(
+            "int32", "tvm_call_packed", "look", pack_buffer(a), n, c.const(2.5, "float64"), c.const(True), "hello"
+        ),
         evaluate("int32", "call_packed", "fill", o.data),
         evaluate("int32", "tvm_call_packed", "look"),
+        evaluate("int32", "call_packed", "flat", a.data),
     ]
     native = Native(func([a, n, o], body), packed=packed)
     data, out = np.arange(6, dtype="float32").reshape(2, 3), np.zeros(4, "int32")
     assert native(data, 7, out) == 0
-    assert list(native.ctx.packed) == ["look", "fill"]
-    assert [name for name, _ in seen] == ["look", "fill", "look"]
+    assert list(native.ctx.packed) == ["look", "fill", "flat"]
+    assert [name for name, _ in seen] == ["look", "fill", "look", "flat"]
+    np.testing.assert_array_equal(seen[3][1][0], data.reshape(-1))
     tensor, number, real, flag, text = seen[0][1]
     np.testing.assert_array_equal(tensor, data)
     assert number.shape == () and number.dtype == "int64" and number == 7
@@ -161,7 +170,7 @@ def test_packed_calls_with_strided_views() -> None:
     s, off = var("s"), var("off")
     tile = c.make_buffer("T", (2, 3), "int32", strides=(s, c.const(1)), elem_offset=off, offset_factor=1)
     region = (tir.Range(c.const(2), c.const(2)), tir.Range(c.const(4), c.const(3)))
-    body = block("b", [], evaluate("int32", "call_packed", "look", tile.data),
+    body = block("b", [], evaluate("int32", "call_packed", "look", pack_buffer(tile)),
                  matches=[tir.MatchBufferRegion(tile, tir.BufferRegion(a, region))])  # fmt: skip
     data = np.arange(48, dtype="int32").reshape(6, 8)
     native = Native(func([a], body), packed=lambda name, args: seen.append(args[0].copy()) or 0)
@@ -221,6 +230,21 @@ def test_calls_between_functions(by_name: bool) -> None:
     data, out = np.random.default_rng(0).random(size, "float32"), np.zeros(size, "float32")
     assert native(data, out) == 0
     np.testing.assert_allclose(out, data * 8 + 1, rtol=1e-6)
+
+
+def test_loop_code_of_calls_is_a_program_still() -> None:
+    """A symbolic callee is told of the tensors that it gets: the interpreter runs that, and so does native code."""
+    a, b = c.make_buffer("A", (40,), "float32"), c.make_buffer("B", (40,), "float32")
+    caller = func([a, b], evaluate("int32", relax.GlobalVar("double"), a.data, b.data))
+    module = IRModule({"f": caller, "double": scale_by_two()})
+    lowered = run_passes(module, "lower-loops")
+    again = run_passes(lowered, "lower-loops")
+    assert_structural_equal(lowered, again)
+    data, out, native = np.arange(40, dtype="float32"), np.zeros(40, "float32"), np.zeros(40, "float32")
+    run_prim_func(lowered["f"], [data, out], lowered)
+    np.testing.assert_array_equal(out, data * 2)
+    assert Native(lowered["f"], {"double": lowered["double"]})(data, native) == 0
+    np.testing.assert_array_equal(native, out)
 
 
 def test_a_function_that_returns_a_value() -> None:
