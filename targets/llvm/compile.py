@@ -25,6 +25,11 @@ class Machine:
         """What the CPU is known to do, by LLVM's names."""
         return machines.features_of(self.triple, self.cpu, self.features)
 
+    @property
+    def function_attrs(self) -> str:
+        """Attributes of every function: without the last, LLVM halves its vectors on some CPUs with AVX-512."""
+        return 'nounwind "prefer-vector-width"="512"' if "avx512f" in self.enabled else "nounwind"
+
     def check(self) -> None:
         """Raises CompileError for a triple, CPU or feature that is not among the tested ones."""
         machines.check(self.triple, self.cpu, self.features)

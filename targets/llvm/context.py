@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
@@ -40,7 +41,8 @@ class ModuleContext:
     `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
     LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
     `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
-    `externs` are the symbols that `allow_extern` let through (what `libm.ALLOWED` names is not among them).
+    `externs` are the symbols that `allow_extern` let through (what `libm.ALLOWED` names is not among them). `emitting`
+    and `problems` are of the kernels under way.
     """
 
     module: ModuleText
@@ -53,6 +55,7 @@ class ModuleContext:
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
     externs: dict[str, None] = field(default_factory=dict)
     emitting: list[str] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
 
     def packed_slot(self, name: str) -> int:
         """The slot of a packed function, numbered from 0 in order of first use."""

@@ -7,8 +7,10 @@ and functions) and `statements`; the tables at the end of this file put them tog
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from mlcc.errors import CompileError, Label
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import children
@@ -116,9 +118,23 @@ class Emitter:
             if not self.fn.is_open:
                 return
             emit = _STATEMENTS.get(type(stmt))
-            if emit is None:
-                raise unsupported(f"`{type(stmt).__name__}` is not lowered to loop code", stmt.span)
-            emit(self, stmt)
+            try:
+                if emit is None:
+                    raise unsupported(f"`{type(stmt).__name__}` is not lowered to loop code", stmt.span)
+                emit(self, stmt)
+            except CompileError as exc:
+                self._note(stmt, exc)
+
+    def _note(self, stmt: tir.Stmt, problem: CompileError) -> None:
+        """Keep what is wrong with a statement and go on, to find what else is; the kernel is refused in the end."""
+        for found in problem.diagnostics:
+            if found.primary.span is None:
+                found = replace(found, primary=Label(stmt.span, found.primary.text))
+            self.ctx.problems.append(found)
+        if isinstance(stmt, tir.Bind):
+            self.bind(stmt.var, Value("i8", "poison"))  # never compiled: it only keeps its uses from being reported
+        elif isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
+            self.bind(stmt.buffer.data, NULL)
 
     def bind(self, var: tir.Var, value: Value) -> None:
         self.values[var] = value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mlcc.errors import CompileError, did_you_mean, error
+from dataclasses import replace
+
+from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
@@ -28,11 +30,17 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
         chain = " -> ".join([*ctx.emitting[ctx.emitting.index(name) :], name])
         raise CompileError(error("E0703", f"PrimFuncs call each other in a circle: {chain}", func.span))
     ctx.emitting.append(name)
+    outer, ctx.problems = ctx.problems, []
     try:
         with deep_recursion():
             made = _emit(name, func, ctx)
+        if ctx.problems:
+            raise CompileError(_first_of_each(ctx.problems))
+    except CompileError as exc:
+        raise CompileError([_placed(found, func) for found in exc.diagnostics]) from None
     finally:
         ctx.emitting.pop()
+        ctx.problems = outer
     ctx.kernels[name] = made
     return made
 
@@ -58,6 +66,15 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     e.finish()
     storage.finish(e)
     return kernel
+
+
+def _first_of_each(problems: list[Diagnostic]) -> list[Diagnostic]:
+    """Without repetitions: copies of a statement (unrolled, vectorized) have one place."""
+    return list({(p.code, p.message, p.primary.span): p for p in problems}.values())
+
+
+def _placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
+    return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
 
 
 def _bind_parameters(e: Emitter, sig: KernelSignature) -> None:

@@ -25,7 +25,7 @@ def compile_module(
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(allow_extern=frozenset(allow_extern))
-    ctx = ModuleContext(text, functions, machine.enabled, options)
+    ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs)
     shared = Shared(module, ctx)
     made = emit_host(shared)
     arch = machine.triple.partition("-")[0]

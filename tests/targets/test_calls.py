@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlcc
 from mlcc.driver import run_passes
 from mlcc.errors import CompileError
 from mlcc.interp import run_prim_func
@@ -329,3 +330,20 @@ def test_operands_that_do_not_fit_are_refused() -> None:
     for value in bad:
         with pytest.raises(CompileError, match="E0701"):
             Native(func([a], tir.BufferStore(a, value, (c.const(0),))))
+
+
+def test_all_that_is_wrong_is_reported_once_at_its_place() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "int4")):
+    for i in T.unroll(4):
+        A[i] = T.call_extern("foo", A[i], dtype="float32")
+    x: T.float32 = T.nextafter(T.float16(1), T.float16(2))
+    A[1] = x
+    A[2] = T.Cast("float32", B[1])
+"""
+    func = mlcc.parse(text)["f"]
+    with pytest.raises(CompileError) as caught:
+        Native(func)
+    places = [(d.code, d.primary.span.source.line_col(d.primary.span.start)[0]) for d in caught.value.diagnostics]
+    assert places == [("E0701", 5), ("E0701", 6), ("E0701", 8)]
