@@ -7,6 +7,7 @@ A field holds a node, plain data, an `Attrs` map, or (nested) tuples of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 from mlcc.errors import Span
@@ -48,16 +49,21 @@ def _define_init(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) ->
     cls.__init__ = init  # type: ignore[misc]
 
 
-class Node:
+if TYPE_CHECKING:  # what `node` does with the span, in words that type checkers know
+
+    @dataclass(frozen=True, eq=False)
+    class _Spanned:
+        span: Span | None = field(default=None, kw_only=True)
+else:
+    _Spanned = object
+
+
+class Node(_Spanned):
     """Immutable. `==` is identity; `span` is where the text of it stands, if it came from text."""
 
     __slots__ = ("span",)
-    __match_args__: tuple[str, ...] = ()
-    span: Span | None
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *, span: Span | None = None) -> None: ...
+    if not TYPE_CHECKING:
+        __match_args__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: cannot assign to `{name}`")
