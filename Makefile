@@ -38,7 +38,7 @@ run: $(VENV)/.run
 	@$(MAKE) --no-print-directory -C samples/digits MLCC='$(abspath $(BIN))/mlcc' PYTHON='$(abspath $(BIN))/python'
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
 
 check: $(VENV)/.test
 	@$(BIN)/ruff format --check .
