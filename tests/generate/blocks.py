@@ -80,7 +80,8 @@ def nested(g: Generator, target: tir.Buffer, scope: Scope) -> tir.Stmt:
 
     matches: tuple[tir.MatchBufferRegion, ...] = ()
     first = fill(temporary, (), inner, [])
-    if rng.random() < 0.4 and g.options.matched and not target.strides:
+    typed = bool(rest) or g.options.raw  # TVM keeps the dtype of an offset only by that of the shape
+    if rng.random() < 0.4 and g.options.matched and not target.strides and typed:
         view = _row_of(g, target, row)
         matches = (view,)
         second = fill(view.buffer, (), inner, [temporary])
