@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 tvm = pytest.importorskip("tvm")
 
 import mlcc  # noqa: E402
-from mlcc.interp import run_prim_func  # noqa: E402
-from mlcc.ir import tir  # noqa: E402
+from mlcc.interp import run_function, run_prim_func  # noqa: E402
+from mlcc.ir import relax, tir  # noqa: E402
 from mlcc.ir.node import walk  # noqa: E402
+from tests.generate import graphs  # noqa: E402
 from tests.generate.functions import Options, prim_func  # noqa: E402
 from tests.interop.harness import to_tvm  # noqa: E402
 from tests.targets.arguments import arguments, assert_alike, duplicate  # noqa: E402
@@ -60,3 +62,38 @@ def test_generated_functions(batch: int, all_cases: bool) -> None:
         got = [t.numpy() if isinstance(t, tvm.runtime.Tensor) else t for t in tensors]
         assert_alike(func, got, mine, f"function {seed}")
     assert refused <= count // 2
+
+
+GRAPHS = graphs.Options(nested=False, dtypes=("float32", "float64", "int32", "int64"))  # TVM runs no local functions
+
+
+def inputs(func: relax.Function, seed: int) -> list[np.ndarray]:
+    """Random arrays for the parameters, symbolic sizes chosen alike."""
+    rng = np.random.default_rng(seed)
+    sizes: dict[Any, int] = {}
+    made = []
+    for param in func.params:
+        info = param.struct_info
+        assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+        shape = [tir.const_int(d) or sizes.setdefault(d, int(rng.integers(1, 6))) for d in info.dims]
+        values = rng.integers(-4, 5, shape) if info.dtype.is_int else rng.uniform(-2, 2, shape)  # type: ignore[union-attr]
+        made.append(values.astype(str(info.dtype)))
+    return made
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_generated_graphs(batch: int, all_cases: bool) -> None:
+    for seed in range(batch * 1000, batch * 1000 + (40 if all_cases else 4)):
+        mod = graphs.module(seed, GRAPHS)
+        args = inputs(mod["main"], seed)  # type: ignore[arg-type]
+        mine = run_function(mod, "main", args)
+        machine = tvm.relax.VirtualMachine(tvm.compile(to_tvm(mlcc.script(mod, dialect="tvm")), "llvm"), tvm.cpu())
+        theirs = machine["main"](*[tvm.runtime.tensor(a) for a in args])
+        for a, b in zip(_several(mine), _several(theirs), strict=True):
+            b = b.numpy()
+            assert a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"graph {seed}")
+
+
+def _several(result: Any) -> list[Any]:
+    return [result] if isinstance(result, (np.ndarray, np.generic, tvm.runtime.Tensor)) else list(result)
