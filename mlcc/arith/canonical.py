@@ -140,15 +140,32 @@ class Canonical(Rewrite):
             made = even.divided(divisor)
             if rest.is_zero:
                 return made
-            remainder = rest.expr()
-            if isinstance(remainder, IntImm):
-                made.base += remainder.value // divisor
-            elif not self._within(remainder, divisor):
-                made.add_term(divide(to_term(rest), divisor, True))
+            quotient = self._quotient(rest.expr(), divisor)
+            if quotient is not None:
+                made.base += quotient
+                return made
+            common, inner, _ = self._coarse(rest, divisor)
+            made.add_term(divide(to_term(inner), divisor // common, True))
             return made
-        if self._within(to_expr(a), divisor):
-            return IntImm(op.dtype, 0)
-        return divide(to_term(a), divisor, True)
+        quotient = self._quotient(to_expr(a), divisor)
+        return divide(to_term(a), divisor, True) if quotient is None else IntImm(op.dtype, quotient)
+
+    def _quotient(self, expr: Expr, divisor: int) -> int | None:
+        """The value of expr // divisor, if its bounds leave only one."""
+        low, high = self.analyzer.bound(expr)
+        return low // divisor if low // divisor == high // divisor else None
+
+    def _coarse(self, rest: Sum, divisor: int) -> tuple[int, Sum, Sum]:
+        """g, x and r such that rest == g*x + r, g divides the divisor and 0 <= r < g; g is 1 if there is no more."""
+        scale = abs(rest.terms[0].scale)
+        if scale > 1 and divisor % scale == 0 and _alike(rest, scale):
+            return scale, rest.divided(scale), Sum(rest.dtype, rest.keys)
+        common = gcd(divisor, *(t.scale for t in rest.terms if abs(t.scale) > 1))
+        if common > 1 and any(abs(t.scale) > 1 for t in rest.terms):
+            even, fine = rest.split(common)
+            if not fine.is_zero and self._within(fine.expr(), common):
+                return common, even.divided(common), fine
+        return 1, rest, Sum(rest.dtype, rest.keys)
 
     def _floormod(self, op: tir.BinaryOp) -> Linear:
         """(c*x + r) % c == r % c, and r % c == r where 0 <= r < c."""
@@ -156,22 +173,34 @@ class Canonical(Rewrite):
         divisor = _positive(b)
         if divisor is None or isinstance(a, IntImm):
             return self._other(op, a, b, c.floormod)
-        if isinstance(a, Term) and abs(a.scale) > divisor and a.scale % divisor:
-            a = to_sum(a, self.analyzer.keys)
-        if isinstance(a, Sum):
+        if isinstance(a, Sum) and not (len(a.terms) == 1 and a.base == 0):
             _, rest = a.split(divisor)
-            # (k*x + r) % c == (k % c * x + r) % c
-            rest.terms = [replace(t, scale=t.scale % divisor) if abs(t.scale) > divisor else t for t in rest.terms]
-            remainder = rest.expr()
-            if isinstance(remainder, IntImm):
-                return IntImm(op.dtype, remainder.value % divisor)
-            if self._within(remainder, divisor):
+            quotient = self._quotient(rest.expr(), divisor)
+            if quotient is not None:
+                rest.base -= quotient * divisor
                 return rest
             rest.base %= divisor
+            scale = abs(rest.terms[0].scale)
+            if scale > divisor and _alike(rest, scale):
+                rest = rest.divided(scale).scaled(scale % divisor)  # k*x % c == (k % c) * x % c
+            common, inner, fine = self._coarse(rest, divisor)
+            if common > 1:
+                # (g*x + r) % (g*d) == g * (x % d) + r
+                made = fine.copy()
+                made.add(
+                    to_sum(self._reduce(to_term(inner), divisor // common, True), self.analyzer.keys).scaled(common)
+                )
+                return made
             return self._reduce(to_term(rest), divisor, True)
-        if self._within(to_expr(a), divisor):
-            return a
-        return self._reduce(to_term(a), divisor, True)
+        term = to_term(a)
+        if abs(term.scale) > divisor or term.scale < -1:
+            term = replace(term, scale=term.scale % divisor)  # (k*x) % c == (k % c * x) % c
+        quotient = self._quotient(term.expr(), divisor)
+        if quotient is not None:
+            made = to_sum(term, self.analyzer.keys)
+            made.base -= quotient * divisor
+            return made
+        return self._reduce(term, divisor, True)
 
     def _div(self, op: tir.BinaryOp) -> Linear:
         """As floordiv; a sum may only be taken apart where both parts are >= 0 (rounding is toward zero)."""
@@ -289,6 +318,11 @@ def divide(term: Term, divisor: int, floor: bool) -> Term:
         index = make(term.index, IntImm(term.index.dtype, term.upper))
         return Term(index, lower=lower, floor=floor)
     return Term(term.expr(), lower=divisor, floor=floor)
+
+
+def _alike(made: Sum, scale: int) -> bool:
+    """Have all terms, and the constant if there is one, the same scale but for the sign?"""
+    return all(abs(t.scale) == scale for t in made.terms) and abs(made.base) in (0, scale)
 
 
 def _offset(expr: Expr) -> int:

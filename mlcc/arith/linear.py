@@ -178,7 +178,7 @@ def to_term(value: Linear) -> Term:
     if isinstance(value, Term):
         return value
     if isinstance(value, Sum):
-        if value.base == 0 and len(value.terms) == 1:
+        if value.base == 0 and len(value.terms) == 1 and value.terms[0].scale != -1:
             return value.terms[0]
         value = value.expr()
     return Term(value)
