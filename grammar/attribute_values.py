@@ -6,7 +6,8 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Walk
-from mlcc.grammar.operators import Operators, Scalar, describe, is_number
+from mlcc.grammar.evaluated import Scalar, describe, is_number
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tree import Cst
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, DType

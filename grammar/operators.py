@@ -1,4 +1,4 @@
-"""Evaluation of expressions without calls: literals, names, operators, elements of buffers, regions.
+"""Evaluation of expressions without calls: literals, names, operators.
 
 Operators on Python numbers are Python's, on expressions TVM's: they bring operands to one dtype and fold constants.
 Every node that is made gets the place of its text.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from mlcc.errors import Span
+from mlcc.grammar import elements
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
+from mlcc.grammar.evaluated import Scalar, describe, is_number, mark
 from mlcc.grammar.tree import Cst
-from mlcc.ir import calls, construct, relax, tir
-from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import DType
 from mlcc.ir.equal import structural_equal
-from mlcc.ir.node import children
 
 Expr = tir.Expr
 _BUILD_ERRORS = (ValueError, ArithmeticError, construct.TypeMismatch)
@@ -33,36 +32,6 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]]
     ">=": (operator.ge, construct.greater_equal),
 }  # fmt: skip
 _PYTHON_BITS = 128  # integers that the text computes with before they become constants
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scalar:
-    """A name for the one element of a buffer: reading it loads, assigning to it stores."""
-
-    buffer: tir.Buffer
-
-
-def is_number(value: Any) -> bool:
-    """A Python bool, int or float."""
-    return isinstance(value, (int, float))
-
-
-def mark(node: Any, span: Span) -> Any:
-    """Give a node that was just made, and the conversions inside it, their place."""
-    if node.span is None:
-        object.__setattr__(node, "span", span)  # fresh, and nobody else has it yet
-        if isinstance(node, _LEAVES):
-            return node
-        stack = list(children(node))
-        while stack:
-            top = stack.pop()
-            if top.span is None and not isinstance(top, (tir.Var, tir.Buffer)):
-                object.__setattr__(top, "span", span)
-                stack.extend(children(top))
-    return node
-
-
-_LEAVES = (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)
 
 
 class Operators:
@@ -316,91 +285,11 @@ class Operators:
 
     def indices(self, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
         """The indices of an access to an element; a slice in the last place means a vector."""
-        items = cst[4]
-        if len(items) == 1 and items[0][0] == "tuple":
-            items = items[0][3]
-        items = self._spread(items)
-        if len(items) != len(buffer.shape):
-            rank = _dimensions(len(buffer.shape))
-            self.walk.fail("E0303", f"`{buffer.name}` has {rank}, and {len(items)} indices are given", cst)
-        made: list[Expr] = []
-        for at, (item, extent) in enumerate(zip(items, buffer.shape, strict=True)):
-            if item[0] == "slice":
-                index = self._ramp(item, extent)
-            else:
-                index = item[3] if item[0] == "value" else self.expr(item)
-            if not (index.dtype.is_int or index.dtype.is_bool):
-                self.walk.fail("E0303", f"an index is an integer, not {index.dtype}", item)
-            if index.dtype.lanes > 1 and at + 1 < len(items):
-                self.walk.fail("E0303", "only the last index may be a vector", item)
-            made.append(index)
-        return made
-
-    def _spread(self, items: tuple[Cst, ...]) -> tuple[Cst, ...]:
-        """Indices with `*name` replaced by the elements of the tuple."""
-        if all(item[0] != "star" for item in items):
-            return items
-        made: list[Cst] = []
-        for item in items:
-            if item[0] != "star":
-                made.append(item)
-                continue
-            value = self.value(item[3])
-            parts = value if isinstance(value, (tuple, list)) else (value,)
-            made.extend(("value", item[1], item[2], self.as_expr(p, item)) for p in parts)
-        return tuple(made)
-
-    def _ramp(self, cst: Cst, extent: Expr) -> Expr:
-        """`low:high:step` as a vector of indices."""
-        low, high = self.bounds(cst, extent)
-        step = 1 if cst[5] is None else self.operand(cst[5])
-        lanes = self.simplify(self.build(cst, _lanes, low, high, step))
-        count = tir.const_int(lanes)
-        if count is None or not 1 <= count <= 1024:
-            self.walk.fail("E0303", "the length of a slice has to be a constant, 1 to 1024", cst)
-        return low if count == 1 else self.build(cst, calls.ramp, low, step, count)
-
-    def bounds(self, cst: Cst, extent: Expr) -> tuple[Expr, Expr]:
-        """The ends of a slice, with those left out filled in."""
-        high = self.operand(cst[4]) if cst[4] is not None else extent
-        low = self.operand(cst[3]) if cst[3] is not None else 0
-        if isinstance(low, Expr) or isinstance(high, Expr):
-            return self.build(cst, construct.match_types, low, high)  # type: ignore[no-any-return]
-        return self.as_expr(low, cst), self.as_expr(high, cst)
+        return elements.indices(self, buffer, cst)
 
     def region(self, cst: Cst) -> tir.BufferRegion:
         """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
-        base = self.value(cst[3] if cst[0] == "index" else cst)
-        if isinstance(base, Scalar):
-            base = base.buffer
-        if not isinstance(base, tir.Buffer):
-            self.walk.fail("E0302", "a region is a buffer, or a part of one such as `A[0:4, i]`", cst)
-        items: tuple[Cst, ...] = cst[4] if cst[0] == "index" else ()
-        if len(items) == 1 and items[0][0] == "tuple":
-            items = items[0][3]
-        if len(items) > len(base.shape):
-            self.walk.fail("E0303", f"`{base.name}` has {_dimensions(len(base.shape))}, not {len(items)}", cst)
-        dims = [self._range(item, extent) for item, extent in zip(items, base.shape, strict=False)]
-        for extent in base.shape[len(items) :]:
-            dims.append(tir.Range(self._zero(extent, cst), extent, span=self.walk.span(cst)))
-        return tir.BufferRegion(base, tuple(dims), span=self.walk.span(cst))
-
-    def _zero(self, like: Expr, cst: Cst) -> Expr:
-        return tir.IntImm(like.dtype, 0, span=self.walk.span(cst))
-
-    def _range(self, item: Cst, extent: Expr) -> tir.Range:
-        span = self.walk.span(item)
-        if item[0] == "slice":
-            if item[5] is not None and self.value(item[5]) != 1:
-                self.walk.fail("E0303", "a region has no steps", item)
-            low, high = self.bounds(item, extent)
-            return tir.Range(low, self.extent(low, high, item), span=span)
-        index = self.expr(item)
-        if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1:
-            return tir.Range(index.base, tir.IntImm(index.base.dtype, index.lanes, span=span), span=span)
-        return tir.Range(
-            index, tir.IntImm(index.dtype.element if index.dtype.is_int else INT32, 1, span=span), span=span
-        )
+        return elements.region(self, cst)
 
     def extent(self, low: Expr, high: Expr, cst: Cst) -> Expr:
         """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
@@ -420,33 +309,8 @@ class Operators:
         return made if made.span is not None or value.span is None else mark(made, value.span)
 
 
-def _lanes(low: Expr, high: Expr, step: Any) -> Expr:
-    count = construct.sub(high, low)
-    if isinstance(step, int) and step == 1:
-        return count
-    return construct.floordiv(construct.sub(construct.add(count, step), 1), step)
-
-
 def _is_float(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, Expr) and value.dtype.is_float)
-
-
-def _dimensions(count: int) -> str:
-    return "1 dimension" if count == 1 else f"{count} dimensions"
-
-
-def describe(value: Any) -> str:
-    """What a value is, for messages."""
-    if isinstance(value, tir.Buffer):
-        return f"buffer `{value.name}`"
-    if isinstance(value, relax.GlobalVar):
-        return f"function `{value.name}`"
-    if isinstance(value, DType):
-        return f"the dtype {value}"
-    names = {str: "a string", tuple: "a tuple", list: "a list", dict: "a dict", type(None): "None", bool: "a bool"}
-    if value is Ellipsis:
-        return "`...`"
-    return names.get(type(value), "this" if not is_number(value) else "a number")
 
 
 _VALUE: dict[str, Callable[[Any, Cst], Any]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.grammar.operators import Operators, mark
+from mlcc.grammar.evaluated import mark
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import DType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import Label, Span, did_you_mean
 from mlcc.grammar import attribute_values, tir_buffers
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import describe
+from mlcc.grammar.evaluated import describe
 from mlcc.grammar.tir_parts import as_range
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators, mark
+from mlcc.grammar.evaluated import mark
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir

@@ -11,7 +11,8 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators, is_number
+from mlcc.grammar.evaluated import is_number
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import argument, literal_dtype, made_call, split_dtype
 from mlcc.grammar.tir_extern import EXTERNS
 from mlcc.grammar.tir_functions import FUNCTIONS

@@ -10,7 +10,8 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators, Scalar
+from mlcc.grammar.evaluated import Scalar
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import argument, made_call, packed_argument, split_dtype
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, intrinsics, tir

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators, describe, is_number
+from mlcc.grammar.evaluated import describe, is_number
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import made_call, pair
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir

@@ -7,7 +7,8 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Operators, Scalar, describe
+from mlcc.grammar.evaluated import Scalar, describe
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir
 

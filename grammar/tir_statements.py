@@ -1,5 +1,5 @@
-"""Statements that call `T.*`: evaluations, attributes, bindings, memory, threads; on lines of their own, on the right
-of an assignment, or in a `with`.
+"""Statements that call `T.*`, on lines of their own or on the right of an assignment: evaluations, attributes, bindings,
+memory, threads.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar import attribute_values, tir_blocks, tir_buffers, tir_calls, tir_loops, tir_types
+from mlcc.grammar import attribute_values, tir_blocks, tir_buffers, tir_calls, tir_types
 from mlcc.grammar.arguments import signature
-from mlcc.grammar.operators import Scalar, mark
+from mlcc.grammar.evaluated import Scalar, mark
 from mlcc.grammar.tree import Cst
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import HANDLE, INT32, DType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlcc.grammar.tir_walk import FunctionWalk
 
 
-def _name(fw: FunctionWalk, call: Cst) -> str:
+def called(fw: FunctionWalk, call: Cst) -> str:
     """The function that a call names, without `T.`; empty for anything else."""
     path = fw.walk.dotted(call[3], fw.scope)
     return path[2:] if path is not None and path.startswith("T.") else ""
@@ -31,7 +31,7 @@ def _name(fw: FunctionWalk, call: Cst) -> str:
 
 def expression(fw: FunctionWalk, call: Cst) -> bool:
     """A call as a statement; False if it is only evaluated for its value."""
-    name = _name(fw, call)
+    name = called(fw, call)
     handler = _LINES.get(name) or tir_blocks.STATEMENTS.get(name)
     if handler is not None:
         handler(fw, call)
@@ -45,7 +45,7 @@ def expression(fw: FunctionWalk, call: Cst) -> bool:
 
 def _evaluate(fw: FunctionWalk, call: Cst) -> None:
     at = signature("T.evaluate", "value").bind(fw.walk, call)["value"]
-    if at[0] == "call" and _name(fw, at) in ("break_loop", "continue_loop"):
+    if at[0] == "call" and called(fw, at) in ("break_loop", "continue_loop"):
         expression(fw, at)
         return
     value = fw.ev.value(at)
@@ -62,11 +62,11 @@ def _func_attr(fw: FunctionWalk, call: Cst) -> None:
 
 def _attr_line(fw: FunctionWalk, call: Cst) -> None:
     """`T.attr(...)` on its own annotates all that follows."""
-    for make in _attr(fw, call):
+    for make in attr_makers(fw, call):
         fw.out.enter(make)
 
 
-def _attr(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], tir.Stmt]]:
+def attr_makers(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], tir.Stmt]]:
     """`T.attr(subject, key, value)`, or `T.attr({key: value})` for several about nothing in particular."""
     span = fw.walk.span(call)
     args = call[4]
@@ -95,11 +95,11 @@ def _attr_maker(
 
 
 def _launch_line(fw: FunctionWalk, call: Cst) -> None:
-    make, _ = _launch(fw, call, "thread")
+    make, _ = launch(fw, call, "thread")
     fw.out.enter(make)
 
 
-def _launch(
+def launch(
     fw: FunctionWalk, call: Cst, name: str, at: Cst | None = None
 ) -> tuple[Callable[[tuple[tir.Stmt, ...]], tir.Stmt], tir.Var]:
     """`T.launch_thread("threadIdx.x", 32)`; `name` is for the thread variable."""
@@ -122,7 +122,7 @@ def _launch(
     return _attr_maker(fw, axis, "thread_extent", extent, call), var
 
 
-def _assert_line(fw: FunctionWalk, call: Cst) -> None:
+def assert_line(fw: FunctionWalk, call: Cst) -> None:
     given = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
     kind, parts = attribute_values.assert_message(fw.ev, given["message"])
     if "error_kind" in given:
@@ -155,7 +155,7 @@ def _vstore(fw: FunctionWalk, call: Cst) -> bool:
     return True
 
 
-def _bind_line(fw: FunctionWalk, call: Cst) -> None:
+def bind_line(fw: FunctionWalk, call: Cst) -> None:
     """`T.Bind(value, var=x)` for a variable that was declared before."""
     given = _BIND.bind(fw.walk, call)
     if "var" not in given:
@@ -163,10 +163,10 @@ def _bind_line(fw: FunctionWalk, call: Cst) -> None:
     var = fw.ev.value(given["var"])
     if not isinstance(var, tir.Var):
         fw.walk.fail("E0302", "`var` is a variable", given["var"])
-    _bind_var(fw, var, fw.ev.expr(given["value"]), call)
+    bind_var(fw, var, fw.ev.expr(given["value"]), call)
 
 
-def _bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: Cst) -> None:
+def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: Cst) -> None:
     if var.dtype is not value.dtype:
         if var.dtype.is_handle or value.dtype.is_handle:
             fw.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
@@ -181,8 +181,8 @@ def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, Cst], None
 _BIND = signature("T.Bind", "value type_annotation=", "var span")
 _LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
     "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line,
-    "Assert": _assert_line, "buffer_store": _buffer_store, "Bind": _bind_line, "bind": _bind_line,
-    "LetStmt": _bind_line,
+    "Assert": assert_line, "buffer_store": _buffer_store, "Bind": bind_line, "bind": bind_line,
+    "LetStmt": bind_line,
     "break_loop": _jump(tir.Break, "break"), "continue_loop": _jump(tir.Continue, "continue"),
 }  # fmt: skip
 
@@ -192,7 +192,7 @@ _LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
 
 def binding(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
     """`X = T.alloc_buffer(...)` and the like; False if the call only has a value."""
-    handler = _BINDINGS.get(_name(fw, call))
+    handler = _BINDINGS.get(called(fw, call))
     if handler is not None:
         handler(fw, target, call)
         return True
@@ -327,7 +327,7 @@ def _env_thread(fw: FunctionWalk, target: Cst, call: Cst) -> None:
 
 
 def _launch_binding(fw: FunctionWalk, target: Cst, call: Cst) -> None:
-    make, var = _launch(fw, call, target[3], target)
+    make, var = launch(fw, call, target[3], target)
     fw.define(target, var)
     fw.out.enter(make)
 
@@ -371,102 +371,6 @@ _BINDINGS: dict[str, Callable[[FunctionWalk, Cst, Cst], None]] = {
     "env_thread": _env_thread, "launch_thread": _launch_binding, "LetStmt": _bind, "Bind": _bind, "bind": _bind,
     "local_scalar": _scalar("local"), "shared_scalar": _scalar("shared"), "alloc_scalar": _scalar("global"),
 }  # fmt: skip
-
-
-# ---------------------------------------------------------------- with
-
-
-def walk_with(fw: FunctionWalk, cst: Cst) -> None:
-    """A `with` of one item or several; the last ones stand inside the first."""
-    items, body = cst[3], cst[4]
-    context, target = items[0]
-    if len(items) > 1:
-        body = (("with", *cst[1:3], items[1:], body),)
-    if context[0] != "call":
-        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
-    name = _name(fw, context)
-    if name in ("block", "sblock"):
-        _no_target(fw, target, context)
-        tir_blocks.walk_block(fw, context, body, cst)
-    elif name == "init":
-        _no_target(fw, target, context)
-        tir_blocks.walk_init(fw, context, body, cst)
-    elif name == "attr":
-        _no_target(fw, target, context)
-        makers = _attr(fw, context)
-        made = fw.inner(body, " in a `with`", cst)
-        for make in reversed(makers):
-            made = (make(made),)
-        fw.out.add(made[0])
-    elif name == "launch_thread":
-        _with_thread(fw, context, target, body, cst)
-    elif name in (
-        "LetStmt",
-        "let",
-        "Let",
-        "allocate",
-        "decl_buffer",
-        "alloc_buffer_stmt",
-        "alloc_buffer",
-        "Assert",
-        "Bind",
-    ):
-        _with_flat(fw, name, context, target, body, cst)
-    elif name in tir_loops.LOOPS:
-        _with_loop(fw, context, target, body, cst)
-    else:
-        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
-
-
-_FLAT = {"LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt", "alloc_buffer", "Assert", "Bind"}
-_SCOPES_HELP = '`with` takes `T.block("name")`, `T.init()`, `T.attr(...)`, `T.launch_thread(...)`'
-
-
-def _no_target(fw: FunctionWalk, target: Cst | None, context: Cst) -> None:
-    if target is not None:
-        fw.walk.fail("E0305", "this has no value that could be named", target)
-
-
-def _with_thread(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
-    if target is not None and target[0] != "name":
-        fw.walk.fail("E0302", "a thread variable is a name", target)
-    make, var = _launch(fw, context, target[3] if target is not None else "thread", target)
-    with fw.scope.frame(" in a `with`"):
-        if target is not None:
-            fw.scope.define(target[3], var, fw.walk.span(target))
-        fw.out.add(make(fw.inner(body, " in a `with`", cst)))
-
-
-def _with_flat(fw: FunctionWalk, name: str, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
-    """Older texts open a scope where a statement that holds for the rest of the body is enough."""
-    with fw.scope.frame(" in a `with`"):
-        if name in ("let", "Let") and target is None:
-            if len(context[4]) != 2 or context[5]:
-                fw.walk.fail("E0304", "`T.let` takes a variable and its value", context)
-            var = fw.ev.value(context[4][0])
-            if not isinstance(var, tir.Var):
-                fw.walk.fail("E0302", "what `T.let` binds is a variable", context[4][0], help='`x = T.var("int32")`')
-            _bind_var(fw, var, fw.ev.expr(context[4][1]), context)
-        elif name == "Assert":
-            _assert_line(fw, context)
-        elif target is None or target[0] != "name":
-            if name in ("LetStmt", "Bind") and target is None:
-                _bind_line(fw, context)
-            else:
-                fw.walk.fail(
-                    "E0305", f"the result of `T.{name}` needs a name", context, help=f"`with T.{name}(...) as x:`"
-                )
-        else:
-            binding(fw, target, context)
-        for stmt in fw.inner(body, " in a `with`", cst):
-            fw.out.add(stmt)
-
-
-def _with_loop(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
-    """`with T.grid(4, 4) as (i, j):` is a `for`."""
-    if target is None:
-        fw.walk.fail("E0305", "the loop variable needs a name", context, help="`for i in ...:`")
-    tir_loops.walk_for(fw, ("for", *cst[1:3], target, context, body))
 
 
 # ---------------------------------------------------------------- shared with assignments

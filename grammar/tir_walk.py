@@ -1,6 +1,7 @@
 """From the syntax tree of a `@T.prim_func` to a `PrimFunc`: parameters, bodies, assignments, simple statements.
 
-Loops are in `tir_loops`, blocks in `tir_blocks`, and other statements that call `T.*` in `tir_statements`.
+Loops are in `tir_loops`, blocks in `tir_blocks`, `with` in `tir_with`, and other statements that call `T.*` in
+`tir_statements`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import Any
 
 from mlcc.arith.complete import complete
 from mlcc.errors import CompileError, Label, Span
-from mlcc.grammar import attribute_values, tir_blocks, tir_calls, tir_loops, tir_statements, tir_types
+from mlcc.grammar import attribute_values, tir_blocks, tir_calls, tir_loops, tir_statements, tir_types, tir_with
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, TypeVar, Walk
-from mlcc.grammar.operators import Scalar, describe, is_number, mark
+from mlcc.grammar.evaluated import Scalar, describe, is_number, mark
 from mlcc.grammar.tir_blocks import BlockFrame
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
@@ -418,7 +419,7 @@ class FunctionWalk:
 _STATEMENT: dict[str, Callable[[FunctionWalk, Cst], None]] = {
     "expr": FunctionWalk._expression, "assign": FunctionWalk._assign, "augassign": FunctionWalk._augmented,
     "for": lambda fw, cst: tir_loops.walk_for(fw, cst), "while": FunctionWalk._while, "if": FunctionWalk._if,
-    "with": lambda fw, cst: tir_statements.walk_with(fw, cst), "return": FunctionWalk._return,
+    "with": lambda fw, cst: tir_with.walk_with(fw, cst), "return": FunctionWalk._return,
     "pass": FunctionWalk._pass,
     "break": lambda fw, cst: fw.jump(cst, tir.Break, "break"),
     "continue": lambda fw, cst: fw.jump(cst, tir.Continue, "continue"),

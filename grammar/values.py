@@ -7,7 +7,8 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar import tir_calls, tir_methods
 from mlcc.grammar.context import Scope, Walk
-from mlcc.grammar.operators import Operators, Scalar, describe, is_number, mark
+from mlcc.grammar.evaluated import Scalar, describe, is_number, mark
+from mlcc.grammar.operators import Operators
 from mlcc.grammar.tir_arguments import argument
 from mlcc.grammar.tir_functions import BUILTINS
 from mlcc.grammar.tree import Cst
