@@ -1,4 +1,4 @@
-"""Statements that call `T.*`, on lines of their own or on the right of an assignment: evaluations, attributes, bindings,
+"""Statements that call `T.*`, on lines of their own or right of an assignment: evaluations, attributes, bindings,
 memory, threads.
 """
 
