@@ -250,6 +250,17 @@ def joined(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
     return made
 
 
+def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
+    """A branch whose result is a variable that it binds itself: the text of a branch ends in a binding."""
+    if isinstance(branch.body, relax.Var):
+        for block in branch.blocks:
+            if any(b.var is branch.body for b in block.bindings):
+                return branch
+    result = relax.Var("branch", branch.body.struct_info)
+    last = relax.BindingBlock((relax.VarBinding(result, branch.body),))
+    return replace(make_seq([*branch.blocks, last], result), span=branch.span)  # type: ignore[no-any-return]
+
+
 def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
     """The block with sequences that it binds in front of their results: `y = {a = ...; a}` is `a = ...; y = a`."""
     made: list[relax.BindingBlock] = []
@@ -453,9 +464,9 @@ class Mutator:
     def _if(self, expr: relax.If) -> relax.If:
         condition = self.visit(expr.condition)
         outer = dict(self.remap)
-        then = self.visit_scope(expr.true_branch)
+        then = with_bound_result(self.visit_scope(expr.true_branch))
         self.remap = dict(outer)
-        other = self.visit_scope(expr.false_branch)
+        other = with_bound_result(self.visit_scope(expr.false_branch))
         self.remap = outer
         return replace(expr, condition=condition, true_branch=then, false_branch=other)  # type: ignore[no-any-return]
 

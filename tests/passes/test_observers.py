@@ -181,6 +181,7 @@ def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
         check = CheckEach(given, func="double")
         run_pipeline(Pipeline.parse("annotate-op-pattern"), mlcc.parse(text), observers=[check])
         assert check.guilty is None
+        assert check._expected is not None
         assert check._expected[0].tolist() == [0, 2, 4, 6]
 
 
@@ -199,3 +200,15 @@ def test_parameters_that_are_bound_need_no_array(tmp_path: Path) -> None:
     ctx = PassContext(folder=str(tmp_path))
     run_pipeline(Pipeline.parse("bind-params{params=x.npz}"), mlcc.parse(TEXT), ctx, [check])
     assert check.guilty is None
+
+
+def test_checking_begins_where_all_arrays_are_there(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.ones(4, "float32"))
+    said: list[str] = []
+    ctx = PassContext(folder=str(tmp_path))
+    pipeline = Pipeline((*Pipeline.parse("dead-code,bind-params{params=x.npz}").passes, Doubling()))
+    text = TEXT.replace("x: R.Tensor", 'y: R.Tensor((4,), "float32"), x: R.Tensor', 2)
+    check = CheckEach({"y": np.ones(4, "float32")}, write=said.append)
+    run_pipeline(pipeline, mlcc.parse(text.replace("R.multiply(x, x)", "R.multiply(y, x)")), ctx, [check])
+    assert said[0] == "check-each: `main` is interpreted; checking begins behind bind-params\n"
+    assert check.guilty == "doubling"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from mlcc.passes.graph import all_bindings
 from mlcc.passes.levels import LEVELS
 from mlcc.verify import check
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "generate")]
 
+import graphs  # noqa: E402
+from arguments import arguments, leaves  # noqa: E402
 from programs import Program  # noqa: E402
 
 STEPS = [
@@ -76,3 +79,20 @@ def test_nothing_is_computed_twice(seed: int) -> None:
     module = mlcc.run_passes(mlcc.parse(Program(seed, length=16).text()), "dead-code")
     fused = mlcc.run_passes(module, "fuse")
     assert operations(fused) == operations(module)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_generated_modules_keep_their_numbers(part: int, all_cases: bool) -> None:
+    """Modules with symbolic sizes, branches, nested functions, tuples, calls of TIR and all dtypes."""
+    for seed in range(part, 800 if all_cases else 60, 4):
+        rng = random.Random(seed)
+        module = graphs.module(seed)
+        given = arguments(module["main"], rng)
+        want = leaves(run_function(module, "main", given))
+        for step in rng.choices([*STEPS, *LEVELS], k=rng.randint(1, 4)):
+            module = mlcc.run_passes(module, step)
+            for got, expected in zip(leaves(run_function(module, "main", given)), want, strict=True):
+                assert (got.shape, got.dtype) == (expected.shape, expected.dtype), f"seed {seed}, {step}"
+                tolerance = 2e-2 if got.dtype == np.float16 else 1e-4
+                np.testing.assert_allclose(got, expected, tolerance, tolerance, err_msg=f"seed {seed}, after {step}")
+        mlcc.assert_structural_equal(module, mlcc.parse(mlcc.script(module)))
