@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlcc.ir import relax
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph import Mutator, is_impure, map_relax_functions
+from mlcc.passes.graph import Mutator, is_impure, map_relax_functions, used_vars
 from mlcc.passes.manager import Pass, PassContext
 
 
@@ -39,7 +39,7 @@ class _Eliminator(Mutator):
     def __init__(self, module: IRModule, call_only: bool) -> None:
         super().__init__(module)
         self.call_only = call_only
-        self.known: dict[int, list[relax.VarBinding]] = {}
+        self.known: dict[tuple[Any, ...], list[relax.VarBinding]] = {}
 
     def visit_binding(self, binding: relax.Binding) -> None:
         value = self.visit(binding.value)  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ class _Eliminator(Mutator):
         if not self.counts(value):
             self.put(replace(binding, value=value))
             return
-        key = structural_hash(value)
+        key = (structural_hash(value), *used_vars(value))  # the hash takes all variables for the same
         for earlier in self.known.get(key, ()):
             if structural_equal(earlier.value, value):
                 self.put(replace(binding, value=earlier.var))

@@ -146,10 +146,10 @@ def _into_anything(kind: FusionKind, is_sink: bool) -> bool:
 
 
 def _between(node: Node, sink: Node) -> list[Node]:
-    """The nodes on the paths from `node` to `sink`, without either."""
+    """The nodes on the paths from `node` to `sink`, without either; some of them if they are too many for a kernel."""
     seen: dict[Node, None] = {}
     stack = [user for user, _ in reversed(node.users)]
-    while stack:
+    while stack and len(seen) <= MAX_FUSED:
         top = stack.pop()
         if top is not sink and top not in seen:
             seen[top] = None

@@ -10,8 +10,9 @@ from mlcc import ops
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.visit import substitute
 from mlcc.ops import OpDef
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
@@ -56,10 +57,12 @@ class LowerToTir(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         builder = ModuleBuilder(module)
         skipped = _operator_names(self.skip)
+        cache: Cache = {}
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                builder.module.functions[name] = _Lowering(builder, Uses.of(func), skipped).visit_function(func)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache)
+                builder.module.functions[name] = lowering.visit_function(func)
         return builder.module
 
 
@@ -86,11 +89,12 @@ def function_name(op: OpDef) -> str:
 
 
 class _Lowering(Mutator):
-    def __init__(self, builder: ModuleBuilder, uses: Uses, skipped: set[str]) -> None:
+    def __init__(self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache) -> None:
         super().__init__(builder.module)
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
+        self.cache = cache
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
@@ -99,7 +103,7 @@ class _Lowering(Mutator):
         if op is None or op.impl.lower is None or not shapes_known(expr):
             return expr
         arguments = [self.argument(a) for a in expr.args]
-        made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder)
+        made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder, self.cache)
         return replace(made, span=expr.span)  # type: ignore[no-any-return]
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
@@ -134,6 +138,9 @@ def _known(info: relax.StructInfo | None) -> bool:
 
 
 # ---------------------------------------------------------------- one call
+
+
+Cache = dict[Any, tuple[str, relax.StructInfo]]  # what a call of constant sizes becomes: function and result
 
 
 @dataclass
@@ -196,13 +203,17 @@ class _Arguments:
         return list(dict.fromkeys(v for e in used for v in walk(e) if isinstance(v, tir.Var) and v not in bound))
 
 
-def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder) -> relax.Expr:
+def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache) -> relax.Expr:
     """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
     from mlcc import te
 
     given = _Arguments()
     lower: Any = op.impl.lower
     operands = _operands(op, call, given)
+    key = None if given.fresh else _plain((op.name, call.attrs, call.struct_info, operands))
+    if key is not None and key in cache:
+        name, info = cache[key]
+        return call_tir(name, builder.module[name], given.passed, info)  # type: ignore[arg-type]
     result = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
     if isinstance(result, relax.Expr):
         return result
@@ -214,8 +225,31 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder) -> relax.Exp
     infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
     single = not isinstance(call.struct_info, relax.TupleStructInfo)
     out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
+    if key is not None:
+        cache[key] = name, out
     symbolic = [prim_value(substitute(v, back)) for v in unbound]
     return call_tir(name, builder.module[name], [*given.passed, *symbolic], out)  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    """A value as one that compares by content, tensors by shape and dtype; None if it holds what cannot be compared."""
+    match value:
+        case None | bool() | int() | float() | str() | DType():
+            return (type(value), value)
+        case tir.IntImm() | tir.FloatImm():
+            return (value.dtype, value.value)
+        case te_tensor if hasattr(te_tensor, "buffer"):
+            return _plain((te_tensor.dtype, te_tensor.buffer.shape))
+        case relax.TensorStructInfo():
+            return _plain((value.dtype, value.dims))
+        case relax.TupleStructInfo(fields=fields):
+            return _plain(fields)
+        case tuple() | list():
+            parts = tuple(map(_plain, value))
+            return None if any(p is None for p in parts) else parts
+        case Attrs():
+            return _plain([part for item in sorted(value.items(), key=lambda i: i[0]) for part in item])
+    return None
 
 
 def _int64(value: tir.Expr) -> tir.Expr:
