@@ -1,4 +1,4 @@
-"""Loops marked `T.vectorized` become code on vectors: the loop variable turns into a ramp of lanes.
+"""Loops marked `T.vectorized` become code on vectors (`vector_code`).
 
 A loop is left serial if its extent is not constant or its iterations depend on one another (`lanes`). Long loops become
 a loop over vectors, and a rest. A statement that has no vector form (calls of functions, branches that differ by lane)
@@ -7,30 +7,15 @@ runs lane by lane.
 
 from __future__ import annotations
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
-from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import BOOL
-from mlcc.ir.node import Node, children, replace
+from mlcc.ir import tir
+from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.lanes import in_lockstep, mentions
+from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body, Mutator
-
-# pure intrinsics that work lane by lane on vectors
-_LANEWISE = frozenset(
-    f"tir.{name}"
-    for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "trunc", "round",
-        "nearbyint", "fabs", "abs", "pow", "atan2", "hypot", "copysign", "nextafter", "fmod", "fma", "ldexp", "isnan",
-        "isinf", "isfinite", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right",
-        "popcount", "clz", "reinterpret", "likely",
-    )
-)  # fmt: skip
-
-
-class _NoVectorForm(Exception):
-    """A statement or expression that differs by lane and has no vector form."""
+from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 
 
 def vectorize_loops(func: tir.PrimFunc, most: int) -> tir.PrimFunc:
@@ -42,6 +27,7 @@ class _Vectorizer(Mutator):
     def __init__(self, most: int) -> None:
         self._most = most
         self._owners: dict[tir.Var, tir.Var] = {}
+        self._analyzer = Analyzer()
 
     def expr(self, node: Expr) -> Expr:
         return node
@@ -55,6 +41,8 @@ class _Vectorizer(Mutator):
             self._owners[node.buffer.data] = self._owners.get(node.data, node.data)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         if node.kind is not ForKind.VECTORIZED:
             return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
         serial = replace(node, kind=ForKind.SERIAL)
@@ -68,7 +56,7 @@ class _Vectorizer(Mutator):
             return serial  # type: ignore[no-any-return]
         try:
             return self._in_vectors(serial, extent)
-        except _NoVectorForm:
+        except NoVectorForm:
             return serial  # type: ignore[no-any-return]
 
     def _note_views(self, body: Body) -> None:
@@ -82,18 +70,19 @@ class _Vectorizer(Mutator):
         var = loop.var
         made: list[Stmt] = []
         if chunks == 1:
-            made += _Lanes(var, loop.min, width).body(loop.body)
+            made += Lanes(var, loop.min, width, self._analyzer).body(loop.body)
         else:
             chunk = tir.Var(f"{var.name}_v", var.dtype)
             base = c.add(loop.min, c.mul(chunk, width))
-            body = _Lanes(var, base, width).body(loop.body)
             zero = c.const(0, var.dtype)
+            self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
+            body = Lanes(var, base, width, self._analyzer).body(loop.body)
             made.append(tir.For(chunk, zero, c.const(chunks, var.dtype), ForKind.SERIAL, body, span=loop.span))
         if rest:
             again = tir.Var(var.name, var.dtype)
             body = copied(loop.body, {var: again})
             start = c.add(loop.min, chunks * width)
-            made += _Lanes(again, start, rest).body(body) if rest > 1 else copied(body, {again: start})
+            made += Lanes(again, start, rest, self._analyzer).body(body) if rest > 1 else copied(body, {again: start})
         return made
 
 
@@ -107,289 +96,3 @@ def _inner_vectorized(body: Body) -> list[Body]:
         for name in ("body", "then_body", "else_body"):
             stack.extend(getattr(stmt, name, None) or ())
     return []
-
-
-class _Lanes(Mutator):
-    """The body of one loop with its variable as lanes."""
-
-    def __init__(self, var: tir.Var, base: Expr, lanes: int) -> None:
-        self._var = var
-        self._base = base
-        self._lanes = lanes
-        ramp = tir.Ramp(var.dtype.with_lanes(lanes), base, c.const(1, var.dtype), lanes)
-        self._vectors: dict[tir.Var, Expr] = {var: ramp}
-
-    # ------------------------------------------------------------ statements
-
-    def body(self, statements: Body) -> Body:
-        made: list[Stmt] = []
-        local = False  # a binding that differs by lane: what follows cannot go lane by lane on its own
-        for stmt in statements:
-            before = dict(self._vectors)
-            try:
-                new = self.stmt(stmt)
-            except _NoVectorForm:
-                if local:
-                    raise
-                self._vectors = before
-                new = self._by_lane(stmt)
-            local = local or (isinstance(stmt, tir.Bind) and stmt.var in self._vectors)
-            made.extend(new) if isinstance(new, list) else made.append(new)
-        return tuple(made)
-
-    def _by_lane(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, (tir.Bind, tir.DeclBuffer)) or self._uses_vectors(stmt):
-            raise _NoVectorForm
-        lane = tir.Var(self._var.name, self._var.dtype)
-        body = copied((stmt,), {self._var: lane})
-        return tir.For(lane, self._base, c.const(self._lanes, lane.dtype), ForKind.SERIAL, body, span=stmt.span)
-
-    def _uses_vectors(self, stmt: Stmt) -> bool:
-        return mentions(stmt, {v for v in self._vectors if v is not self._var})
-
-    def stmt_bind(self, node: tir.Bind) -> Stmt:
-        value = self.expr(node.value)
-        if value.dtype.lanes == node.value.dtype.lanes:
-            return replace(node, value=value)  # type: ignore[no-any-return]
-        var = tir.Var(node.var.name, value.dtype)
-        self._vectors[node.var] = var
-        return tir.Bind(var, value, span=node.span)
-
-    def stmt_store(self, node: tir.BufferStore) -> Stmt:
-        value, index = self.expr(node.value), self.index(node.indices[0])
-        if index.dtype.lanes != self._lanes or node.buffer.dtype.lanes > 1:
-            raise _NoVectorForm
-        return tir.BufferStore(node.buffer, self._wide(value), (index,), span=node.span)
-
-    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        condition = self.expr(node.condition)
-        if condition.dtype.lanes == 1:
-            other = None if node.else_body is None else self.body(node.else_body)
-            return replace(node, condition=condition, then_body=self.body(node.then_body), else_body=other)  # type: ignore[no-any-return]
-        everywhere = _for_all_lanes(condition)
-        if everywhere is None:
-            raise _NoVectorForm
-        one_by_one = self._by_lane(node)
-        return tir.IfThenElse(everywhere, self.body(node.then_body), (one_by_one,), span=node.span)
-
-    def stmt_for(self, node: tir.For) -> Stmt:
-        start, extent = self.expr(node.min), self.expr(node.extent)
-        if start.dtype.lanes > 1 or extent.dtype.lanes > 1:
-            raise _NoVectorForm
-        return replace(node, min=start, extent=extent, body=self.body(node.body))  # type: ignore[no-any-return]
-
-    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt:
-        if isinstance(node.value, (tir.IntImm, tir.FloatImm)):
-            return node
-        raise _NoVectorForm
-
-    def stmt_assert(self, node: tir.AssertStmt) -> Stmt:
-        condition = self.expr(node.condition)
-        if condition.dtype.lanes > 1:
-            raise _NoVectorForm
-        return replace(node, condition=condition)  # type: ignore[no-any-return]
-
-    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
-        if mentions(node.data, set(self._vectors)):
-            raise _NoVectorForm
-        return node
-
-    def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
-        return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
-
-    def stmt_while(self, node: tir.While) -> Stmt:
-        raise _NoVectorForm
-
-    def stmt_leaf(self, node: Stmt) -> Stmt:
-        raise _NoVectorForm
-
-    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt:
-        raise _NoVectorForm
-
-    # ------------------------------------------------------------ expressions
-
-    def _wide(self, value: Expr) -> Expr:
-        if value.dtype.lanes == self._lanes:
-            return value
-        if value.dtype.lanes != 1:
-            raise _NoVectorForm
-        return tir.Broadcast(value.dtype.with_lanes(self._lanes), value, self._lanes)
-
-    def _all(self, *values: Expr) -> list[Expr]:
-        """The values at one number of lanes."""
-        if all(v.dtype.lanes == 1 for v in values):
-            return list(values)
-        return [self._wide(v) for v in values]
-
-    def var(self, node: tir.Var) -> Expr:
-        return self._vectors.get(node, node)
-
-    def index(self, node: Expr) -> Expr:
-        """An index: it does not wrap, so that a wider ramp has the same lanes."""
-        if isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
-            return self._binary(node, self.index(node.lhs), self.index(node.rhs))
-        if isinstance(node, tir.Cast) and node.dtype.is_int and node.value.dtype.is_int:
-            value = self.index(node.value)
-            if isinstance(value, tir.Ramp):
-                dtype = node.dtype
-                base, stride = c.cast(dtype, value.base), c.cast(dtype, value.stride)
-                return tir.Ramp(dtype.with_lanes(value.lanes), base, stride, value.lanes)
-            return self._cast(node, value)
-        return self.expr(node)
-
-    def _binary(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
-        """Sums and multiples of ramps are ramps (modulo the width, as the lanes are)."""
-        if lhs is node.lhs and rhs is node.rhs:
-            return node
-        ramp = _ramp(node, lhs, rhs)
-        if ramp is not None:
-            return ramp
-        lhs, rhs = self._all(lhs, rhs)
-        return type(node)(node.dtype.with_lanes(lhs.dtype.lanes), lhs, rhs, span=node.span)
-
-    def expr_binary(self, node: tir.BinaryOp) -> Expr:
-        lhs, rhs = self.expr(node.lhs), self.expr(node.rhs)
-        lazy = isinstance(node, (tir.And, tir.Or)) and rhs.dtype.lanes * lhs.dtype.lanes > 1
-        if lazy and not _always_safe(node.rhs):
-            raise _NoVectorForm
-        return self._binary(node, lhs, rhs)
-
-    def _cast(self, node: tir.Cast, value: Expr) -> Expr:
-        if value is node.value:
-            return node
-        return tir.Cast(node.dtype.with_lanes(value.dtype.lanes), value, span=node.span)
-
-    def expr_cast(self, node: tir.Cast) -> Expr:
-        return self._cast(node, self.expr(node.value))
-
-    def expr_not(self, node: tir.Not) -> Expr:
-        value = self.expr(node.value)
-        return node if value is node.value else tir.Not(BOOL.with_lanes(value.dtype.lanes), value, span=node.span)
-
-    def expr_load(self, node: tir.BufferLoad) -> Expr:
-        index = self.index(node.indices[0])
-        if index is node.indices[0]:
-            return node
-        lanes = index.dtype.lanes
-        if lanes > 1 and node.buffer.dtype.lanes > 1:
-            raise _NoVectorForm
-        return tir.BufferLoad(
-            node.dtype.with_lanes(node.buffer.dtype.lanes * lanes), node.buffer, (index,), span=node.span
-        )
-
-    def expr_let(self, node: tir.Let) -> Expr:
-        value = self.expr(node.value)
-        if value.dtype.lanes == node.value.dtype.lanes:
-            body = self.expr(node.body)
-            return tir.Let(body.dtype, node.var, value, body, span=node.span)
-        var = tir.Var(node.var.name, value.dtype)
-        self._vectors[node.var] = var
-        body = self.expr(node.body)
-        return tir.Let(body.dtype, var, value, body, span=node.span)
-
-    def expr_call(self, node: tir.Call) -> Expr:
-        if isinstance(node.op, relax.GlobalVar):
-            raise _NoVectorForm
-        if node.op.name == "tir.if_then_else":
-            condition, true, false = (self.expr(a) for a in node.args)
-            if condition.dtype.lanes == 1:
-                true, false = self._all(true, false)
-                return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
-            return self._select(node, condition, true, false)
-        args = tuple(self.expr(a) for a in node.args)
-        if node.op.name in _LANEWISE:
-            if all(a.dtype.lanes == 1 for a in args):
-                return replace(node, args=args)  # type: ignore[no-any-return]
-            wide = tuple(self._wide(a) for a in args)
-            return tir.Call(node.dtype.with_lanes(self._lanes), node.op, wide, span=node.span)
-        raise _NoVectorForm
-
-    def expr_generic(self, node: Expr) -> Expr:
-        if isinstance(node, tir.Select):
-            condition, true, false = (self.expr(v) for v in (node.condition, node.true_value, node.false_value))
-            if condition.dtype.lanes == 1:
-                true, false = self._all(true, false)
-                return tir.Select(true.dtype, condition, true, false, span=node.span)
-            return self._select(node, condition, true, false)
-        if mentions(node, set(self._vectors)):  # vectors inside vectors
-            raise _NoVectorForm
-        return node
-
-    def _select(self, node: Expr, condition: Expr, true: Expr, false: Expr) -> Expr:
-        """A choice by lane: both sides are evaluated, so both must be safe."""
-        if not (_always_safe(true) and _always_safe(false)):
-            raise _NoVectorForm
-        true, false = self._wide(true), self._wide(false)
-        return tir.Select(true.dtype, condition, true, false, span=node.span)
-
-
-def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
-    if isinstance(node, tir.Mul):
-        for one, other in ((lhs, rhs), (rhs, lhs)):
-            if isinstance(one, tir.Ramp) and other.dtype.lanes == 1:
-                return tir.Ramp(one.dtype, c.mul(one.base, other), c.mul(one.stride, other), one.lanes)
-        return None
-    if not isinstance(node, (tir.Add, tir.Sub)):
-        return None
-    op = c.add if isinstance(node, tir.Add) else c.sub
-    if isinstance(lhs, tir.Ramp) and isinstance(rhs, tir.Ramp):
-        stride = op(lhs.stride, rhs.stride)
-        if tir.const_int(stride) == 0:
-            return tir.Broadcast(lhs.dtype, op(lhs.base, rhs.base), lhs.lanes)
-        return tir.Ramp(lhs.dtype, op(lhs.base, rhs.base), stride, lhs.lanes)
-    if isinstance(lhs, tir.Ramp) and rhs.dtype.lanes == 1:
-        return tir.Ramp(lhs.dtype, op(lhs.base, rhs), lhs.stride, lhs.lanes)
-    if isinstance(rhs, tir.Ramp) and lhs.dtype.lanes == 1:
-        stride = rhs.stride if op is c.add else c.negate(rhs.stride)
-        return tir.Ramp(rhs.dtype, op(lhs, rhs.base), stride, rhs.lanes)
-    return None
-
-
-def _always_safe(node: Expr) -> bool:
-    """Evaluating it for lanes that are not chosen cannot fault: no loads, no calls but lane-wise ones."""
-    stack: list[Node] = [node]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, tir.BufferLoad):
-            return False
-        if isinstance(top, tir.Call) and (not isinstance(top.op, tir.Op) or top.op.name not in _LANEWISE):
-            return False
-        stack.extend(children(top))
-    return True
-
-
-def _for_all_lanes(condition: Expr) -> Expr | None:
-    """A scalar condition under which `condition` holds in every lane, or None if none is known."""
-    if condition.dtype.lanes == 1:
-        return condition
-    if isinstance(condition, tir.And):
-        lhs, rhs = _for_all_lanes(condition.lhs), _for_all_lanes(condition.rhs)
-        return None if lhs is None or rhs is None else c.logical_and(lhs, rhs)
-    if isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely"):
-        return _for_all_lanes(condition.args[0])
-    if isinstance(condition, tir.Broadcast):
-        return condition.value if condition.value.dtype.lanes == 1 else None
-    if not isinstance(condition, (tir.LT, tir.LE, tir.GT, tir.GE)):
-        return None
-    less = isinstance(condition, (tir.LT, tir.LE))
-    low, high = (condition.lhs, condition.rhs) if less else (condition.rhs, condition.lhs)
-    greatest, least = _end(low, True), _end(high, False)
-    if greatest is None or least is None:
-        return None
-    compare = c.less if isinstance(condition, (tir.LT, tir.GT)) else c.less_equal
-    return compare(greatest, least)
-
-
-def _end(value: Expr, greatest: bool) -> Expr | None:
-    """The greatest or least lane of a ramp (whose arithmetic is taken not to wrap) or broadcast."""
-    if not value.dtype.is_int or value.dtype.is_uint or value.dtype.bits < 32:
-        return None
-    if value.dtype.lanes == 1:
-        return value
-    if isinstance(value, tir.Broadcast):
-        return value.value
-    stride = tir.const_int(value.stride) if isinstance(value, tir.Ramp) else None
-    if stride is None:
-        return None
-    assert isinstance(value, tir.Ramp)
-    return c.add(value.base, stride * (value.lanes - 1)) if (stride > 0) == greatest else value.base

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlcc.interp import run_prim_func
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
@@ -111,6 +112,36 @@ def test_ramps_of_scaled_and_shifted_indices() -> None:
     data, out = np.arange(40, dtype="int32").reshape(8, 5), np.zeros((5, 8), "int32")
     assert Native(f)(data, out, symbols=(5,)) == 0
     np.testing.assert_array_equal(out, data.T)
+
+
+def indices_of(f: tir.PrimFunc) -> list[str]:
+    """The kinds of the indices of loads."""
+    indices = [n.indices[0] for n in walk(lower_func(f)) if isinstance(n, tir.BufferLoad)]
+    return [type(i).__name__ if i.dtype.lanes > 1 else "scalar" for i in indices]
+
+
+@pytest.mark.parametrize(
+    "make, kind",
+    [
+        (lambda at, i: c.floordiv(at, 4), "scalar"),  # four lanes of one quotient
+        (lambda at, i: c.floormod(at, 8), "Ramp"),
+        (lambda at, i: c.floordiv(at, 6), "FloorDiv"),  # lanes on both sides of a multiple
+        (lambda at, i: c.floordiv(c.mul(at, 8), 4), "Ramp"),
+        (lambda at, i: c.floormod(c.add(c.mul(at, 8), 3), 4), "scalar"),
+        (lambda at, i: c.add(c.mul(c.floordiv(at, 8), 8), c.floormod(at, 8)), "Ramp"),
+    ],
+)
+def test_quotients_of_ramps(make: Callable[..., Expr], kind: str) -> None:
+    """Indices of reshaped tensors stay contiguous where lanes do not cross a row."""
+    a, b, o, i = c.make_buffer("A", (64,), "int32"), c.make_buffer("B", (16,), "int32"), var("o"), var("i")
+    at = c.add(c.mul(o, 4), i)
+    f = func([a, b], loop(o, 4, loop(i, 4, c.store(b, c.load(a, make(at, i)), at), VECTOR)))
+    assert indices_of(f) == [kind]
+    data, out = np.arange(64, dtype="int32") * 3, np.zeros(16, "int32")
+    assert Native(f)(data, out) == 0
+    expected = np.zeros(16, "int32")
+    run_prim_func(f, [data, expected])
+    np.testing.assert_array_equal(out, expected)
 
 
 # ---------------------------------------------------------------- any loop computes what the serial one does
