@@ -6,6 +6,7 @@ from typing import Any
 
 import mlcc
 from mlcc.ir import tir
+from mlcc.ir.visit import substitute
 from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.dims import as_json
 from mlcc.targets.llvm.plan import HostFunction, Leaf, Param
@@ -32,14 +33,18 @@ def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
     }  # fmt: skip
     if func.results is not None:
         made["results"] = _param(func.results, names)
-    made["workspace"] = as_json(_total(func), names)
+    made["workspace"] = _workspace(func, names)
     return made
 
 
-def _total(func: HostFunction) -> tir.Expr:
-    from mlcc.ir import construct as c
-
-    return func.dims.simplify(c.add(func.moving_bytes, func.fixed_bytes))
+def _workspace(func: HostFunction, names: dict[tir.Var, str]) -> Any:
+    """Bytes of workspace as an expression; None where that would be long: `PREFIX_f_ws_size` tells."""
+    if len(func.places) > 16:
+        return None
+    known: dict[tir.Var, tir.Expr] = {}
+    for place, expr in func.places:
+        known[place] = func.dims.simplify(substitute(expr, known))
+    return as_json(known.get(func.places[-1][0], func.workspace) if func.places else func.workspace, names)
 
 
 def _param(param: Param, names: dict[tir.Var, str]) -> dict[str, Any]:

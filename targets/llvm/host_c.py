@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlcc.ir import tir
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.targets.llvm.dims import DimCode
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
@@ -89,8 +88,8 @@ class _CFunctions:
         """`f`: with a workspace of its own."""
         fn, _, vector, out = self._begin("", "i32", True)
         size = self._ask(fn, vector, out, True)
-        fixed = self.func.fixed_bytes if tir.const_int(self.func.moving_bytes) == 0 else None
-        if fixed is not None and fixed <= _ON_STACK:
+        fixed = self.func.fixed_bytes
+        if not self.func.places and fixed <= _ON_STACK:
             space = fn.alloca("i8", fixed, ALIGNMENT, "workspace") if fixed else NULL
             fn.ret(fn.call("i32", self.run, [vector, self._symbols(fn, out), space]))
             return

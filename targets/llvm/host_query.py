@@ -294,17 +294,17 @@ class Query:
         """Workspace bytes and symbols to `out`; whatever does not fit 64 bits is an error."""
         fn, func = self.fn, self.func
         code = self.code
-        moving = code.value(func.moving_bytes)
+        fits: Value = integer("i1", 1)
+        for place, expr in func.places:
+            value = code.symbols[place] = code.value(expr)
+            fits = fn.binary("and", fits, fn.icmp("ult", value, integer("i64", _MOST_BYTES)))
         for leaf in func.outputs():
             for dim in leaf.dims:
                 code.value(dim)
-        total = fn.binary("add", moving, integer("i64", func.fixed_bytes))
-        fits = fn.icmp("ult", moving, integer("i64", _MOST_BYTES))
-        if code.failed is not None and code.failed.ref.startswith("%"):
-            fits = fn.binary("and", fits, fn.binary("xor", code.failed, integer("i1", 1)))
-        if not isinstance(func.moving_bytes, tir.IntImm) or fits.ref.startswith("%"):
-            self._unless(fits, "MEMORY", "the intermediates or results are too large")
-        fn.store(total, self.out, 8)
+        assert code.failed is not None
+        fits = fn.binary("and", fits, fn.binary("xor", code.failed, integer("i1", 1)))
+        self._unless(fits, "MEMORY", "the intermediates or results are too large")
+        fn.store(code.value(func.workspace), self.out, 8)
         for index, symbol in enumerate(func.symbols):
             fn.store(code.symbols[symbol], fn.gep("i64", self.out, integer("i64", 1 + index)), 8)
 

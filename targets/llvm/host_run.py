@@ -8,12 +8,12 @@ Everything that depends on symbols alone is computed at the top.
 from __future__ import annotations
 
 from mlcc.ir import tir
-from mlcc.ir.dtypes import BOOL, FLOAT64, INT64, UINT8
+from mlcc.ir.dtypes import FLOAT64
 from mlcc.runtime.abi import OFFSET
-from mlcc.targets.llvm import casts, packed
-from mlcc.targets.llvm.context import PACKED_CALL
+from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.dims import DimCode
 from mlcc.targets.llvm.emitter import Emitter
+from mlcc.targets.llvm.host_packed import PackedCalls
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, integer
 from mlcc.targets.llvm.ir_text import Value as Operand
 from mlcc.targets.llvm.plan import (
@@ -30,7 +30,6 @@ from mlcc.targets.llvm.plan import (
     Shape,
     Step,
     Tensor,
-    Text,
     Value,
     tensors_of,
     walk_steps,
@@ -40,6 +39,7 @@ from mlcc.targets.llvm.shared import Shared
 from mlcc.targets.llvm.types import memory_type
 
 CONSTANTS = "mlcc_unnamed_prefix_constants"
+_LONG = 300  # steps
 
 
 class Run:
@@ -50,9 +50,10 @@ class Run:
         self.shared = shared
         params = [("ptr", "args"), ("ptr", "symbols"), ("ptr", "workspace")]
         ctx = shared.ctx
-        self.fn: FunctionText = ctx.module.function(
-            "i32", symbol, params, linkage="", attrs=f"noinline {ctx.function_attrs}"
-        )
+        # a long list of calls gains nothing from optimisation, and LLVM's takes more than linear time over it
+        count = sum(1 for _ in walk_steps(func.steps))
+        attrs = f"noinline {'optnone ' if count > _LONG else ''}{ctx.function_attrs}"
+        self.fn: FunctionText = ctx.module.function("i32", symbol, params, linkage="", attrs=attrs)
         self.args, self.symbols, self.workspace = self.fn.params
         self.emitter = Emitter(self.fn, ctx)
         self.code = DimCode(self.fn, func.dims, {})
@@ -61,10 +62,13 @@ class Run:
 
     def emit(self) -> None:
         self._read_symbols()
+        for place, expr in self.func.places:
+            self.code.symbols[place] = self.code.value(expr)
         for step in walk_steps(self.func.steps):
             self._prepare(step)
         for _, expr in self.func.values:
             self._ready(expr)
+        self.packed = PackedCalls(self.emitter, self.func.steps, self._address, self._scalar)
         self._steps(self.func.steps)
         self._values()
         self.fn.ret(integer("i32", 0))
@@ -173,7 +177,7 @@ class Run:
                 case CallKernel():
                     self._kernel(step)
                 case CallPacked():
-                    self._packed(step)
+                    self._succeed(self.packed.call(step))
                 case Copy(target=target, source=source):
                     self._copy(target, source)
                 case Check(condition=condition, code=code):
@@ -200,51 +204,14 @@ class Run:
         if sig.result is not None:
             values.append(fn.alloca(memory_type(sig.result)))
         values.append(NULL if step.workspace is None else self._pointers[step.workspace])
-        self._succeed(fn.call("i32", f"@{kernel.symbol}", values))
+        # kept out of line: a graph may call one kernel many times, and LLVM is slow on huge functions
+        self._succeed(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
 
     def _resized(self, value: Operand, type: str) -> Operand:
         """An i1 or i64 as an integer of another width."""
         if value.type == "i1":
             return self.fn.convert("zext", value, type)
         return self.fn.convert("trunc", value, type)
-
-    def _packed(self, step: CallPacked) -> None:
-        fn = self.fn
-        pointers = fn.alloca("ptr", max(len(step.args), 1), 8, "args")
-        for index, arg in enumerate(step.args):
-            fn.store(self._dltensor(arg), fn.gep("ptr", pointers, integer("i64", index)))
-        callee = self.shared.ctx.module.declare(PACKED_CALL, "i32", ["i32", "ptr", "i32"])
-        args = [integer("i32", step.slot), pointers, integer("i32", len(step.args))]
-        self._succeed(fn.call("i32", callee, args))
-
-    def _dltensor(self, arg: Value) -> Operand:
-        """An argument of a packed function, as a DLTensor on the stack."""
-        fn = self.fn
-        place = fn.alloca(packed.DLTENSOR, 1, 8, "tensor")
-        match arg:
-            case Tensor(dims=dims, dtype=dtype):
-                shape = packed.int64s(fn, [self.code.value(d) for d in dims])
-                packed.fill_tensor(fn, place, self._address(arg), dtype, len(dims), shape)
-            case Shape(dims=dims):
-                data = packed.int64s(fn, [self.code.value(d) for d in dims])
-                packed.fill_tensor(fn, place, data, INT64, 1, packed.int64s(fn, [integer("i64", len(dims))]))
-            case Text(value=text):
-                raw = text.encode()
-                shape = packed.int64s(fn, [integer("i64", len(raw))])
-                packed.fill_tensor(fn, place, fn.module.string(raw), UINT8, 1, shape)
-            case Scalar(value=expr):
-                dtype = BOOL if expr.dtype.is_bool else FLOAT64 if expr.dtype.is_float else INT64
-                value = self._scalar(expr)
-                if dtype is FLOAT64:
-                    value = casts.cast(self.emitter, value, expr.dtype, FLOAT64)
-                elif dtype is BOOL:
-                    value = fn.convert("zext", value, "i8")
-                data = fn.alloca(value.type, 1, 8, "scalar")
-                fn.store(value, data)
-                packed.fill_tensor(fn, place, data, dtype, 0, NULL)
-            case _:
-                raise AssertionError(f"{type(arg).__name__} is no argument")
-        return place
 
     def _copy(self, target: Tensor, source: Tensor) -> None:
         fn = self.fn

@@ -242,7 +242,12 @@ class HostFunction:
     values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # results that are no tensors: leaf and value
     memories: list[Memory] = field(default_factory=list)
     fixed_bytes: int = 0
-    moving_bytes: tir.Expr = ZERO
+    places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of memory of symbolic size, in order
+
+    @property
+    def workspace(self) -> tir.Expr:
+        """The bytes of the workspace, over the symbols and `places`."""
+        return self.places[-1][0] if self.places else tir.IntImm(INT64, self.fixed_bytes)
 
     def inputs(self) -> list[Leaf]:
         return [leaf for p in self.params for leaf in p.leaves()]

@@ -7,7 +7,7 @@ computed at entry.
 
 from __future__ import annotations
 
-import functools
+import bisect
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -15,7 +15,6 @@ from mlcc.ir.dtypes import INT64
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.targets.llvm.dims import Dims
 from mlcc.targets.llvm.plan import (
-    ZERO,
     Branch,
     CallKernel,
     Copy,
@@ -35,7 +34,7 @@ def lay_out(func: HostFunction) -> None:
     fixed = [m for m in used if isinstance(m.size, tir.IntImm)]
     moving = [m for m in used if not isinstance(m.size, tir.IntImm)]
     func.fixed_bytes = pack_fixed(fixed)
-    func.moving_bytes = share_slots(moving, func.fixed_bytes, func.dims)
+    func.places = share_slots(moving, func.fixed_bytes, func.dims)
 
 
 def drop_needless(steps: list[Step]) -> list[Step]:
@@ -78,19 +77,20 @@ def lifetimes(func: HostFunction) -> list[Memory]:
 
 def pack_fixed(memories: list[Memory]) -> int:
     """Offsets for temporaries of constant size; gives the bytes needed."""
-    busy: dict[int, list[tuple[int, int]]] = {}  # by step: (start, end) of what is in use there
+    placed: list[tuple[int, int, int, int]] = []  # start, end, first and last step, in order of start
     top = 0
     for memory in sorted(memories, key=lambda m: (-_bytes(m), m.first)):
-        size = _bytes(memory)
-        steps = range(memory.first, memory.last + 1)
+        size, first, last = _bytes(memory), memory.first, memory.last
         at = 0
-        for start, end in sorted({place for step in steps for place in busy.get(step, ())}):
+        for start, end, other_first, other_last in placed:
+            if other_last < first or last < other_first:
+                continue
             if start - at >= size:
                 break
-            at = max(at, end)
+            if end > at:
+                at = end
         memory.offset = tir.IntImm(INT64, at)
-        for step in steps:
-            busy.setdefault(step, []).append((at, at + size))
+        bisect.insort(placed, (at, at + size, first, last))
         top = max(top, at + size)
     return top
 
@@ -100,8 +100,11 @@ def _bytes(memory: Memory) -> int:
     return -(-memory.size.value // ALIGNMENT) * ALIGNMENT
 
 
-def share_slots(memories: list[Memory], start: int, dims: Dims) -> tir.Expr:
-    """Offsets, from `start` on, for temporaries of symbolic size; gives the bytes needed."""
+def share_slots(memories: list[Memory], start: int, dims: Dims) -> list[tuple[tir.Var, tir.Expr]]:
+    """Offsets, from `start` on, for temporaries of symbolic size.
+
+    Gives a variable for the end of each slot, with its value in terms of the one before.
+    """
     slots: list[list[Memory]] = []
     sizes: list[dict[int, tir.Expr]] = []  # the sizes that a slot has to have, by key
     for memory in sorted(memories, key=lambda m: m.first):
@@ -116,12 +119,24 @@ def share_slots(memories: list[Memory], start: int, dims: Dims) -> tir.Expr:
         at = same[0] if same else max(free, key=lambda i: slots[i][-1].last if slots[i] else -1)
         slots[at].append(memory)
         sizes[at].setdefault(key, memory.size)
-    total: tir.Expr = ZERO
-    for slot, wanted in zip(slots, sizes, strict=True):
-        size = dims.simplify(functools.reduce(c.maximum, wanted.values()))
-        offset = dims.simplify(c.add(total, start))
+    places: list[tuple[tir.Var, tir.Expr]] = []
+    end: tir.Expr = tir.IntImm(INT64, start)
+    for number, (slot, wanted) in enumerate(zip(slots, sizes, strict=True)):
         for memory in slot:
-            memory.offset = offset
+            memory.offset = end
+        size = largest(list(wanted.values()), dims)
+        if not dims.never_negative(size):
+            size = c.maximum(size, 0)
         rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
-        total = dims.simplify(c.add(total, rounded))
-    return total
+        var = tir.Var(f"end{number}", INT64)
+        places.append((var, c.add(end, dims.simplify(rounded))))
+        end = var
+    return places
+
+
+def largest(sizes: list[tir.Expr], dims: Dims) -> tir.Expr:
+    """The largest of some sizes, as a shallow expression."""
+    while len(sizes) > 1:
+        pairs = [dims.simplify(c.maximum(a, b)) for a, b in zip(sizes[::2], sizes[1::2], strict=False)]
+        sizes = pairs + ([sizes[-1]] if len(sizes) % 2 else [])
+    return sizes[0]
