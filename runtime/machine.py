@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from collections.abc import Iterable
 
 from mlcc.errors import Diagnostic, MachineError, error
 
@@ -62,10 +63,9 @@ def word_of(feature: str, machine: str) -> str | None:
     return feature if feature in _X86_SAME else _X86_WORDS.get(feature)
 
 
-def required(features: list[str] | tuple[str, ...], machine: str) -> list[str]:
-    """Those LLVM features (`+avx2` or `avx2`) that a machine can lack, sorted: what a manifest lists."""
-    enabled = {f.removeprefix("+") for f in features if not f.startswith("-")}
-    return sorted(f for f in enabled if word_of(f, machine) is not None)
+def required(features: Iterable[str], machine: str) -> list[str]:
+    """Those of LLVM's features that a machine can lack, sorted: what a manifest lists."""
+    return sorted(f for f in features if word_of(f, machine) is not None)
 
 
 def check(built_for: str, features: tuple[str, ...], what: str = "the artifact") -> None:

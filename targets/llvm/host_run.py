@@ -33,7 +33,7 @@ from mlcc.targets.llvm.plan import (
     Value,
     tensors_of,
     walk_steps,
-)  # fmt: skip
+)
 from mlcc.targets.llvm.plan_prim import offset_bytes
 from mlcc.targets.llvm.shared import Shared
 from mlcc.targets.llvm.types import memory_type

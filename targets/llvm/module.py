@@ -6,6 +6,7 @@ import hashlib
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.recursion import deep, uncollected
 from mlcc.runtime.machine import required
 from mlcc.target import Target
 from mlcc.targets.llvm.artifact import Artifact
@@ -14,6 +15,7 @@ from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.facts import function_facts, object_facts
 from mlcc.targets.llvm.host import emit_host, symbol_of
 from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.needs import needed
 from mlcc.targets.llvm.shared import Shared
 
 
@@ -21,6 +23,13 @@ def compile_module(
     module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...]
 ) -> Artifact:
     """Emit every public function and what it calls. Raises CompileError."""
+    with deep(), uncollected():
+        return _compile(module, target, prefix, opt_level, pipeline, allow_extern)
+
+
+def _compile(
+    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...]
+) -> Artifact:
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
@@ -31,7 +40,7 @@ def compile_module(
     arch = machine.triple.partition("-")[0]
     about = {
         "kind": "llvm", "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
-        "features": required([*machine.enabled, *machine.features], arch),
+        "features": required(needed(machine), arch),
     }  # fmt: skip
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,

@@ -37,7 +37,7 @@ from mlcc.targets.llvm.plan import (
     Unknown,
     Value,
     byte_size,
-)  # fmt: skip
+)
 from mlcc.targets.llvm.shared import Shared
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from mlcc.targets.llvm.plan import (
     Unknown,
     Value,
     byte_size,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.plan_build import Planner, Scope

@@ -24,7 +24,7 @@ from mlcc.targets.llvm.plan import (
     Step,
     tensors_of,
     walk_steps,
-)  # fmt: skip
+)
 
 
 def lay_out(func: HostFunction) -> None:

@@ -318,9 +318,33 @@ def test_other_architectures_link() -> None:
 def test_the_manifest_says_what_the_machine_needs() -> None:
     assert artifact(MODEL).manifest["target"]["features"] == []
     assert "avx2" in artifact(MODEL, "llvm{cpu=haswell}").manifest["target"]["features"]
+    without = artifact(MODEL, "llvm{cpu=haswell features=-avx2}").manifest["target"]["features"]
+    assert "avx" in without and "avx2" not in without
     manifest = artifact(MODEL).manifest
     assert manifest["mlcc"] == {"abi": 1, "version": mlcc.__version__}
     assert len(manifest["source"]["sha256"]) == 64
+
+
+def test_every_known_cpu_has_its_needs() -> None:
+    from mlcc.runtime.machine import word_of
+    from mlcc.targets.llvm.compile import Machine
+    from mlcc.targets.llvm.machines import CPUS
+    from mlcc.targets.llvm.needs import _NEEDS, needed
+
+    plain = {"generic", "x86-64", "k8", "opteron", "athlon64"}
+    plain |= {"cortex-a35", "cortex-a53", "cortex-a57", "cortex-a72", "cortex-a73"}
+    for arch, cpus in CPUS.items():
+        for cpu in cpus:
+            assert (cpu in _NEEDS) != (cpu in plain), cpu
+            found = needed(Machine(f"{arch}-unknown-linux-gnu", cpu))
+            assert cpus[cpu] <= found
+            unknown = {f for f in found if word_of(f, arch) is None} - {"crc32"}
+            assert not unknown, "the runtime must know how the kernel calls these"
+
+
+def test_code_for_this_cpu_loads_here() -> None:
+    made = artifact(MODEL, "llvm{cpu=native}")
+    assert mlcc.load(made)["main"](np.ones((1, 2), F4), 1, True, 1.0)[3] == 1
 
 
 # ---------------------------------------------------------------- big constants

@@ -491,6 +491,60 @@ def test_large_extents_do_not_wrap() -> None:
         assert "too large" in refused(exe["main"], shape)
 
 
+def test_long_graphs() -> None:
+    """Beyond some hundred steps the host function is not optimised; it computes the same."""
+    body = "".join(
+        f"        a{i} = R.call_tir(cls.add_one, (a{i - 1},), out_sinfo=R.Tensor((n,), 'float32'))\n"
+        for i in range(1, 350)
+    )
+    text = module(
+        ADD_ONE,
+        f"""
+    @R.function
+    def main(a0: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        cls = Module
+{body}        b = R.call_dps_packed("h.double", (a349,), out_sinfo=R.Tensor((n,), "float32"))
+        return b
+""",
+    )
+    register_func("h.double", lambda x, out: np.multiply(x, 2, out=out), override=True)
+    try:
+        assert executable(text, opt_level=2)["main"](np.zeros(3, F4)).tolist() == [698.0] * 3
+    finally:
+        remove_func("h.double")
+
+
+def test_deep_chains_of_functions() -> None:
+    functions = [
+        f"""
+    @R.function(private=True)
+    def f{i}(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        cls = Module
+        y: R.Tensor((n,), "float32") = cls.f{i + 1}(x)
+        return y
+"""
+        for i in range(300)
+    ]
+    last = """
+    @R.function
+    def f300(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        cls = Module
+        y = R.call_tir(cls.add_one, (x,), out_sinfo=R.Tensor((n,), "float32"))
+        return y
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        cls = Module
+        y: R.Tensor((n,), "float32") = cls.f0(x)
+        return y
+"""
+    assert executable(module(ADD_ONE, *functions, last))["main"](np.zeros(2, F4)).tolist() == [1, 1]
+
+
 # ---------------------------------------------------------------- packed functions
 
 
