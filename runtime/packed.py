@@ -6,15 +6,17 @@ code, and raised again when the native call has returned.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 import threading
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from mlcc.errors import CallError, error
+from mlcc.errors import CallError, Diagnostic, Label, MlccError, error
 from mlcc.runtime import registry
 from mlcc.runtime.abi import CPU, DLTENSOR, KIND_BY_NAME, PackedFn
 from mlcc.runtime.dlpack import NotATensor, Tensor, as_array, borrow, view
@@ -80,11 +82,25 @@ def make_trampoline(spec: PackedSpec, frames: Frames, constants: tuple[int, int]
                 accept(spec.name, function(*inputs), outputs)
             return 0
         except BaseException as exc:
+            if not isinstance(exc, MlccError) and not hasattr(exc, "mlcc_packed"):
+                with contextlib.suppress(AttributeError, TypeError):
+                    exc.mlcc_packed = spec.name  # type: ignore[attr-defined]
             if frame.exception is None:
                 frame.exception = exc
             return _FAILED
 
     return PackedFn(trampoline)
+
+
+def raised_by(exc: BaseException) -> CallError | None:
+    """The error to show for an exception that came out of a Python packed function; None for any other."""
+    name = getattr(exc, "mlcc_packed", None)
+    if name is None:
+        return None
+    frames = traceback.extract_tb(exc.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+    message = f"packed function `{name}` raised {type(exc).__name__}: {exc}".rstrip(": ")
+    return CallError(Diagnostic(code="E0812", message=message, primary=Label(None, where)))
 
 
 def read_tensor(address: int, owner: Any) -> Tensor:

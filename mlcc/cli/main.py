@@ -131,6 +131,11 @@ def run(argv: list[str]) -> int:
     except RecursionError:
         return _too_deep(settings)
     except Exception as exc:  # noqa: BLE001 - the last line of defence: our bug, with a reproducer
+        if hasattr(exc, "mlcc_packed"):  # except what a function of an environment raised
+            from mlcc.runtime.packed import raised_by
+
+            report(raised_by(exc), **settings)  # type: ignore[arg-type]
+            return EXIT_INPUT
         return _bug(exc, argv)
 
 

@@ -105,7 +105,9 @@ def test_expect_finds_a_difference(mlcc: Tool) -> None:
     assert "1 of 8 elements differ" in mlcc.err and "[3]" in mlcc.err
 
 
-@pytest.mark.parametrize(("emit", "start"), [("llvm-ir", b";"), ("asm", b"\t"), ("obj", b"\x7fELF"), ("shared", b"\x7fELF")])
+@pytest.mark.parametrize(
+    ("emit", "start"), [("llvm-ir", b";"), ("asm", b"\t"), ("obj", b"\x7fELF"), ("shared", b"\x7fELF")]
+)
 def test_emit(mlcc: Tool, emit: str, start: bytes) -> None:
     mlcc("compile", mlcc.file("m.mlc", SCALE), "--emit", emit, "-o", "out.bin")
     raw = Path("out.bin").read_bytes()
@@ -216,7 +218,9 @@ def test_three_forms_agree(mlcc: Tool) -> None:
     mlcc("run", DIGITS / "mlp.mlc", *common, "a.npz")
     same = ["--expect", "a.npz", "--rtol", "1e-4", "--atol", "1e-4"]
     mlcc("run", DIGITS / "mlp_tir.mlc", "--in", DIGITS / "mlp.npz", *common, "b.npz", *same)
-    mlcc("run", DIGITS / "mlp_mixed.mlc", "--env", DIGITS / "env.py", "--in", DIGITS / "mlp.npz", *common, "c.npz", *same)
+    mlcc(
+        "run", DIGITS / "mlp_mixed.mlc", "--env", DIGITS / "env.py", "--in", DIGITS / "mlp.npz", *common, "c.npz", *same
+    )
     labels = np.load(DIGITS / "labels.npz")["labels"]
     assert np.mean(np.load("a.npz")["out"].argmax(1) == labels) == pytest.approx(0.9833, abs=1e-3)
 
@@ -372,7 +376,7 @@ def main(A: T.Buffer((1,), "int32")):
 
 
 def test_llvm_ir_in_a_text_is_refused(mlcc: Tool) -> None:
-    text = SCALE.replace("range(8)", "T.serial(8, annotations={\"pragma_import_llvm\": \"define void @f() { ret void }\"})")
+    text = SCALE.replace("range(8)", 'T.serial(8, annotations={"pragma_import_llvm": "define void @f() { ret void }"})')
     path = mlcc.file("m.mlc", text)
     mlcc("check", path)
     mlcc("compile", path, "-o", "m.o", code=1)
@@ -408,3 +412,14 @@ def test_environments_come_from_the_command_line_only(mlcc: Tool) -> None:
     mlcc("passes", path)
     mlcc("check", path)
     assert not Path("owned").exists()
+
+
+def test_a_failing_environment_is_the_users(mlcc: Tool) -> None:
+    """An exception of a packed function is shown with its place; it is no bug of ours."""
+    env = mlcc.file(
+        "env.py", "import mlcc\n\n\ndef linear(x, w, b, out):\n    raise ValueError('odd')\n\n\n"
+        "mlcc.register_func('env.linear', linear, override=True)\n"
+    )  # fmt: skip
+    argv = ["run", DIGITS / "mlp_mixed.mlc", "--in", DIGITS / "test.npz", "--in", DIGITS / "mlp.npz", "--env", env]
+    mlcc(*argv, code=1)
+    assert "packed function `env.linear` raised ValueError: odd" in mlcc.err and "env.py:5, in linear" in mlcc.err

@@ -17,6 +17,7 @@ from mlcc.runtime import registry
 from mlcc.runtime.dlpack import TensorView
 from mlcc.runtime.env import load_env
 from mlcc.runtime.loader import Executable, load
+from mlcc.runtime.packed import raised_by
 from mlcc.runtime.registry import get_func, register_func, remove_func
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -148,6 +149,9 @@ def test_exceptions_come_through(exe: Executable) -> None:
     with pytest.raises(Odd, match="from inside") as caught:
         exe["f"](X)
     assert any(entry.name == "failing" for entry in caught.traceback)
+    shown = raised_by(caught.value)
+    assert shown is not None and "packed function `t.first` raised Odd: from inside" in str(shown)
+    assert "in failing" in str(shown) and raised_by(ValueError()) is None
     register_func("t.first", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()), override=True)
     with pytest.raises(KeyboardInterrupt):
         exe["f"](X)
