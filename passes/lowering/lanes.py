@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
-from mlcc.ir import relax, tir
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.unroll import nested_bodies
 
 
@@ -79,19 +81,19 @@ def mentions(node: Node, variables: set[tir.Var]) -> bool:
 
 @dataclass(slots=True)
 class _Access:
+    buffer: tir.Buffer
     index: Expr
     writes: bool
 
 
 class _Collector:
-    """The accesses of a loop body by memory, its inner loops and bindings, and whether nothing else is in the way."""
+    """The accesses of a loop body, its inner loops and bindings, and whether nothing else is in the way."""
 
-    def __init__(self, owners: dict[tir.Var, tir.Var]) -> None:
-        self.accesses: dict[tir.Var, list[_Access]] = {}
+    def __init__(self) -> None:
+        self.accesses: list[_Access] = []
         self.loops: dict[tir.Var, tir.For] = {}
         self.binds: dict[tir.Var, Expr] = {}
         self.plain = True
-        self._owners = owners
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
@@ -140,49 +142,60 @@ class _Collector:
             else:
                 if isinstance(node, tir.Let):
                     self.binds[node.var] = node.value
-                elif isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
+                elif isinstance(node, tir.Call) and effect_of(node) > Effect.READ:
                     self.plain = False
                 stack.extend(children(node))
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
-        owner = self._owners.get(buffer.data, buffer.data)
-        self.accesses.setdefault(owner, []).append(_Access(indices[0], writes))
+        self.accesses.append(_Access(buffer, indices[0], writes))
 
 
-def in_lockstep(loop: tir.For, owners: dict[tir.Var, tir.Var]) -> bool:
-    """Whether the iterations of `loop` (flat code, constant extent) may run in lockstep. `owners` maps data variables
-    to those whose memory they view."""
-    collector = _Collector(owners)
+def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
+    """Whether the iterations of `loop` (flat code, constant extent) may run in lockstep."""
+    collector = _Collector()
     collector.body(loop.body)
     if not collector.plain:
         return False
-    written = {owner for owner, accesses in collector.accesses.items() if any(a.writes for a in accesses)}
-    forms = _Forms(loop, collector, written, owners)
+    by_root: dict[tir.Var | None, list[_Access]] = {}
+    for access in collector.accesses:
+        by_root.setdefault(aliases.of(access.buffer.data).root, []).append(access)
+    written = {root for root, accesses in by_root.items() if any(a.writes for a in accesses)}
+    if written and None in by_root:  # memory that may be any other
+        return False
+    changing = {a.buffer.data for root in written for a in by_root[root]}
+    forms = _Forms(loop, collector, changing)
+    return all(_apart(by_root[root], forms, aliases) for root in written)
+
+
+def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
+    """Whether no lane touches what another one does, of the accesses to one memory."""
+    buffer = accesses[0].buffer
+    place = aliases.of(buffer.data).at
+    if any(a.buffer.dtype is not buffer.dtype or aliases.of(a.buffer.data).at is not place for a in accesses):
+        return False  # views that count differently
+    first, *others = (forms.of(a.index) for a in accesses)
+    if first is None or not forms.injective(first):
+        return False
     analyzer = Analyzer()
-    for owner in written:
-        first, *others = (forms.of(a.index) for a in collector.accesses[owner])
-        if first is None or not forms.injective(first):
+    for form in others:
+        if form is None or forms.shape(form) != forms.shape(first):
             return False
-        for form in others:
-            if form is None or forms.shape(form) != forms.shape(first):
-                return False
-            if form.rest is not first.rest and not analyzer.prove_equal(form.rest, first.rest):
-                return False
+        if form.rest is not first.rest and not analyzer.prove_equal(form.rest, first.rest):
+            return False
     return True
 
 
 class _Forms:
-    """Linear forms of the accesses of one loop, their inner loops counting from 0."""
+    """Linear forms of the accesses of one loop, their inner loops counting from 0. `changing` are the data variables of
+    memory that the loop writes."""
 
-    def __init__(
-        self, loop: tir.For, collector: _Collector, written: set[tir.Var], owners: dict[tir.Var, tir.Var]
-    ) -> None:
+    def __init__(self, loop: tir.For, collector: _Collector, changing: set[tir.Var]) -> None:
         self._lane = loop.var
         self._extent = tir.const_int(loop.extent) or 0
         self._inner = collector.loops
         self._over = {loop.var, *collector.loops}
         self._binds = collector.binds
-        self._changing = written | {data for data, owner in owners.items() if owner in written}
+        self._changing = changing
 
     def of(self, index: Expr) -> Linear | None:
         """The form; None if there is none, or if it depends on memory that the loop writes."""

@@ -12,6 +12,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -26,19 +27,20 @@ def vectorize_loops(func: tir.PrimFunc, most: int) -> tir.PrimFunc:
 class _Vectorizer(Mutator):
     def __init__(self, most: int) -> None:
         self._most = most
-        self._owners: dict[tir.Var, tir.Var] = {}
+        self._aliases = Aliases()
         self._analyzer = Analyzer()
 
     def expr(self, node: Expr) -> Expr:
         return node
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
-        self._view(node)
+        self._aliases.bind(node.buffer.data, node.data)
         return node
 
-    def _view(self, node: tir.DeclBuffer) -> None:
-        if isinstance(node.data, tir.Var):
-            self._owners[node.buffer.data] = self._owners.get(node.data, node.data)
+    def stmt_bind(self, node: tir.Bind) -> Stmt:
+        if node.var.dtype.is_handle:
+            self._aliases.bind(node.var, node.value)
+        return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) in (None, 1):
@@ -52,7 +54,7 @@ class _Vectorizer(Mutator):
         for inner in _inner_vectorized(node.body):  # one level of lanes: inner marks give way
             return replace(serial, body=self.body(inner))  # type: ignore[no-any-return]
         self._note_views(node.body)
-        if extent < 2 or not in_lockstep(serial, self._owners):
+        if extent < 2 or not in_lockstep(serial, self._aliases):
             return serial  # type: ignore[no-any-return]
         try:
             return self._in_vectors(serial, extent)
@@ -62,7 +64,7 @@ class _Vectorizer(Mutator):
     def _note_views(self, body: Body) -> None:
         for stmt in body:
             if isinstance(stmt, tir.DeclBuffer):
-                self._view(stmt)
+                self._aliases.bind(stmt.buffer.data, stmt.data)
 
     def _in_vectors(self, loop: tir.For, extent: int) -> list[Stmt]:
         width = min(extent, self._most)

@@ -144,6 +144,53 @@ def test_quotients_of_ramps(make: Callable[..., Expr], kind: str) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+def aliased(view_type: str, pointer: Callable[[tir.Buffer], Expr], store_first: bool) -> tir.PrimFunc:
+    """A loop that writes through one name of a memory and reads through another."""
+    a, b, i = c.make_buffer("A", (16,), "int32"), c.make_buffer("B", (16,), "int32"), var("i")
+    view = c.make_buffer("V", (64 if view_type == "int8" else 12,), view_type)
+    read, write = (view, a) if store_first else (a, view)
+    body = [
+        tir.BufferStore(write, c.cast(write.dtype, c.add(c.load(b, i), 1)), (i,)),
+        c.store(b, c.cast("int32", c.load(read, i)), i),
+    ]
+    return func([a, b], [tir.DeclBuffer(view, pointer(a)), loop(i, 8, body, VECTOR)])
+
+
+def moved(by: int) -> Callable[[tir.Buffer], Expr]:
+    kind = tir.Call(DType.of("int32"), tir.Op("tir.type_annotation"), ())
+    return lambda a: c.call("handle", "tvm_access_ptr", kind, a.data, by, 0, 3)
+
+
+@pytest.mark.parametrize("store_first", [False, True])
+@pytest.mark.parametrize(
+    "view_type, pointer, lanes",
+    [("int32", lambda a: a.data, 8), ("int8", lambda a: a.data, 1), ("int32", moved(1), 1), ("int32", moved(0), 1)],
+)
+def test_views_of_one_memory(
+    view_type: str, pointer: Callable[[tir.Buffer], Expr], lanes: int, store_first: bool
+) -> None:
+    """Only views that count alike are known to be apart."""
+    f = aliased(view_type, pointer, store_first)
+    assert set(lanes_of(f)) == {lanes}
+    data, expected = ([np.arange(16, dtype="int32"), np.arange(16, dtype="int32")[::-1] * 3] for _ in range(2))
+    data = [np.ascontiguousarray(x) for x in data]
+    expected = [np.ascontiguousarray(x) for x in expected]
+    assert Native(f)(*data) == 0
+    run_prim_func(f, expected)
+    for got, want in zip(data, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_calls_with_effects_keep_their_order() -> None:
+    a, i = c.make_buffer("A", (8,), "float32"), var("i")
+    effects = [tir.Evaluate(c.call("int32", "call_packed", n, c.load(a, i))) for n in ("first", "second")]
+    assert set(lanes_of(func([a], loop(i, 8, [*effects, c.store(a, 0.0, i)], VECTOR)))) == {1}
+    seen: list[str] = []
+    native = Native(func([a], loop(i, 3, effects, VECTOR)), packed=lambda name, args: seen.append(name) or 0)
+    assert native(np.zeros(8, "float32")) == 0
+    assert seen == ["first", "second"] * 3
+
+
 # ---------------------------------------------------------------- any loop computes what the serial one does
 
 SIZE, ORIGIN = 900, 400

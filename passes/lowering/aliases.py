@@ -1,0 +1,45 @@
+"""Which data variables name the same memory, and the same place in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+
+_MOVED = {
+    "tir.tvm_access_ptr": 1, "tir.handle_add_byte_offset": 0, "tir.ptr_byte_offset": 0, "tir.address_of": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`root` is the variable that the memory was made or passed with (None: unknown); equal `at` is one address."""
+
+    root: tir.Var | None
+    at: tir.Var
+
+
+class Aliases:
+    """Views and pointers, in the order in which they are bound. Memory of distinct roots does not overlap."""
+
+    def __init__(self) -> None:
+        self._places: dict[tir.Var, Place] = {}
+
+    def of(self, var: tir.Var) -> Place:
+        """Where a handle variable points to."""
+        return self._places.get(var) or Place(var, var)
+
+    def bind(self, var: tir.Var, pointer: tir.Expr) -> None:
+        """Take it that `var` is `pointer`."""
+        if pointer is not var:
+            self._places[var] = self._place(var, pointer)
+
+    def _place(self, var: tir.Var, pointer: tir.Expr) -> Place:
+        if isinstance(pointer, tir.Var):
+            return self.of(pointer)
+        if isinstance(pointer, tir.Call) and isinstance(pointer.op, tir.Op) and pointer.op.name in _MOVED:
+            base = pointer.args[_MOVED[pointer.op.name]]
+            if isinstance(base, tir.BufferLoad):
+                base = base.buffer.data
+            return Place(self._place(var, base).root, var)
+        return Place(None, var)
