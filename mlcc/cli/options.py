@@ -17,7 +17,7 @@ ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
 
 def target_option(default: str) -> Callable[[Any], Any]:
     return click.option(
-        "-t", "--target", default=default, show_default=True, help="What to compile for: see `docs/targets.md`."
+        "-t", "--target", default=default, show_default=True, help="What to compile for, such as llvm{cpu=native}."
     )
 
 
