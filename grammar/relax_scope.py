@@ -16,6 +16,8 @@ from mlcc.grammar.values import evaluate
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 
+MAX_TYPE = 10_000  # parts of a tuple type
+
 
 class _Module:
     """What `cls` stands for after `cls = Module`."""
@@ -51,6 +53,7 @@ class FunctionWalk:
         self.scalars = Scalars(self)
         self.symbols: dict[str, tir.Var] = {}
         self.out = Collector()
+        self.sizes: dict[int, tuple[relax.StructInfo, int]] = outer.sizes if outer is not None else {}
         self.inside = 0  # how many branches are open
         self.ended: Span | None = None  # where the function returned
 
@@ -163,6 +166,20 @@ class FunctionWalk:
         return walk.constants  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ bindings
+
+    def check_size(self, info: relax.StructInfo | None, cst: Cst) -> None:
+        """Fail for a type too large to be written out: tuples of tuples can double with every line."""
+        if info is not None and self._size(info) > MAX_TYPE:
+            self.walk.fail("E0418", f"the type of this has more than {MAX_TYPE} parts", cst)
+
+    def _size(self, info: relax.StructInfo) -> int:
+        """How many types `info` consists of, each counted as often as it occurs. Parts that are shared cost nothing."""
+        if not isinstance(info, relax.TupleStructInfo):
+            return 1
+        known = self.sizes.get(id(info))
+        if known is None:
+            known = self.sizes[id(info)] = (info, 1 + sum(self._size(f) for f in info.fields))
+        return known[1]
 
     def variable(self, name: str, at: int, info: relax.StructInfo | None, span: Span | None) -> relax.Var:
         """A new variable, bound at offset `at` of the text."""

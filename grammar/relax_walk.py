@@ -323,6 +323,7 @@ class _Walker:
         fw = self.fw
         made = fw.normal(made)
         known = made.struct_info
+        fw.check_size(known, cst)
         if stated is not None and known is not None and not isinstance(made, relax.Function):
             found = relations.fit(stated, known)
             if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):

@@ -86,4 +86,9 @@ CODES: dict[str, tuple[str, str]] = {
         "An `if` of a relax function has an `else`; both branches end by binding the same name, which is the value "
         "of the whole; its condition is one bool; and it does not stand in a dataflow block.",
     ),
+    "E0418": (
+        "a type is too large",
+        "Tuples of tuples that are used again and again have types that double with every line. Programs that people "
+        "or tools write are far from this bound; return less, or take tuples apart.",
+    ),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlcc.errors import CompileError
 from mlcc.grammar.parser import parse
 from mlcc.grammar.printer import script
 from mlcc.ir import relax, tir
@@ -500,3 +501,24 @@ def test_what_is_not_equal() -> None:
     texts = ["return x", "return R.exp(x)", "return R.call_tir('env.f', (x,), (4,), dtype='float32')", "return (x,)"]
     made = [main(t) for t in texts]
     assert not any(structural_equal(a, b) for i, a in enumerate(made) for b in made[:i])
+
+
+def test_types_do_not_explode() -> None:
+    body = "a0 = (x, x)\n" + "".join(f"a{i + 1} = (a{i}, a{i})\n" for i in range(60)) + "return a60"
+    with pytest.raises(CompileError, match="E0418"):
+        parse(function(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return " + "R.exp(" * 150 + "x" + ")" * 150,
+        "return " + " + ".join(["x"] * 300),
+        "y = " + "(" * 90 + "x" + ",)" * 90 + "\nreturn y" + "[0]" * 90,
+        "\n".join(" " * i + "if c:" for i in range(60)) + "\n" + " " * 60 + "y = x\n"
+        + "\n".join(" " * i + "else:\n" + " " * (i + 1) + "y = x" for i in reversed(range(60))) + "\nreturn y",
+    ],
+    ids=["calls", "operators", "tuples", "branches"],
+)  # fmt: skip
+def test_nesting(body: str) -> None:
+    check(function(body, X + ", c: R.Tensor((), 'bool')"))
