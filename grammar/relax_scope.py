@@ -15,8 +15,9 @@ from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import evaluate
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.node import children
 
-MAX_TYPE = 10_000  # parts of a tuple type
+MAX_TYPE = 10_000  # nodes of a type
 
 
 class _Module:
@@ -53,7 +54,7 @@ class FunctionWalk:
         self.scalars = Scalars(self)
         self.symbols: dict[str, tir.Var] = {}
         self.out = Collector()
-        self.sizes: dict[int, tuple[relax.StructInfo, int]] = outer.sizes if outer is not None else {}
+        self.sizes: dict[int, tuple[Any, int]] = outer.sizes if outer is not None else {}
         self.inside = 0  # how many branches are open
         self.ended: Span | None = None  # where the function returned
 
@@ -168,17 +169,17 @@ class FunctionWalk:
     # ------------------------------------------------------------ bindings
 
     def check_size(self, info: relax.StructInfo | None, cst: Cst) -> None:
-        """Fail for a type too large to be written out: tuples of tuples can double with every line."""
+        """Fail for a type too large to be written out: tuples of tuples, and dimensions, can double with every line."""
         if info is not None and self._size(info) > MAX_TYPE:
             self.walk.fail("E0418", f"the type of this has more than {MAX_TYPE} parts", cst)
 
-    def _size(self, info: relax.StructInfo) -> int:
-        """How many types `info` consists of, each counted as often as it occurs. Parts that are shared cost nothing."""
-        if not isinstance(info, relax.TupleStructInfo):
+    def _size(self, node: Any) -> int:
+        """How many nodes are written for `node`, each as often as it occurs. What is shared is looked at once."""
+        if isinstance(node, (tir.Var, tir.IntImm)):
             return 1
-        known = self.sizes.get(id(info))
+        known = self.sizes.get(id(node))
         if known is None:
-            known = self.sizes[id(info)] = (info, 1 + sum(self._size(f) for f in info.fields))
+            known = self.sizes[id(node)] = (node, 1 + sum(self._size(child) for child in children(node)))
         return known[1]
 
     def variable(self, name: str, at: int, info: relax.StructInfo | None, span: Span | None) -> relax.Var:

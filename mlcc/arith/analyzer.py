@@ -29,6 +29,7 @@ class Analyzer:
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Take it that `var` lies in a range, or is a value."""
+        self._canonical.forget()
         if isinstance(known, tir.Range):
             low, size = self.bound(known.min), self.bound(known.extent)
             if isinstance(known.extent, IntImm) and known.extent.value == 1:
@@ -45,6 +46,7 @@ class Analyzer:
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
         """Take it that low <= var <= high."""
+        self._canonical.forget()
         self._bounds.bind(var, Bound(low, high))
 
     @contextmanager
@@ -52,11 +54,13 @@ class Analyzer:
         """Take it that `condition` holds inside the `with`."""
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
+        self._canonical.forget()
         try:
             yield
         finally:
             for step in reversed(undo):
                 step()
+            self._canonical.forget()
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:

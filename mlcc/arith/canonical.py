@@ -22,6 +22,7 @@ class Canonical(Rewrite):
 
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__(analyzer)
+        self._seen: dict[int, tuple[Expr, Expr]] = {}  # what the other rules made, by identity of the expression
         self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
             tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
             tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
@@ -30,12 +31,19 @@ class Canonical(Rewrite):
     def visit(self, expr: Expr) -> Expr:
         return to_expr(self.linear(expr))
 
+    def forget(self) -> None:
+        """What is known of variables has changed."""
+        self._seen.clear()
+
     def linear(self, expr: Expr) -> Linear:
         """The simplified expression, still in linear form where it has one."""
         rule = self._arithmetic.get(type(expr))
         if rule is not None and is_index(expr.dtype):
             return rule(expr)  # type: ignore[arg-type]
-        made = super().visit(expr)
+        found = self._seen.get(id(expr))
+        if found is None:
+            found = self._seen[id(expr)] = (expr, super().visit(expr))
+        made = found[1]
         rule = self._arithmetic.get(type(made)) if made is not expr and is_index(made.dtype) else None
         return made if rule is None else rule(made)  # type: ignore[arg-type]
 

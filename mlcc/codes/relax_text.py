@@ -88,7 +88,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0418": (
         "a type is too large",
-        "Tuples of tuples that are used again and again have types that double with every line. Programs that people "
-        "or tools write are far from this bound; return less, or take tuples apart.",
+        "Tuples of tuples that are used again and again have types that double with every line, and so may dimensions "
+        "that follow from each other. Take tuples apart, or give a dimension a new name by `R.match_cast`.",
     ),
 }

@@ -507,6 +507,9 @@ def test_types_do_not_explode() -> None:
     body = "a0 = (x, x)\n" + "".join(f"a{i + 1} = (a{i}, a{i})\n" for i in range(60)) + "return a60"
     with pytest.raises(CompileError, match="E0418"):
         parse(function(body))
+    lines = [f"x{i + 1} = R.strided_slice(x{i}, axes=[0], begin=[m], end=[n], strides=[2])\n" for i in range(40)]
+    with pytest.raises(CompileError, match="E0418"):
+        parse(function("".join(lines) + "return x40", "x0: R.Tensor(('n',)), m: R.Prim('int64'), n: R.Prim('int64')"))
 
 
 @pytest.mark.parametrize(
