@@ -15,6 +15,7 @@ from mlcc.grammar.printer_writer import END, START, Writer
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import Attrs, children, walk
+from mlcc.ir.visit import has_block
 
 _AXES = {tir.IterKind.SPATIAL: "spatial", tir.IterKind.REDUCE: "reduce", tir.IterKind.SCAN: "scan"}
 _NOTHING = "T.evaluate(0)"  # the body that has no statements
@@ -132,20 +133,7 @@ def _implicit_root(func: tir.PrimFunc) -> tir.Block | None:
         return root
     if len(root.body) == 1 and isinstance(root.body[0], tir.BlockRealize):
         return root if root.body[0].block.iter_vars else None
-    return root if _has_block(root.body) else None
-
-
-def _has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
-    stack = list(stmts)
-    while stack:
-        match stack.pop():
-            case tir.BlockRealize():
-                return True
-            case tir.IfThenElse(then_body=then, else_body=other):
-                stack += [*then, *(other or ())]
-            case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
-                stack += inner
-    return False
+    return root if has_block(root.body) else None
 
 
 # ---------------------------------------------------------------- statements

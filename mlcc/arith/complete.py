@@ -6,6 +6,7 @@ from mlcc.arith.regions import BlockAccess
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import tir
 from mlcc.ir.node import replace
+from mlcc.ir.visit import has_block
 
 Body = tuple[tir.Stmt, ...]
 
@@ -19,7 +20,7 @@ def complete(func: tir.PrimFunc, root_allocs: tuple[tir.Buffer, ...] = ()) -> ti
     """
     body = func.body
     only = body[0] if len(body) == 1 and isinstance(body[0], tir.BlockRealize) else None
-    if root_allocs or (only.block.iter_vars if only is not None else _has_block(body)):
+    if root_allocs or (only.block.iter_vars if only is not None else has_block(body)):
         root = tir.Block("root", (), (), (), body, alloc_buffers=root_allocs)
         body = (tir.BlockRealize((), tir.TRUE, root),)
     completer = _Completer({b.data: b for b in (*func.buffers, *root_allocs) if b is not None})
@@ -27,19 +28,6 @@ def complete(func: tir.PrimFunc, root_allocs: tuple[tir.Buffer, ...] = ()) -> ti
     if completer.problems:
         raise CompileError(completer.problems)
     return replace(func, body=body)  # type: ignore[no-any-return]
-
-
-def _has_block(body: Body) -> bool:
-    stack = list(body)
-    while stack:
-        match stack.pop():
-            case tir.BlockRealize():
-                return True
-            case tir.IfThenElse(then_body=then, else_body=other):
-                stack += [*then, *(other or ())]
-            case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
-                stack += inner
-    return False
 
 
 class _Completer:

@@ -58,3 +58,17 @@ def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:
 def used_vars(root: Any) -> set[tir.Var]:
     """All TensorIR variables that occur below `root`, bound or free."""
     return {n for n in walk(root) if isinstance(n, tir.Var)}
+
+
+def has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
+    """Whether a block stands in these statements, however deep in loops and branches."""
+    stack = list(stmts)
+    while stack:
+        match stack.pop():
+            case tir.BlockRealize():
+                return True
+            case tir.IfThenElse(then_body=then, else_body=other):
+                stack += [*then, *(other or ())]
+            case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
+                stack += inner
+    return False
