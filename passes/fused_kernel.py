@@ -153,7 +153,7 @@ class _Builder:
                 fresh[buffer.data] = argument.data
         fresh.update(symbols)
         done = substitute(root, fresh)
-        self.allocated += done.alloc_buffers
+        self.allocated += (*done.alloc_buffers, *outputs)
         self.body += map(_join_regions, done.body)
         return outputs
 
@@ -178,7 +178,6 @@ class _Builder:
                 raise _Unsuitable
             data = tir.Var(f"{param.name}_intermediate", param.data.dtype, param.data.pointer)
             made.append(replace(param, name=data.name, data=data, shape=dims))
-        self.allocated += made
         return tuple(made)
 
 
