@@ -10,12 +10,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.errors import did_you_mean
 from mlcc.grammar import elements
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
 from mlcc.grammar.evaluated import Scalar, describe, is_number, mark
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import NAMES, DType
 from mlcc.ir.equal import structural_equal
 
 Expr = tir.Expr
@@ -115,7 +116,7 @@ class Operators:
         try:
             return DType.of(name)
         except ValueError as bad:
-            return self.walk.fail("E0302", str(bad), cst)
+            return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(name, NAMES))
 
     def exprs(self, cst: Cst, what: str) -> tuple[Expr, ...]:
         """A tuple or list of expressions; a single one stands for itself."""

@@ -10,7 +10,7 @@ from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.relax_scope import FunctionWalk, nodes_in
 from mlcc.grammar.tree import Cst
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.dtypes import INT64, NAMES, DType
 from mlcc.ops import values
 
 OBJECT = relax.ObjectStructInfo()
@@ -194,9 +194,7 @@ def tensor_dtype(fw: FunctionWalk, cst: Cst) -> DType | None:
     try:
         return DType.of(value)
     except ValueError as problem:
-        names = [f"{k}{b}" for k in ("int", "uint") for b in (8, 16, 32, 64)]
-        known = [*names, "float16", "float32", "float64", "bfloat16", "bool", "handle"]
-        fw.walk.fail("E0402", str(problem), cst, help=did_you_mean(value, known))
+        fw.walk.fail("E0312", str(problem), cst, help=did_you_mean(value, NAMES))
 
 
 def _device(fw: FunctionWalk, cst: Cst) -> str:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from mlcc.errors import CompileError, Diagnostic, Severity
+from mlcc.errors import CompileError, Diagnostic, Severity, did_you_mean, error
 from mlcc.ir.module import Func, IRModule
-from mlcc.passes import ALIASES
+from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manager import Observer, Pass, Pipeline
 from mlcc.typed_options import kebab
 
@@ -158,5 +158,13 @@ class IllFormed(Exception):
 
 
 def parse_names(text: str) -> list[str] | None:
-    """The names of `--dump-after=fuse,fuse-tir`; None for the bare option (every pass)."""
-    return None if text in ("", "*") else [n for n in re.split(r"[,\s]+", text) if n]
+    """The names of `--dump-after=fuse,fuse-tir`; None for the bare option (every pass). Raises CompileError."""
+    if text in ("", "*"):
+        return None
+    names = [kebab(n) for n in re.split(r"[,\s]+", text) if n]
+    known = [*PASSES, *ALIASES]
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        listed = "`mlcc passes --list` names them all"
+        raise CompileError([error("E0501", f"no pass `{n}`", help=did_you_mean(n, known) or listed) for n in unknown])
+    return names

@@ -68,7 +68,9 @@ def command(
     if help_pass is not None:
         from mlcc.errors import CompileError, did_you_mean, error
         from mlcc.passes import ALIASES, PASSES
+        from mlcc.typed_options import kebab
 
+        help_pass = kebab(help_pass)
         if help_pass not in PASSES and help_pass not in ALIASES:
             help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` names them all"
             raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
@@ -135,15 +137,6 @@ def command(
 
         write_module(made, output, dialect)
     return 0
-
-
-def run_compiled(module: Any, func: str, arrays: list[Any]) -> list[Any]:
-    """The results of a function by native code made with no further optimisation."""
-    from mlcc.cli.cmd_run import flatten
-    from mlcc.driver import build
-    from mlcc.runtime.loader import load
-
-    return flatten(load(build(module, target="llvm{cpu=native}", opt_level=0))[func](*arrays))
 
 
 def _list() -> int:

@@ -12,11 +12,6 @@ CODES: dict[str, tuple[str, str]] = {
         'A type such as `R.Tensor((1, n), dtype="float32")` has an argument too many, one that it does not take, '
         "or a shape whose dimensions are not integer expressions of int64.",
     ),
-    "E0402": (
-        "not a dtype",
-        "Dtypes are written as strings: `int8` to `int64`, `uint8` to `uint64`, `float16`, `bfloat16`, `float32`, "
-        "`float64`, `bool`.",
-    ),
     "E0403": (
         "not a scalar",
         "Shapes, conditions of `R.prim_value` and scalar arithmetic take numbers and symbolic variables, not "

@@ -37,4 +37,9 @@ CODES: dict[str, tuple[str, str]] = {
         'A parameter of a PrimFunc is `T.Buffer((4, 4), "float32")`, `T.handle`, or a scalar such as `T.int32`; it '
         "has no default. The result is a scalar, or None.",
     ),
+    "E0312": (
+        "no such dtype",
+        "A dtype is one of int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, bool and handle, or a "
+        "vector of one, such as `float32x4`.",
+    ),
 }

@@ -108,6 +108,11 @@ def _parse(name: str) -> DType:
     return _intern(kind, bits, lanes)
 
 
+NAMES = (
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("float16", "bfloat16", "float32", "float64", "bool", "handle"),
+)  # what messages suggest
+
 BOOL = DType.of("bool")
 INT32 = DType.of("int32")
 INT64 = DType.of("int64")

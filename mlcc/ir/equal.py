@@ -277,7 +277,7 @@ def _kind(var: tir.Var) -> str:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, Node):
+    if isinstance(value, (Node, IRModule)):
         return type(value).__name__
     if isinstance(value, TensorData):
         return f"a constant of {value.dtype} {value.shape}"

@@ -159,6 +159,7 @@ def test_list_and_help_pass(mlcc: Tool) -> None:
                  "fuse-matmul-add", "fuse-dense-add", "lower-to-tir", "fuse-tir"):  # fmt: skip
         assert name in listed
         mlcc("passes", "--help-pass", name)
+    assert mlcc("passes", "--help-pass", "fuse_tir") == mlcc("passes", "--help-pass", "fuse-tir")
     mlcc("passes", "--help-pass", "fuze", code=1)
     assert "fuse" in mlcc.err
     assert "lower-to-tir" in mlcc("passes", "-O3", "--print-pipeline")

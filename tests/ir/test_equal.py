@@ -389,6 +389,12 @@ def test_message_points_into_modules() -> None:
     assert caret_text(message, "left") == ["T.float32(1.0)"]
 
 
+def test_message_of_a_module_against_a_function() -> None:
+    func = prim_func(1)
+    with pytest.raises(StructuralDifference, match="^not structurally equal at root: IRModule against PrimFunc\n"):
+        assert_structural_equal(IRModule({"f": func}), func)
+
+
 def test_message_of_graphs() -> None:
     x = relax.Var("x", relax.TensorStructInfo(None, FLOAT32, 2))
 

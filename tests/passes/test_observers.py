@@ -53,7 +53,9 @@ def test_dumps_name_passes_by_alias_too() -> None:
     parts: list[str] = []
     observe("ewise-fma,dead-code", Dump(parts.append, names_after=["remove-unused"]))
     assert [p.splitlines()[0] for p in parts] == ["# --- after dead-code"]
-    assert parse_names("fuse,fuse_tir") == ["fuse", "fuse_tir"]
+    assert parse_names("fuse,fuse_tir") == ["fuse", "fuse-tir"]
+    with pytest.raises(CompileError, match="did you mean `fuse`"):
+        parse_names("fuze")
     assert parse_names("*") is None
 
 
