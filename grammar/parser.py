@@ -174,6 +174,9 @@ class _Reader:
         if value[0] == "name" and value[3] in walk.self_names:
             walk.self_names.add(name)
             return
+        if value[0] == "call" and walk.dotted(value[3]) == "I.load_json":
+            self._metadata(value)
+            return
         if value[0] == "call" and value[3][0] == "name" and value[3][3] == "TypeVar":
             walk.prelude.define(name, TypeVar(name, INT64), span)
             return
@@ -183,6 +186,18 @@ class _Reader:
             return
         made = Evaluator(walk, walk.prelude).value(value)
         walk.prelude.define(name, made, span)
+
+    def _metadata(self, call: Cst) -> None:
+        """`metadata = tvm.ir.load_json("...")`: data for the constants that the text refers to."""
+        walk = self.walk
+        if len(call[4]) != 1 or call[5] or call[4][0][0] != "str":
+            walk.fail("E0907", "`tvm.ir.load_json` takes one string", call)
+        from mlcc.grammar.metadata import tensors_of
+
+        try:
+            walk.data = {**tensors_of(call[4][0][3]), **(walk.data or {})}
+        except ValueError as problem:
+            walk.fail("E0907", "this is not the metadata of a module", call[3], str(problem))
 
     def _module_attrs(self, call: Cst) -> dict[str, Any]:
         if len(call[4]) != 1 or call[5]:

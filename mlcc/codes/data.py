@@ -26,4 +26,9 @@ CODES: dict[str, tuple[str, str]] = {
         "Data of a text are looked for in the text's own folder and nowhere else. A link that leads out of it is not "
         "followed.",
     ),
+    "E0907": (
+        "metadata cannot be read",
+        "The line `metadata = tvm.ir.load_json(...)` above a module holds its constants, as TVM writes them with "
+        "`script(show_meta=True)`. This one is cut off, altered, or of another version of TVM.",
+    ),
 }
