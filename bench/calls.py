@@ -1,4 +1,4 @@
-"""What a call costs: the digits model at batch 1 and 64 by a call, by a bound call, inside native code, and in NumPy."""
+"""What a call of the digits model costs at batch 1 and 64: called, bound, inside native code, and in NumPy."""
 
 from __future__ import annotations
 

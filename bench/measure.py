@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import subprocess
 import time
@@ -60,4 +59,4 @@ def machine() -> str:
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown CPU")
     cores = len(os.sched_getaffinity(0))
-    return f"{model}, {cores} cores, load {os.getloadavg()[0]:.1f}, peak here {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB"
+    return f"{model}, {cores} cores, load {os.getloadavg()[0]:.1f}"

@@ -1,4 +1,4 @@
-"""Parsing, verifying and printing modules of growing size: cost per line should not grow. ast.parse is the yardstick."""
+"""Parsing, verifying and printing modules of growing size: the cost per line should not grow. Against ast.parse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from bench.measure import machine
 
 FUNCTION = """
     @T.prim_func
-    def matmul{n}(A: T.Buffer((128, 64), "float32"), B: T.Buffer((64, 96), "float32"), C: T.Buffer((128, 96), "float32")):
+    def matmul{n}(
+        A: T.Buffer((128, 64), "float32"), B: T.Buffer((64, 96), "float32"), C: T.Buffer((128, 96), "float32")
+    ):
         T.func_attr({{"tir.noalias": True}})
         Y = T.alloc_buffer((128, 96), "float32")
         for i, j, k in T.grid(128, 96, 64):
@@ -56,5 +58,6 @@ def main() -> None:
         yardstick, parse, check, show = (min(column) for column in zip(*rows, strict=True))
         count = text.count("\n")
         print(
-            f"{count:7} {parse:9.1f} {check:9.1f} {show:9.1f} {yardstick:10.1f} {parse * 1e3 / count:8.1f} {parse / yardstick:6.1f}"
+            f"{count:7} {parse:9.1f} {check:9.1f} {show:9.1f} {yardstick:10.1f} "
+            f"{parse * 1e3 / count:8.1f} {parse / yardstick:6.1f}"
         )

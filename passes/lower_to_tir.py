@@ -185,7 +185,7 @@ class _Arguments:
         return [self.scalar(d) for d in info.dims or ()]
 
     def scalar(self, value: tir.Expr) -> tir.Expr:
-        made = self.renew(value)
+        made: tir.Expr = self.renew(value)
         self.scalars.append(made)
         return made
 

@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """golden(path, text): `text` must be the content of `path`. A missing file fails, unless golden files are updated."""
+    """golden(path, text): `text` must be the content of `path`. A missing file fails, unless files are updated."""
 
     def compare(path: Path, text: str) -> None:
         if request.config.getoption("--update-golden"):

@@ -97,7 +97,8 @@ def as_json(diagnostic: Any) -> dict[str, Any]:
 
     return {
         "code": diagnostic.code, "severity": diagnostic.severity.value, "message": diagnostic.message,
-        "primary": place(diagnostic.primary), "related": [place(r) for r in diagnostic.related], "help": diagnostic.help,
+        "primary": place(diagnostic.primary), "related": [place(r) for r in diagnostic.related],
+        "help": diagnostic.help,
     }  # fmt: skip
 
 

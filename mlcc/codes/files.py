@@ -3,7 +3,7 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0001": (
         "a file cannot be read",
-        "The file named on the command line, or referred to by a text, does not exist, is a folder, or may not be read. "
+        "The file named on the command line, or in a text, does not exist, is a folder, or may not be read. "
         "Paths on the command line are taken from the current folder, paths inside a file from that file's folder.",
     ),
     "E0002": (

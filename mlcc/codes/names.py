@@ -21,7 +21,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0205": (
         "name bound twice",
-        "In one body a name is bound once, and what it stands for does not change. Use another name; what has to change "
+        "In one body a name is bound once, and what it stands for stays. Use another name; what has to change "
         "is an element of a buffer.",
     ),
     "E0206": (

@@ -30,7 +30,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0506": (
         "a pass names a function that the module does not have",
-        "The option that names a function (`func`, `entry`) has a name that no function of the module has at that point "
+        "The option that names a function (`func`, `entry`) has a name that no function of the module has there "
         "of the pipeline. An earlier pass may have removed it.",
     ),
     "E0507": (
@@ -40,7 +40,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0508": (
         "a symbolic variable cannot be bound",
-        "`bind-symbolic-vars` takes sizes by the names of symbolic variables. The function has no variable of that name, "
+        "`bind-symbolic-vars` takes sizes by the names of symbolic variables. The function has none of that name, "
         "or several, or the size is negative.",
     ),
     "E0509": (

@@ -423,9 +423,9 @@ def store(buffer: tir.Buffer, value: Operand, *indices: Operand) -> tir.BufferSt
 
 
 def make_buffer(
-    name: str, shape: tuple[Operand, ...], dtype: DType | str = "float32", scope: str = "global", data: tir.Var | None = None,
-    strides: tuple[Operand, ...] = (), elem_offset: Operand | None = None, alignment: int = 64, offset_factor: int = 1,
-    axis_separators: tuple[int, ...] = (),
+    name: str, shape: tuple[Operand, ...], dtype: DType | str = "float32", scope: str = "global",
+    data: tir.Var | None = None, strides: tuple[Operand, ...] = (), elem_offset: Operand | None = None,
+    alignment: int = 64, offset_factor: int = 1, axis_separators: tuple[int, ...] = (),
 ) -> tir.Buffer:  # fmt: skip
     """A new buffer, with a data pointer of its own unless one is given. `elem_offset` defaults to 0."""
     dtype = DType.of(dtype)

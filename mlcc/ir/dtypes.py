@@ -74,7 +74,7 @@ class DType:
             base = f"{self.kind}{self.bits}"
         return base if self.lanes == 1 else f"{base}x{self.lanes}"
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         return DType.of, (str(self),)
 
     def __deepcopy__(self, memo: object) -> DType:

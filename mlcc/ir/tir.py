@@ -457,7 +457,7 @@ class ForKind(enum.Enum):
 
 @node
 class For(Stmt):
-    """`for var in range(min, min + extent, step)`. The only binder of `var`; `thread` names the axis of a bound loop."""
+    """`for var in range(min, min + extent, step)`, the only binder of `var`. `thread`: the axis of a bound loop."""
 
     var: Var
     min: Expr

@@ -38,6 +38,9 @@ class Module:
 """
 
 
+DEEP = "@T.prim_func\ndef f():\n" + "".join(" " * (4 + n) + "if True:\n" for n in range(2000)) + " " * 2004 + "pass\n"
+
+
 class Tool:
     """Runs `mlcc` in this process, in a folder of its own."""
 
@@ -166,7 +169,10 @@ def test_list_and_help_pass(mlcc: Tool) -> None:
 
 
 def test_fmt(mlcc: Tool) -> None:
-    messy = "# kept\n@T.prim_func\ndef  main( A:T.Buffer((8,),'float32') ) :\n  # inside\n  for i in range( 8 ):\n     A[ i ]=T.float32( 1 )\n"
+    messy = (
+        "# kept\n@T.prim_func\ndef  main( A:T.Buffer((8,),'float32') ) :\n"
+        "  # inside\n  for i in range( 8 ):\n     A[ i ]=T.float32( 1 )\n"
+    )
     path = mlcc.file("m.mlc", messy)
     mlcc("fmt", "--check", path, code=1)
     mlcc("fmt", "-i", path)
@@ -300,7 +306,7 @@ def test_object_for_another_machine(mlcc: Tool) -> None:
         (SCALE.replace("A[vi]", "A[vj]"), "vj"),
         (SCALE.replace("T.float32(2)", "T.floot32(2)"), "float32"),
         ("@T.prim_func\ndef f():\n    T.evaluate(" + "(" * 10_000 + "1" + ")" * 10_000 + ")\n", "deep"),
-        ("@T.prim_func\ndef f():\n" + "".join(" " * (4 + n) + "if True:\n" for n in range(2000)) + " " * 2004 + "pass\n", "deep"),
+        (DEEP, "deep"),
         ("[" * 10_000, ""),
         ("", ""),
         (b"\x7fELF\x02\x01\x01\x00\xff\xfe" * 100, ""),

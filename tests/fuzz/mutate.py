@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 TOKEN = re.compile(r"\s+|[A-Za-z_][A-Za-z_0-9]*|\d+(?:\.\d+)?|\"[^\"\n]*\"|#[^\n]*|.", re.S)
 WORDS = [
-    "T.grid", "T.block", "R.Tensor", "R.dataflow", "T.init", "0", "-1", "2**63", "9999999999999999999999", "1e400", "None",
-    "True", "\"float32\"", "\"float99\"", "\"\"", "T.int64()", "lambda x: x", "...", "[]", "{}", "()", "for", "with", "def",
-    "class", "return", "not", "T.axis.remap", "R.call_tir", "cls", "vi", "\\", "\t", "\n", ":", ",", "=", "@", "*", "**",
-    "nan", "T.float32", "//", "%", "<<", "R.const", "metadata[\"relax.expr.Constant\"][0]", "# mlcc.data a float32 4 AAAA",
+    "T.grid", "T.block", "R.Tensor", "R.dataflow", "T.init", "0", "-1", "2**63", "9999999999999999999999",
+    "1e400", "None", "True", "\"float32\"", "\"float99\"", "\"\"", "T.int64()", "lambda x: x", "...", "[]",
+    "{}", "()", "for", "with", "def", "class", "return", "not", "T.axis.remap", "R.call_tir", "cls", "vi", "\\",
+    "\t", "\n", ":", ",", "=", "@", "*", "**", "nan", "T.float32", "//", "%", "<<", "R.const",
+    "metadata[\"relax.expr.Constant\"][0]", "# mlcc.data a float32 4 AAAA",
 ]  # fmt: skip
 
 
