@@ -152,8 +152,8 @@ class Canonical(Rewrite):
             if quotient is not None:
                 made.base += quotient
                 return made
-            common, inner, _ = self._coarse(rest, divisor)
-            made.add_term(divide(to_term(inner), divisor // common, True))
+            common, coarse, _ = self._coarse(rest, divisor)
+            made.add_term(divide(to_term(coarse), divisor // common, True))
             return made
         quotient = self._quotient(to_expr(a), divisor)
         return divide(to_term(a), divisor, True) if quotient is None else IntImm(op.dtype, quotient)
