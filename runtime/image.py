@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -261,12 +262,17 @@ class Image:
 
 _IMAGES: list[tuple[Image, mmap.mmap]] = []  # never unloaded
 _SHARED: dict[str, int] = {}  # weak `mlcc_*` symbols: the first object that defines one serves all later ones
+_LOCK = threading.Lock()
 _READ, _EXEC = 1, 4
 
 
 def link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
     """Map, relocate and protect an object; exported functions by name. Raises LoadError."""
-    obj = bind_shared(obj, _SHARED)
+    with _LOCK:  # which object comes first decides whose shared symbols serve
+        return _link_image(bind_shared(obj, _SHARED), resolve)
+
+
+def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
     layout = lay_out(obj)
     try:
         pages = mmap.mmap(-1, layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -10,9 +10,9 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mlcc.errors import Span
+from mlcc.errors import CompileError, Span, error
 from mlcc.ir import construct as c
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.targets.llvm.dims import Dims
 
@@ -115,6 +115,20 @@ def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
     for dim in dims:
         size = c.mul(size, c.cast(INT64, dim))
     return size
+
+
+@dataclass(slots=True)
+class Scope:
+    """One activation of a relax function: its variables and symbols."""
+
+    name: str
+    values: dict[relax.Var, Value] = field(default_factory=dict)
+    symbols: dict[tir.Var, tir.Expr] = field(default_factory=dict)
+
+
+def refusal(code: str, message: str, span: Span | None = None, text: str = "", help: str | None = None) -> CompileError:
+    """The error for a construct that has no native form."""
+    return CompileError(error(code, message, span, text, help=help))
 
 
 # ---------------------------------------------------------------- steps

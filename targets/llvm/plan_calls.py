@@ -16,6 +16,7 @@ from mlcc.targets.llvm.plan import (
     Check,
     Copy,
     Scalar,
+    Scope,
     Shape,
     Storage,
     Tensor,
@@ -25,9 +26,10 @@ from mlcc.targets.llvm.plan import (
     Value,
     byte_size,
 )
+from mlcc.targets.llvm.plan_branch import condition as condition_of
 
 if TYPE_CHECKING:
-    from mlcc.targets.llvm.plan_build import Planner, Scope
+    from mlcc.targets.llvm.plan_build import Planner
 
 PRINT = "mlcc.print"  # the packed function behind R.print
 
@@ -299,7 +301,7 @@ def _print(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 
 
 def _assert(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    condition = p.condition(p.value(expr.args[0], scope), expr.span)
+    condition = condition_of(p, p.value(expr.args[0], scope), expr.span)
     text = p.value(expr.args[1], scope) if len(expr.args) > 1 else Text("")
     message = text.value if isinstance(text, Text) and text.value else "assertion failed"
     p.steps.append(Check(condition, p.shared.code("ASSERT", message)))

@@ -233,6 +233,21 @@ def test_a_deep_manifest_is_refused() -> None:
         manifest.read(facts_of({"f": {**F, "params": [tensor("x", "int8", [deep])]}}))
 
 
+def test_objects_share_one_pool(tmp_path: Path) -> None:
+    """Weak symbols of the thread pool: the first object's copy serves all that are loaded later."""
+    import numpy as np
+
+    shared = r"""
+    int32_t mlcc_pool_v1_test_state __attribute__((weak)) = 100;
+    __attribute__((weak, noinline)) int32_t mlcc_pool_v1_test_next(void) { return ++mlcc_pool_v1_test_state; }
+    """
+    source = shared + SOURCE.replace("via(x[0]) + table[counter++ % 3]", "(float)mlcc_pool_v1_test_next()")
+    data = artifact(source, facts_of({"f": F}), tmp_path)
+    x = np.zeros(1, np.float32)
+    one, two = load(data), load(data)
+    assert [float(e["f"](x)[0]) for e in (one, two, one, two)] == [101.0, 102.0, 103.0, 104.0]
+
+
 # ---------------------------------------------------------------- relocations of the other architecture
 
 ARM = r"""

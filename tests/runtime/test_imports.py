@@ -23,6 +23,14 @@ def test_loading_needs_numpy_and_the_standard_library_only() -> None:
     assert ours == {"mlcc.errors"}
 
 
+def test_names_of_the_runtime() -> None:
+    import mlcc
+    import mlcc.runtime as runtime
+
+    assert runtime.load is mlcc.load and runtime.register_func is mlcc.register_func
+    assert runtime.load_env and runtime.read_manifest and not hasattr(runtime, "no_such_name")
+
+
 def test_importing_the_package_is_cheap() -> None:
     assert "numpy" not in brought_in("import mlcc")
     assert "numpy" not in brought_in("import mlcc; mlcc.register_func('f', print)")
