@@ -215,21 +215,16 @@ def _targets(fw: FunctionWalk, target: Cst, count: int) -> list[Cst]:
 # ---------------------------------------------------------------- buffers of a block
 
 
-def alloc(fw: FunctionWalk, target: Cst, call: Cst, name: str) -> None:
-    """Memory that the block, or the function, owns."""
+def alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """Memory that the innermost block, or the function, owns; loops between it and this line do not count."""
     given = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
     data = None
     if "data" in given:
         data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], FLOAT32, "global")
     buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data)
-    frame = fw.frames[-1]
-    if frame is not None:
-        frame.allocs.append(buffer)
-    elif len(fw.frames) == 1:
-        fw.root_allocs.append(buffer)
-    else:
-        help = "move it to the start of the block or function"
-        fw.walk.fail("E0305", f"`{name}` belongs directly into a block or the function", call, help=help)
+    blocks = [frame for frame in fw.frames if frame is not None]
+    owner = blocks[-1].allocs if blocks else fw.root_allocs
+    owner.append(buffer)
     fw.define(target, buffer)
 
 

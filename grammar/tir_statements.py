@@ -206,11 +206,11 @@ def _alloc_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
     if fw.s_tir:
         _alloc_statement(fw, target, call)
     else:
-        tir_blocks.alloc(fw, target, call, "T.alloc_buffer")
+        tir_blocks.alloc(fw, target, call)
 
 
 def _sblock_alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
-    tir_blocks.alloc(fw, target, call, "T.sblock_alloc_buffer")
+    tir_blocks.alloc(fw, target, call)
 
 
 def _alloc_statement(fw: FunctionWalk, target: Cst, call: Cst, scope: str | None = None) -> None:

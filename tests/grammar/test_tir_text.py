@@ -356,6 +356,8 @@ def test_allocation_is_of_the_block_or_a_statement() -> None:
     plain = parse('C = T.alloc_buffer((4,), "int8")\nC[0] = 1')
     assert plain.root is not None
     assert [b.name for b in plain.root.alloc_buffers] == ["C"]
+    inner = parse('for i in range(2):\n    C = T.alloc_buffer((4,), "int8")\n    C[i] = 1')
+    assert inner.root is not None and [b.name for b in inner.root.alloc_buffers] == ["C"]
     statement = parse('C = T.alloc_buffer((4,), "int8", annotations={"k": 1})\nC[0] = 1', "(s_tir=True)")
     assert isinstance(statement.body[0], tir.AllocBuffer)
     block = parse('C = T.sblock_alloc_buffer((4,), "int8")\nC[0] = 1', "(s_tir=True)")
