@@ -57,6 +57,15 @@ def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | mem
         raise CompileError(error("E0002", f"cannot write {path}: {exc.strerror or exc}")) from None
 
 
+def make_folder(path: str) -> None:
+    """The folder, and those above it, unless they are there. Raises CompileError E0002."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise CompileError(error("E0002", f"cannot make the folder {path}: {reason}")) from None
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -63,9 +63,9 @@ class Dump(Observer):
         if self.folder is None:
             self.write(f"# --- {when} {current.name}\n{text}")
             return
-        from mlcc.files import write_atomic
+        from mlcc.files import make_folder, write_atomic
 
-        os.makedirs(self.folder, exist_ok=True)
+        make_folder(self.folder)
         path = os.path.join(self.folder, f"{at + 1:02}-{when}-{current.name}.mlc")
         write_atomic(path, f"# --- {when} {current}\n{text}")
 

@@ -146,6 +146,10 @@ def test_passes_observers(mlcc: Tool) -> None:
     assert [p.name for p in dumped] == ["01-after-fuse.mlc", "02-after-lower-to-tir.mlc"]
     for part in dumped:
         mlcc("check", part)
+    mlcc("passes", path, "-p", "fuse", "--dump-dir", path, code=1)
+    assert "error[E0002]: cannot make the folder" in mlcc.err
+    mlcc("passes", path, "-p", "fuse", "--dump-after=fuze", code=1)
+    assert "did you mean `fuse`" in mlcc.err
 
 
 def test_check_each(mlcc: Tool) -> None:
