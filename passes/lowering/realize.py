@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from mlcc.ir import tir
+from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import place_allocations
 from mlcc.passes.lowering.init_block import at_start
-from mlcc.passes.lowering.match_buffer import match
+from mlcc.passes.lowering.match_buffer import compact_strides, match
 from mlcc.passes.lowering.mutator import Body, Mutator
 
 
@@ -44,6 +45,14 @@ class _Realizer(Mutator):
             self._buffers[node] = made
         return made
 
+    def _view(self, view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
+        """A view that names no strides has those of its source, unless they are what a compact one has."""
+        made = self.buffer_binder(view)
+        strides = (source.strides or compact_strides(source.shape))[len(source.shape) - len(made.shape) :]
+        if not made.strides and not all(map(structural_equal, strides, compact_strides(made.shape))):
+            made = self._buffers[view] = replace(made, strides=strides)
+        return made
+
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         block = node.block
         values = self.exprs(node.values)
@@ -54,7 +63,7 @@ class _Realizer(Mutator):
         for view in block.match_buffers:
             source = self.buffer(view.source.buffer)
             region = map_value(view.source.region, self.node)
-            made += match(self.buffer_binder(view.buffer), source, region, self._defined)
+            made += match(self._view(view.buffer, source), source, region, self._defined)
         if block.init is not None:
             made += _guarded(at_start(block, values, self.expr), self.body(block.init))
         made += self.body(block.body)

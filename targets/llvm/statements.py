@@ -90,7 +90,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     e.body(stmt.body)
     e.loops.pop()
     fn.start(latch)
-    fn.line(f"%{step_back} = add nuw nsw {count}, 1")
+    fn.line(f"%{step_back} = add {'nuw' if dtype.is_uint else 'nuw nsw'} {count}, 1")
     fn.br(head)
     fn.start(done)
 

@@ -150,6 +150,31 @@ def test_match_buffer_of_a_tile() -> None:
     np.testing.assert_array_equal(out, data + 1)
 
 
+def test_match_buffer_without_strides_has_those_of_its_source() -> None:
+    """Of a matrix, of a view of it, and of a region whose rows lie apart in one dimension only."""
+    a, b = c.make_buffer("A", (6, 8), "int32"), c.make_buffer("B", (6, 8), "int32")
+    i, j, vi = var("i"), var("j"), var("vi")
+    tile, inner = c.make_buffer("T", (3, 4), "int32"), c.make_buffer("I", (2, 2), "int32")
+    region = (tir.Range(c.mul(vi, 3), c.const(3)), tir.Range(c.const(4), c.const(4)))
+    part = (tir.Range(c.const(1), c.const(2)), tir.Range(c.const(2), c.const(2)))
+    from_tile = tir.MatchBufferRegion(inner, tir.BufferRegion(tile, part))
+    one_row = (tir.Range(vi, c.const(1)), tir.Range(c.const(0), c.const(8)))
+    row = tir.MatchBufferRegion(c.make_buffer("R", (8,), "int32"), tir.BufferRegion(b, one_row))
+    copy = block(
+        "copy", [], loop(i, 2, loop(j, 2, c.store(row.buffer, c.load(inner, i, j), c.add(c.mul(i, 2), j)))),
+        matches=[from_tile, row],
+    )  # fmt: skip
+    body = block(
+        "b", [(vi, 2, "S", var("io"))], copy, matches=[tir.MatchBufferRegion(tile, tir.BufferRegion(a, region))]
+    )
+    f = func([a, b], loop(body.values[0], 2, body))  # type: ignore[arg-type]
+    data, out = np.arange(48, dtype="int32").reshape(6, 8), np.zeros((6, 8), "int32")
+    assert Native(f)(data, out) == 0
+    expected = np.zeros((6, 8), "int32")
+    expected[0, :4], expected[1, :4] = data[1:3, 6:].ravel(), data[4:6, 6:].ravel()
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_match_buffer_that_does_not_fit_is_an_error() -> None:
     a = c.make_buffer("A", (8, 12), "int32")
     wrong = c.make_buffer("T", (2, 4), "int32", strides=(c.const(4), c.const(1)), elem_offset=var("o"), offset_factor=1)
@@ -198,6 +223,13 @@ def test_loop_ranges(dtype: str, low: int, extent: int, step: int | None, expect
     arguments = [np.array(x, dtype)[()] for x in (low, extent, step or 0)]
     assert Native(f)(*arguments, out, seen) == 0
     assert out[: seen[0]].tolist() == expected
+
+
+def test_unsigned_loops_pass_the_sign_bit() -> None:
+    a, v = c.make_buffer("A", (250,), "int32"), var("v", "uint8")
+    out = np.zeros(250, "int32")
+    assert Native(func([a], loop(v, 250, c.store(a, c.cast("int32", v), v))))(out) == 0
+    np.testing.assert_array_equal(out, np.arange(250))
 
 
 def test_while_break_continue() -> None:
