@@ -27,8 +27,10 @@ class Machine:
 
     @property
     def function_attrs(self) -> str:
-        """Attributes of every function: without the last, LLVM halves its vectors on some CPUs with AVX-512."""
-        return 'nounwind "prefer-vector-width"="512"' if "avx512f" in self.enabled else "nounwind"
+        """Attributes of every function: the CPU is what to tune for, no more; without the last, LLVM halves its vectors
+        on some CPUs with AVX-512."""
+        attrs = f'nounwind "tune-cpu"="{self.cpu}"'
+        return f'{attrs} "prefer-vector-width"="512"' if "avx512f" in self.enabled else attrs
 
     def check(self) -> None:
         """Raises CompileError for a triple, CPU or feature that is not among the tested ones."""
@@ -76,7 +78,10 @@ def compile_text(text: str, machine: Machine, level: int = 2, emit: frozenset[st
 
 
 def target_machine(machine: Machine, level: int) -> Any:
-    """llvmlite's TargetMachine: position-independent code, small code model."""
+    """llvmlite's TargetMachine: position-independent code, small code model.
+
+    LLVM gets the features and not the CPU's name, which would bring what we do not know of, and the manifest not list.
+    """
     import llvmlite.binding as llvm
 
     if machine.triple == llvm.get_default_triple():
@@ -86,8 +91,10 @@ def target_machine(machine: Machine, level: int) -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(machine.triple)
+    features = [*(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
+    baseline = machines.BASELINES[machine.triple.partition("-")[0]]
     return target.create_target_machine(
-        cpu=machine.cpu, features=",".join(machine.features), opt=level, reloc="pic", codemodel="small"
+        cpu=baseline, features=",".join(features), opt=level, reloc="pic", codemodel="small"
     )
 
 

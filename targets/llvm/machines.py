@@ -15,14 +15,19 @@ _SHORT_TRIPLES = {
 }  # fmt: skip
 TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 
-_LEVEL_2 = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16", "sahf", "crc32"))
+BASELINES = {"x86_64": "x86-64", "aarch64": "generic"}  # the CPUs with nothing beyond their architecture
+
+_CORE = frozenset(("sse3", "ssse3", "cx16", "sahf"))
+_LEVEL_2 = _CORE | {"sse4.1", "sse4.2", "popcnt", "crc32"}
+_FIRST_AVX = _LEVEL_2 | {"avx", "xsave"}
 _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
 _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("generic", "x86-64", "k8", "opteron", "athlon64", "nocona"), frozenset()),
-    **dict.fromkeys(("x86-64-v2", "core2", "penryn", "nehalem", "westmere", "silvermont", "btver1"), frozenset()),
-    **dict.fromkeys(("sandybridge", "bdver1", "goldmont", "tremont"), frozenset()),
-    **dict.fromkeys(("ivybridge", "btver2"), frozenset(("avx", "f16c"))), "bdver2": frozenset(("avx", "f16c", "fma")),
+    **dict.fromkeys(("core2", "penryn", "btver1"), _CORE),
+    **dict.fromkeys(("x86-64-v2", "nehalem", "westmere", "silvermont", "goldmont", "tremont"), _LEVEL_2),
+    **dict.fromkeys(("sandybridge", "bdver1"), _FIRST_AVX),
+    **dict.fromkeys(("ivybridge", "btver2"), _FIRST_AVX | {"f16c"}), "bdver2": _FIRST_AVX | {"f16c", "fma"},
     **dict.fromkeys(
         ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
          "lunarlake", "pantherlake", "gracemont", "sierraforest", "clearwaterforest", "znver1", "znver2", "znver3"),
@@ -84,7 +89,7 @@ def _nearest(word: str, known: Iterable[str], listed: Iterable[str]) -> str:
 
 
 def features_of(triple: str, cpu: str, features: Iterable[str]) -> frozenset[str]:
-    """What the CPU can do as far as we know (at least the listed levels), with the given features added and removed."""
+    """What code for the CPU may use (the listed levels), with the given features added and removed."""
     enabled = set(CPUS.get(triple.partition("-")[0], {}).get(cpu, ()))
     for feature in features:
         if feature[:1] == "+":

@@ -43,6 +43,17 @@ def test_every_listed_cpu_and_feature_compiles(arch: str, capfd: pytest.CaptureF
     assert capfd.readouterr().err == ""  # LLVM's remarks on names that it does not know
 
 
+@pytest.mark.parametrize("arch", list(machines.CPUS))
+def test_code_for_a_cpu_uses_what_it_is_known_to_have(arch: str) -> None:
+    """Code for a named CPU is that for its listed features: what the manifest does not list is not used."""
+    triple = next(t for t in machines.TRIPLES if t.startswith(arch))
+    baseline = machines.BASELINES[arch]
+    for cpu in machines.CPUS[arch]:
+        named = Machine(triple, cpu)
+        spelled = Machine(triple, baseline, tuple(f"+{f}" for f in sorted(named.enabled)))
+        assert compile_text(TEXT, named, 1).obj == compile_text(TEXT, spelled, 1).obj, cpu
+
+
 @pytest.mark.parametrize(
     "machine, code, help",
     [
