@@ -19,6 +19,7 @@ from mlcc.targets.llvm.dims import Dims, as_number, plain, widen
 from mlcc.targets.llvm.plan import (
     ZERO,
     Check,
+    Closure,
     Copy,
     HostFunction,
     Leaf,
@@ -184,7 +185,7 @@ class Planner:
             case relax.Call():
                 return plan_calls.call(self, expr, scope)
             case relax.Function():
-                return Unknown("it is a nested function; lambda-lift moves those to the module")
+                return Closure("it is a nested function", expr, dict(scope.values), dict(scope.symbols))
         return Unknown(f"a {type(expr).__name__} is not a value in native code")
 
     def scalar(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
@@ -209,7 +210,9 @@ class Planner:
             return value
         raise refusal("E0754", f"there is no element {index} of this value", expr.span)
 
-    def inline(self, name: str, func: relax.Function, args: list[Value], span: Span | None) -> Value:
+    def inline(
+        self, name: str, func: relax.Function, args: list[Value], span: Span | None, around: Closure | None = None
+    ) -> Value:
         """Plan the body of another function in place of its call. Raises CompileError for recursion."""
         if name in self._active:
             chain = " -> ".join([*self._active[self._active.index(name) :], name])
@@ -219,7 +222,7 @@ class Planner:
         self._inlined += 1
         if self._inlined > _MOST_CALLS:
             raise refusal("E0754", f"`{self.name}` comes to more than {_MOST_CALLS} calls of relax functions", span)
-        scope = Scope(name)
+        scope = Scope(name) if around is None else Scope(name, dict(around.values), dict(around.symbols))
         for param, arg in zip(func.params, args, strict=True):
             self._bind_alone(param.struct_info, arg, scope)
         for param, arg in zip(func.params, args, strict=True):

@@ -14,6 +14,7 @@ from mlcc.targets.llvm.plan import (
     CallKernel,
     CallPacked,
     Check,
+    Closure,
     Copy,
     Scalar,
     Scope,
@@ -52,6 +53,10 @@ def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
             return _call_packed(p, name, [p.value(a, scope) for a in expr.args], expr, scope)
         case relax.GlobalVar(name=name):
             return _call_module(p, name, expr, scope)
+        case relax.Var(name=name):
+            found = p.value(expr.op, scope)
+            if isinstance(found, Closure) and found.func is not None:
+                return p.inline(name, found.func, [p.value(a, scope) for a in expr.args], expr.span, found)
     raise refuse("a function that is only known at run time cannot be called", expr.span)
 
 

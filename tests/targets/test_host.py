@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlcc
 from mlcc.errors import CallError, CompileError
 from mlcc.runtime.registry import register_func, remove_func
 
@@ -217,6 +218,25 @@ def test_private_functions_are_planned_into_their_callers() -> None:
     b, c = exe["main"](array(7), array(4, seed=1))
     np.testing.assert_allclose(b, array(7) + 4, rtol=1e-6)
     np.testing.assert_allclose(c, array(4, seed=1) + 2, rtol=1e-6)
+
+
+def test_nested_functions_are_planned_into_their_callers() -> None:
+    """They see what is around them; each call has values of its own."""
+    text = """
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        @R.function
+        def g(y: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            s = R.add(y, x)
+            return s
+        z = g(x)
+        w = g(z)
+        return (z, w)
+"""
+    x = array(3)
+    z, w = mlcc.load(mlcc.build(mlcc.parse(module(text)), target="llvm"))["main"](x)
+    np.testing.assert_array_equal(z, x + x)
+    np.testing.assert_array_equal(w, x + x + x)
 
 
 def test_allocation_and_explicit_destinations() -> None:
