@@ -6,16 +6,16 @@ what is well-formed reads back to a structurally equal node that prints to the s
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from mlcc.grammar import printer_relax, printer_tir
 from mlcc.grammar.constants import data_lines
+from mlcc.grammar.printer_buffer import declaration
 from mlcc.grammar.printer_names import Names, identifier
+from mlcc.grammar.printer_statement import statement
 from mlcc.grammar.printer_writer import DIALECTS, END, START, Writer
 from mlcc.ir import relax, tir
+from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Node, field_names
 from mlcc.ir.tensor_data import TensorData
@@ -41,7 +41,7 @@ def _write(node: Any, dialect: str, data: bool, trail: list[Any] | None = None) 
     if dialect not in DIALECTS:
         raise ValueError(f"there is no dialect `{dialect}`; there are {', '.join(DIALECTS)}")
     out = Writer(DIALECTS[dialect], "", trail)
-    with _deep():
+    with deep_recursion():  # statements are written by nested calls
         if isinstance(node, IRModule):
             _module(out, node)
         elif isinstance(node, (tir.PrimFunc, relax.Function)):
@@ -53,17 +53,6 @@ def _write(node: Any, dialect: str, data: bool, trail: list[Any] | None = None) 
     if data:
         out.lines += data_lines(out.keys.tensors)
     return "\n".join(out.lines) + "\n", out
-
-
-@contextmanager
-def _deep() -> Iterator[None]:
-    """Nested statements are written by nested calls of Python functions, which need no stack but the interpreter's."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 1_000_000))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _header(out: Writer) -> list[str]:
@@ -105,13 +94,13 @@ def _function(out: Writer, func: Any, name: str) -> None:
 def _part(out: Writer, node: Any) -> None:
     """A node that is neither a module nor a function, as it would stand in one, without declarations."""
     if isinstance(node, tir.Stmt):
-        printer_tir.statement(out, node)
+        statement(out, node)
     elif isinstance(node, relax.BindingBlock):
         printer_relax.block(out, node)
     elif isinstance(node, relax.Binding):
         printer_relax.binding(out, node)
     elif isinstance(node, tir.Buffer):
-        out.line(f"{identifier(node.name)}: {printer_tir.declaration(out, node)}")
+        out.line(f"{identifier(node.name)}: {declaration(out, node)}")
     elif isinstance(node, relax.SeqExpr):
         printer_relax.sequence(out, node)
     else:

@@ -93,7 +93,7 @@ def _seq(out: Writer, seq: relax.Expr) -> None:
         for part in seq.blocks:
             block(out, part)
         result = seq.body
-        _mark(out, marked, at)
+        out.mark(marked, at)
     result = _hoisted(out, result)
     out.line(f"return {out.text(result)}")
 
@@ -103,12 +103,6 @@ def sequence(out: Writer, seq: relax.SeqExpr) -> None:
     for part in seq.blocks:
         block(out, part)
     out.line(out.text(_hoisted(out, seq.body)))
-
-
-def _mark(out: Writer, marked: bool, at: int) -> None:
-    if marked and at < len(out.lines):
-        text = out.lines[at].lstrip(" ")
-        out.lines[at] = " " * (len(out.lines[at]) - len(text)) + START + text + END
 
 
 # ---------------------------------------------------------------- blocks and bindings
@@ -130,7 +124,7 @@ def block(out: Writer, part: relax.BindingBlock) -> None:
     else:
         for one in part.bindings:
             binding(out, one)
-    _mark(out, marked, at)
+    out.mark(marked, at)
 
 
 def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
@@ -143,7 +137,7 @@ def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
         out.line(f"{_defined(out, one.var, depth)}{annotation} = R.match_cast({value}, {shape})")
     elif isinstance(one, relax.VarBinding):
         _bind_value(out, one.var, one.value, depth)
-    _mark(out, marked, at)
+    out.mark(marked, at)
 
 
 def _bind_value(out: Writer, var: relax.Var, value: Any, depth: int) -> None:

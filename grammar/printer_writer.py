@@ -233,6 +233,12 @@ class Writer:
             return True
         return False
 
+    def mark(self, marked: bool, at: int) -> None:
+        """Put the marks of an excerpt around the first line of a statement, which is line `at`, if it is `marked`."""
+        if marked and at < len(self.lines):
+            text = self.lines[at].lstrip(" ")
+            self.lines[at] = " " * (len(self.lines[at]) - len(text)) + START + text + END
+
 
 def _handler(cls: type) -> Handler:
     """The handler of a class, by its bases; what has none is written as a call, which no reader takes."""
