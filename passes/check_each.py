@@ -56,7 +56,7 @@ class CheckEach(Observer):
 
     def _begin(self, module: IRModule, behind: str, is_last: bool) -> None:
         """Get the results that all others are compared with, unless arrays are missing that a pass may yet bind."""
-        work = module_work(module, self.func)
+        work = module_work(module, self.func, self._shapes(module))
         within = self.limit > 0 if work is None else work <= self.limit
         self._interpret = self.compiled is None or within
         try:
@@ -96,6 +96,12 @@ class CheckEach(Observer):
 
             returned = run_function(module, self.func, arrays)
         return results or _flat(returned)
+
+    def _shapes(self, module: IRModule) -> list[tuple[int, ...] | None]:
+        """The shapes of the arguments that are given."""
+        func = module.functions.get(self.func)
+        given = [self.inputs.get(name) for name, _ in _parameters(func)] if func is not None else []
+        return [None if array is None else array.shape for array in given]
 
     def _arrays(self, func: Func) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The arguments by name, and those of them that the call fills."""

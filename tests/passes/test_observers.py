@@ -14,6 +14,7 @@ from mlcc.ir.node import replace
 from mlcc.passes.check_each import CheckEach
 from mlcc.passes.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
 from mlcc.passes.observers import Diff, Dump, Timing, VerifyEach, parse_names
+from mlcc.passes.work import module_work
 
 TEXT = """
 @I.ir_module
@@ -214,3 +215,49 @@ def test_checking_begins_where_all_arrays_are_there(tmp_path: Path) -> None:
     run_pipeline(pipeline, mlcc.parse(text.replace("R.multiply(x, x)", "R.multiply(y, x)")), ctx, [check])
     assert said[0] == "check-each: `main` is interpreted; checking begins behind bind-params\n"
     assert check.guilty == "doubling"
+
+
+SYMBOLIC = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.nn.relu(R.concat((y, y), axis=0))
+            R.output(z)
+        return z
+"""
+
+
+@pytest.mark.parametrize("passes", ["", "lower-to-tir", "fuse", "fuse,lower-to-tir,fuse-tir"])
+def test_work_of_symbolic_sizes_is_that_of_the_arrays(passes: str) -> None:
+    module = run_pipeline(Pipeline.parse(passes), mlcc.parse(SYMBOLIC))
+    small, large = (module_work(module, "main", [(n, 4), (4, 4)]) for n in (3, 3000))
+    assert small is not None and large is not None
+    assert 50 < small < 500 and 900 * small < large < 1100 * small
+    assert module_work(module, "main") is None
+
+
+def test_work_of_recursion_is_not_known() -> None:
+    module = mlcc.parse(
+        """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = Module.main(x)
+        return y
+"""
+    )
+    assert module_work(module, "main") is None
+
+
+def test_work_of_calls_that_double() -> None:
+    """Thirty functions, each calling the next twice: a call is looked at once."""
+    shape = 'R.Tensor((4,), "float32")'
+    text = "@I.ir_module\nclass Module:\n"
+    for i in range(30):
+        body = f"Module.f{i + 1}(Module.f{i + 1}(x))" if i < 29 else "R.exp(x)"
+        text += f"    @R.function\n    def f{i}(x: {shape}) -> {shape}:\n        y = {body}\n        return y\n"
+    assert module_work(mlcc.parse(text), "f0") == 4 * 2**29
