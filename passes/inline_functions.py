@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
-from mlcc.ir.module import IRModule
+from mlcc.ir.module import Func, IRModule
 from mlcc.ir.visit import substitute
 from mlcc.passes.canonicalize import renamed
 from mlcc.passes.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph import Mutator, all_bindings, callees, is_primitive, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.symbolic import info_symbols, mentioned_symbols
+
+MOST_BINDINGS = 100_000  # in one function
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class InlineFunctions(Pass):
             for name, func in module.functions.items()
             if isinstance(func, relax.Function) and func.is_private and not is_primitive(func) and name not in recursive
         }
+        _check_growth(module, chosen)
         for _ in chosen:  # callees of callees, the innermost ones last
             made = map_relax_functions(module, lambda _, func, m=module: _inlined(func, m, chosen))
             if made.functions == module.functions:
@@ -47,6 +51,34 @@ class InlineFunctions(Pass):
 def _inlined(func: relax.Function, module: IRModule, chosen: set[str]) -> relax.Function:
     made = _Inliner(module, chosen).visit_function(func)
     return renamed(made, module) if made is not func else func
+
+
+def _check_growth(module: IRModule, chosen: set[str]) -> None:
+    """Refuse what would not fit: where each function calls the next one twice, every level doubles the result."""
+    totals: dict[str, int] = {}
+    waiting = list(module)
+    while waiting:
+        name = waiting[-1]
+        calls = _inlined_calls(module[name], chosen)
+        missing = [callee for callee in calls if callee not in totals and callee != name]
+        if missing and name not in totals:
+            waiting += missing
+            continue
+        waiting.pop()
+        func = module[name]
+        own = len(list(all_bindings(func.body))) if isinstance(func, relax.Function) else 0
+        totals[name] = own + sum(totals[callee] for callee in calls)
+        if totals[name] > MOST_BINDINGS:
+            message = f"`{name}` would have more than {MOST_BINDINGS} bindings with all calls inlined"
+            raise CompileError(error("E0513", message, func.span, help="leave `inline-functions` out"))
+
+
+def _inlined_calls(func: Func, chosen: set[str]) -> list[str]:
+    """The functions that are put in, once for each call."""
+    if not isinstance(func, relax.Function):
+        return []
+    ops = (getattr(binding.value, "op", None) for binding, _ in all_bindings(func.body))  # type: ignore[attr-defined]
+    return [op.name for op in ops if isinstance(op, relax.GlobalVar) and op.name in chosen]
 
 
 def _recursive(module: IRModule) -> set[str]:

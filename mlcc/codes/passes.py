@@ -63,4 +63,9 @@ CODES: dict[str, tuple[str, str]] = {
         "The function to run must be in the module before and after every pass, and every parameter needs an array of "
         "its name in the file.",
     ),
+    "E0513": (
+        "the result would be too large",
+        "Every call is replaced by the body of what it calls. Functions that each call the next one several times make "
+        "a result that grows by that factor with every level.",
+    ),
 }

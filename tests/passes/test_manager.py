@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+import mlcc
 from mlcc.errors import CompileError, error
 from mlcc.ir import IRModule
 from mlcc.passes import ALIASES, PASSES, manager
@@ -206,3 +207,17 @@ def test_a_requirement_names_the_pass_that_provides_it() -> None:
 )
 def test_directive(text: str, found: str | None) -> None:
     assert directive(text) == found
+
+
+def test_inlining_is_bounded() -> None:
+    """Forty functions, each calling the next twice, would make 2**40 bindings."""
+    shape = 'R.Tensor((4,), "float32")'
+    text = "@I.ir_module\nclass Module:\n"
+    for i in range(40):
+        body = f"Module.f{i + 1}(Module.f{i + 1}(x))" if i < 39 else "R.exp(x)"
+        private = "(private=True)" if i else ""
+        text += (
+            f"    @R.function{private}\n    def f{i}(x: {shape}) -> {shape}:\n        y = {body}\n        return y\n"
+        )
+    with pytest.raises(mlcc.CompileError, match="E0513"):
+        mlcc.run_passes(mlcc.parse(text), "inline-functions")
