@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
 from mlcc.ir.node import field_names
 
 
@@ -78,6 +79,8 @@ def plain(value: Any) -> Any:
         return value.value if str(value.dtype) == "int32" else value
     if isinstance(value, (tir.StringImm, relax.StringImm)):
         return value.value
+    if isinstance(value, DType):
+        return str(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()  # a NumPy scalar
     return value

@@ -223,6 +223,7 @@ def test_scopes_are_one_to_one() -> None:
         (c.const(3, "int64"), 3, False),
         (tir.StringImm("x"), "x", True),
         (np.int64(3), 3, True),
+        (DType.of("int8"), "int8", True),
     ],
 )
 def test_attributes(a: Any, b: Any, same: bool) -> None:
