@@ -79,9 +79,10 @@ class _Kinds:
         if not isinstance(value, relax.Call):
             return FusionKind.OPAQUE
         callee = tir_callee(value)
-        if callee is not None:
-            return self._function(callee)
-        return _operator_kind(value)
+        if callee is None:
+            return _operator_kind(value)
+        plain = value.op == CALL_TIR and isinstance(value.args[1], relax.Tuple)
+        return self._function(callee) if plain else FusionKind.OPAQUE
 
     def _function(self, name: str) -> FusionKind:
         if name not in self._of_function:

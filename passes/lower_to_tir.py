@@ -214,7 +214,7 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     if key is not None and key in cache:
         name, info = cache[key]
         return call_tir(name, builder.module[name], given.passed, info)  # type: ignore[arg-type]
-    result = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
+    result: Any = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]

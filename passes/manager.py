@@ -151,6 +151,8 @@ class PassFailed(Exception):
     def __init__(self, message: str, reproducer: str | None) -> None:
         super().__init__(message)
         self.reproducer = reproducer
+        if reproducer is not None:
+            self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
 
 
 def run_pipeline(
