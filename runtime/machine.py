@@ -18,7 +18,8 @@ _X86_WORDS = {
     "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni", "avx512bitalg": "avx512_bitalg",
     "avx512vpopcntdq": "avx512_vpopcntdq", "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16",
     "avx512vp2intersect": "avx512_vp2intersect", "avxvnni": "avx_vnni", "avxifma": "avx_ifma",
-    "avxneconvert": "avx_ne_convert", "avxvnniint8": "avx_vnni_int8", "amx-tile": "amx_tile", "amx-int8": "amx_int8",
+    "avxneconvert": "avx_ne_convert", "avxvnniint8": "avx_vnni_int8", "avxvnniint16": "avx_vnni_int16",
+    "amx-tile": "amx_tile", "amx-int8": "amx_int8",
     "amx-bf16": "amx_bf16", "sha": "sha_ni", "rdrnd": "rdrand", "prfchw": "3dnowprefetch",
 }  # fmt: skip
 _X86_SAME = frozenset({

@@ -68,8 +68,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0754": (
         "the graph has no native form here",
         "Native functions call kernels, packed functions and other relax functions, and handle tuples, branches, "
-        "shapes and memory. Operators are lowered to kernels before (`lower-to-tir`, which -O1 and up contain); "
-        "closures and values whose shape depends on data have no native form.",
+        "shapes and memory. Operators are lowered to kernels before (`lower-to-tir`, part of every -O level); "
+        "functions chosen by data, and values whose shape depends on data, have no native form.",
     ),
     "E0755": (
         "the artifact cannot be written in this form",

@@ -15,7 +15,6 @@ from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.facts import function_facts, object_facts
 from mlcc.targets.llvm.host import emit_host, symbol_of
 from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.needs import needed
 from mlcc.targets.llvm.shared import Shared
 
 
@@ -40,7 +39,7 @@ def _compile(
     arch = machine.triple.partition("-")[0]
     about = {
         "kind": "llvm", "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
-        "features": required(needed(machine), arch),
+        "features": required(machine.enabled, arch),
     }  # fmt: skip
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,

@@ -7,7 +7,7 @@ All extents and offsets are int64 expressions over the symbols that are known at
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Span, error
@@ -100,22 +100,22 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Closure:
+    """A function of the graph as a value, with what it sees of the place where it stands."""
+
+    name: str
+    func: relax.Function
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Unknown:
     """A value that native code cannot hold; `reason` says so where it is used. None: that was said already."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Closure(Unknown):
-    """A nested function, with the variables and symbols that it saw where it stands. Calls of it are planned inline."""
-
-    func: relax.Function | None = None
-    values: Mapping[relax.Var, Value] = field(default_factory=dict)
-    symbols: Mapping[tir.Var, tir.Expr] = field(default_factory=dict)
-
-
-Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Unknown
+Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown
 
 
 def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:

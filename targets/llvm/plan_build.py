@@ -56,7 +56,7 @@ class Planner:
         self.steps: list[Step] = []
         self.memories: list[Memory] = []
         self.findings: list[Diagnostic] = []
-        self._active: list[str] = []
+        self._active: list[tuple[str, relax.Function]] = []
         self._inlined = 0
 
     # ------------------------------------------------------------ the function
@@ -70,7 +70,7 @@ class Planner:
         values: list[tuple[int, tir.Expr]] = []
         results = None
         if not self.findings:
-            self._active.append(self.name)
+            self._active.append((self.name, func))
             value = self.sequence(func.body, scope)
             self._active.pop()
             results = self._collect(lambda: self._result(value, "out", func.body.body.span or func.span, values))
@@ -185,7 +185,11 @@ class Planner:
             case relax.Call():
                 return plan_calls.call(self, expr, scope)
             case relax.Function():
-                return Closure("it is a nested function", expr, dict(scope.values), dict(scope.symbols))
+                return Closure("a nested function", expr, scope)
+            case relax.GlobalVar(name=name):
+                func = self.shared.module.functions.get(name)
+                if isinstance(func, relax.Function):
+                    return Closure(name, func, Scope(name))
         return Unknown(f"a {type(expr).__name__} is not a value in native code")
 
     def scalar(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
@@ -210,25 +214,25 @@ class Planner:
             return value
         raise refusal("E0754", f"there is no element {index} of this value", expr.span)
 
-    def inline(
-        self, name: str, func: relax.Function, args: list[Value], span: Span | None, around: Closure | None = None
-    ) -> Value:
+    def inline(self, callee: Closure, args: list[Value], span: Span | None) -> Value:
         """Plan the body of another function in place of its call. Raises CompileError for recursion."""
-        if name in self._active:
-            chain = " -> ".join([*self._active[self._active.index(name) :], name])
+        name, func = callee.name, callee.func
+        active = [f for _, f in self._active]
+        if func in active:
+            chain = " -> ".join([*(n for n, _ in self._active[active.index(func) :]), name])
             raise refusal("E0756", f"relax functions call each other in a circle: {chain}", span)
         if len(args) != len(func.params):
             raise refusal("E0752", f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span)
         self._inlined += 1
         if self._inlined > _MOST_CALLS:
             raise refusal("E0754", f"`{self.name}` comes to more than {_MOST_CALLS} calls of relax functions", span)
-        scope = Scope(name) if around is None else Scope(name, dict(around.values), dict(around.symbols))
+        scope = Scope(name, dict(callee.scope.values), dict(callee.scope.symbols))
         for param, arg in zip(func.params, args, strict=True):
             self._bind_alone(param.struct_info, arg, scope)
         for param, arg in zip(func.params, args, strict=True):
             self.match(param.struct_info, arg, scope, f"argument `{param.name}` of `{name}`", span)
             scope.values[param] = arg
-        self._active.append(name)
+        self._active.append((name, func))
         try:
             return self.sequence(func.body, scope)
         finally:
@@ -284,7 +288,11 @@ class Planner:
                     raise refusal("E0752", f"{what} is a tuple of {len(parts)}, not {len(fields)}", span)
                 for index, (f, v) in enumerate(zip(fields, parts, strict=True)):
                     self.match(f, v, scope, f"{what}[{index}]", span)
-            case ((relax.ObjectStructInfo() | relax.PrimStructInfo() | None), _):
+            case ((relax.ObjectStructInfo() | None), _):
+                pass
+            case relax.PrimStructInfo(), Scalar():
+                pass
+            case relax.FuncStructInfo(), Closure():
                 pass
             case _, Unknown(reason=reason):
                 if reason is None:

@@ -53,11 +53,7 @@ def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
             return _call_packed(p, name, [p.value(a, scope) for a in expr.args], expr, scope)
         case relax.GlobalVar(name=name):
             return _call_module(p, name, expr, scope)
-        case relax.Var(name=name):
-            found = p.value(expr.op, scope)
-            if isinstance(found, Closure) and found.func is not None:
-                return p.inline(name, found.func, [p.value(a, scope) for a in expr.args], expr.span, found)
-    raise refuse("a function that is only known at run time cannot be called", expr.span)
+    return _call_value(p, p.value(expr.op, scope), [p.value(a, scope) for a in expr.args], expr.span)
 
 
 # ---------------------------------------------------------------- functions of the module
@@ -77,7 +73,21 @@ def _call_module(p: Planner, name: str, expr: relax.Call, scope: Scope) -> Value
     if isinstance(func, tir.PrimFunc):
         _kernel(p, name, func, args, expr.span)
         return Tuple(())
-    return p.inline(name, func, args, expr.span)
+    return p.inline(Closure(name, func, Scope(name)), args, expr.span)
+
+
+def _call_value(p: Planner, callee: Value, args: list[Value], span: Span | None) -> Value:
+    """A call of a function that is a value: a nested function, or one that was passed on."""
+    if isinstance(callee, Closure):
+        return p.inline(callee, args, span)
+    if isinstance(callee, Unknown) and callee.reason is None:
+        raise CompileError(())
+    raise refuse("a function that is only known at run time cannot be called", span)
+
+
+def _invoke(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """invoke_closure(function, (arguments,))."""
+    return _call_value(p, p.value(expr.args[0], scope), _listed(p.value(expr.args[1], scope)), expr.span)
 
 
 def _callee(p: Planner, expr: relax.Expr) -> tuple[str, tir.PrimFunc | None]:
@@ -401,6 +411,7 @@ def _shape_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 _OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
     "call_tir": _call_tir, "call_dps_packed": _call_tir, "call_tir_with_grad": _call_tir,
     "call_tir_inplace": _call_inplace, "call_pure_packed": _call_pure_packed,
+    "invoke_closure": _invoke, "invoke_pure_closure": _invoke,
     "print": _print, "assert_op": _assert,
     "builtin.alloc_tensor": _alloc_tensor,
     "memory.alloc_storage": _alloc_storage, "vm.alloc_storage": _alloc_storage,

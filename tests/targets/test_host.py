@@ -239,6 +239,34 @@ def test_nested_functions_are_planned_into_their_callers() -> None:
     np.testing.assert_array_equal(w, x + x + x)
 
 
+def test_nested_functions_see_what_is_around_them() -> None:
+    exe = executable(
+        module(
+            ADD_ONE,
+            """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
+        n = T.int64()
+        cls = Module
+        a = R.call_tir(cls.add_one, (x,), out_sinfo=R.Tensor((n,), "float32"))
+
+        @R.function
+        def inner(z: R.Tensor(("k",), "float32")):
+            k = T.int64()
+            b = R.call_tir(cls.add_one, (z,), out_sinfo=R.Tensor((k,), "float32"))
+            return (b, a)
+
+        c = inner(y)
+        d = inner(x)
+        return (c[0], c[1], d[0])
+""",
+        )
+    )
+    x, y = array(5), array(3, seed=2)
+    for got, want in zip(exe["main"](x, y), (y + 1, x + 1, x + 1), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_allocation_and_explicit_destinations() -> None:
     exe = executable(
         module(
