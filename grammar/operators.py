@@ -146,6 +146,9 @@ class Operators:
             return self.walk.fail("E0300", f"`{cst[3]}` is not a value", cst)
         return self.walk.unknown_name(cst, cst[3], self.scope)
 
+    def _slice(self, cst: Cst) -> Any:
+        return self.walk.fail("E0302", "a range `a:b` is no value; it stands in the indices of a buffer", cst)
+
     def _tuple(self, cst: Cst) -> Any:
         return tuple(self._items(cst))
 
@@ -319,6 +322,6 @@ _VALUE: dict[str, Callable[[Any, Cst], Any]] = {
     "name": Operators._name, "tuple": Operators._tuple, "list": Operators._list, "dict": Operators._dict,
     "binary": Operators._binary, "compare": Operators._compare, "bool": Operators._bool, "unary": Operators._unary,
     "ifexp": Operators._choose, "lambda": Operators._lambda, "star": Operators._star, "index": Operators._index,
-    "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst),
+    "slice": Operators._slice, "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst),
     "call": lambda self, cst: self.call(cst),
 }  # fmt: skip
