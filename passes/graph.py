@@ -277,7 +277,7 @@ def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
             made += [replace(block, bindings=tuple(current)), *inner]
             current = []
         current.append(replace(binding, value=value.body))
-    if len(current) == len(block.bindings):
+    if not any(isinstance(b.value, relax.SeqExpr) for b in block.bindings):  # type: ignore[attr-defined]
         return [block]
     return [*made, replace(block, bindings=tuple(current))]
 

@@ -115,15 +115,28 @@ class _Inliner(Mutator):
 
     def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.SeqExpr:
         """The body of a function over its arguments, with variables of its own."""
-        fresh: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
+        values: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
         for param, argument in zip(func.params, args, strict=True):
-            _bind(param.struct_info, argument.struct_info, fresh)
-        fresh.update(zip(func.params, args, strict=True))
-        for binding, _ in all_bindings(func.body):
-            info = binding.var.struct_info
-            fresh[binding.var] = type(binding.var)(binding.var.name, info and substitute(info, fresh))
-        made: relax.SeqExpr = substitute(func.body, fresh)
+            _bind(param.struct_info, argument.struct_info, values)
+        symbols = dict(values)
+        values.update(zip(func.params, args, strict=True))
+        for var in _variables(func):
+            info = var.struct_info
+            fresh = substitute(info, symbols) if symbols and info is not None else info
+            values[var] = type(var)(var.name, fresh)
+        made: relax.SeqExpr = substitute(func.body, values)
         return made
+
+
+def _variables(func: relax.Function) -> list[relax.Var]:
+    """The variables that a body defines, parameters of the functions in it included."""
+    found = []
+    for binding, _ in all_bindings(func.body):
+        found.append(binding.var)
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.Function):
+            found += value.params
+    return found
 
 
 def _bind(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
@@ -133,6 +146,10 @@ def _bind(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
             pairs = zip(pattern.dims or (), info.dims or (), strict=False)
         case relax.ShapeStructInfo(), relax.ShapeStructInfo():
             pairs = zip(pattern.values or (), info.values or (), strict=False)
+        case relax.PrimStructInfo(value=want), relax.PrimStructInfo(value=have) if (
+            want is not None and have is not None
+        ):
+            pairs = zip((want,), (have,), strict=True)
         case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
             for a, b in zip(fields, others, strict=False):
                 _bind(a, b, values)
