@@ -39,7 +39,7 @@ def extern_options(command: Any) -> Any:
         "--allow-extern", multiple=True, metavar="NAME", help="Let T.call_extern call this C symbol (besides libm)."
     )(command)
     return click.option(
-        "--allow-native", is_flag=True, help="Compile LLVM IR that the text carries (pragma_import_llvm)."
+        "--allow-native", is_flag=True, help="Permit LLVM IR in the text (pragma_import_llvm); no target compiles it yet."
     )(command)
 
 
