@@ -39,7 +39,9 @@ def extern_options(command: Any) -> Any:
         "--allow-extern", multiple=True, metavar="NAME", help="Let T.call_extern call this C symbol (besides libm)."
     )(command)
     return click.option(
-        "--allow-native", is_flag=True, help="Permit LLVM IR in the text (pragma_import_llvm); no target compiles it yet."
+        "--allow-native",
+        is_flag=True,
+        help="Permit LLVM IR in the text (pragma_import_llvm); no target compiles it yet.",
     )(command)
 
 
