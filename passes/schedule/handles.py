@@ -1,0 +1,95 @@
+"""What users, scripts and traces hold: opaque names of blocks, loops and sampled integers of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Handle:
+    """Compares by identity. What it stands for is known by the schedules that it belongs to."""
+
+    __slots__ = ("__weakref__",)
+
+
+class BlockRV(Handle):
+    """A block."""
+
+    __slots__ = ()
+
+
+class LoopRV(Handle):
+    """A loop."""
+
+    __slots__ = ()
+
+
+def _floordiv(a: int, b: int) -> int:
+    if b == 0:
+        raise ValueError("division by zero")
+    return a // b
+
+
+def _floormod(a: int, b: int) -> int:
+    if b == 0:
+        raise ValueError("division by zero")
+    return a % b
+
+
+OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": _floordiv, "%": _floormod,
+}  # fmt: skip
+
+
+class ExprRV(Handle):
+    """An integer that sampling chose, or arithmetic on such; stays symbolic in traces, so that they can be re-decided.
+
+    `schedule.get` gives its value.
+    """
+
+    __slots__ = ("lhs", "op", "rhs")
+
+    def __init__(self, op: str = "", lhs: ExprRV | int = 0, rhs: ExprRV | int = 0) -> None:
+        self.op, self.lhs, self.rhs = op, lhs, rhs
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self.op
+
+    def _with(self, op: str, other: Any, swapped: bool = False) -> Any:
+        if isinstance(other, bool) or not isinstance(other, (int, ExprRV)):
+            return NotImplemented
+        return ExprRV(op, other, self) if swapped else ExprRV(op, self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("+", other, True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("-", other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("*", other, True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with("//", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with("//", other, True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with("%", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with("%", other, True)
+
+    def __neg__(self) -> Any:
+        return ExprRV("-", 0, self)

@@ -1,0 +1,21 @@
+"""Why a primitive says no."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Refusal(Exception):
+    """Raised by primitives and analyses; the schedule turns it into a diagnostic and stays as it was.
+
+    `code` is an E06xx; `message` says what is refused and why, with the names of the loops and blocks concerned;
+    `at` are the loops and blocks to mark in the nest that is shown (nodes of the function `func`, by default of the
+    function that the primitive works on); `help` names what would be legal.
+    """
+
+    def __init__(self, code: str, message: str, at: Any = (), help: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.at: tuple[Any, ...] = at if isinstance(at, tuple) else (at,)
+        self.help = help
