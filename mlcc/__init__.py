@@ -27,6 +27,7 @@ _PUBLIC = {
     "run_passes": "mlcc.driver",
     "build": "mlcc.driver",
     "load": "mlcc.runtime.loader",
+    "Schedule": "mlcc.passes.schedule.schedule",
     "register_func": "mlcc.runtime.registry",
 }
 _MODULES = ("ir", "runtime", "te")

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, analysis."""
+
+CODES: dict[str, tuple[str, str]] = {}

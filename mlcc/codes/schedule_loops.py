@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, loops."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, memory."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, reductions."""
+
+CODES: dict[str, tuple[str, str]] = {}

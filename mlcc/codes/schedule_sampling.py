@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, sampling."""
+
+CODES: dict[str, tuple[str, str]] = {}

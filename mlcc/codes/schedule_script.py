@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, script."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, stages."""
+
+CODES: dict[str, tuple[str, str]] = {}

@@ -1,0 +1,3 @@
+"""Diagnostic codes: schedules, tensors."""
+
+CODES: dict[str, tuple[str, str]] = {}

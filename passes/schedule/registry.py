@@ -1,0 +1,263 @@
+"""The table of primitives, and how the arguments of a call become what a primitive takes.
+
+A primitive is a function `f(state, ...)`; the annotations of its parameters say how each argument is read, so that
+calls from Python, from scripts and from traces are checked alike.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.ir import tir
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+
+# module of this package -> the primitives that it defines; imported when one is first called
+_MODULES: dict[str, str] = {
+    "lookup": "get_block get_loops get_child_blocks get_producers get_consumers get_output_blocks enter_postproc",
+    "split": "split",
+    "loop_partition": "loop_partition",
+    "fuse": "fuse merge",
+    "reorder": "reorder",
+    "block_iters": "reorder_block_iter_var add_unit_loop",
+    "loop_kinds": "parallel vectorize unroll bind",
+    "cache": "cache_read cache_write",
+    "reindex_cache": "reindex_cache_read reindex_cache_write",
+    "cache_inplace": "cache_inplace",
+    "cache_index": "cache_index",
+    "reindex": "reindex",
+    "read_write_at": "read_at write_at",
+    "compute_at": "compute_at reverse_compute_at",
+    "inline": "compute_inline reverse_compute_inline",
+    "epilogue": "fuse_reduction_epilogue",
+    "decompose_reduction": "decompose_reduction",
+    "rfactor": "rfactor",
+    "memory": "set_scope storage_align unsafe_set_dtype",
+    "layout": "transform_layout set_axis_separator",
+    "block_layout": "transform_block_layout",
+    "pad_einsum": "pad_einsum",
+    "decompose_padding": "decompose_padding can_decompose_padding",
+    "rolling_buffer": "rolling_buffer",
+    "blockize": "blockize",
+    "tensorize": "tensorize",
+    "annotate": "annotate unannotate",
+    "buffer_access": "unsafe_hide_buffer_access annotate_buffer_access",
+    "sampling": "sample_perfect_tile sample_partitioned_tile sample_categorical sample_compute_location",
+}
+_WHERE = {name: module for module, listed in _MODULES.items() for name in listed.split()}
+
+ALIASES = {"get_sblock": "get_block"}
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """`run(state, ...)`, with the signature that callers see (no `state`). `returns` is "exprs" where integers are
+    to become symbolic. A primitive that is not `traced` only looks."""
+
+    name: str
+    run: Callable[..., Any]
+    signature: inspect.Signature
+    returns: str
+    traced: bool
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.run) or ""
+
+
+_DEFINED: dict[str, Primitive] = {}
+
+
+def primitive(returns: str = "", traced: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of this package as the primitive of its name."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        whole = inspect.signature(fn)
+        params = list(whole.parameters.values())[1:]
+        for p in params:
+            assert p.annotation in _READERS, f"{fn.__name__}({p.name}): no reader for {p.annotation!r}"
+        _DEFINED[fn.__name__] = Primitive(fn.__name__, fn, whole.replace(parameters=params), returns, traced)
+        return fn
+
+    return register
+
+
+def names() -> list[str]:
+    """All primitives by name."""
+    return sorted(_WHERE)
+
+
+def find(name: str) -> Primitive:
+    """The primitive called `name`. Raises Refusal E0610 with the nearest one."""
+    name = ALIASES.get(name, name)
+    if name not in _WHERE:
+        raise Refusal("E0610", f"a schedule has no primitive `{name}`", help=did_you_mean(name, [*_WHERE, *ALIASES]))
+    if name not in _DEFINED:
+        importlib.import_module(f"mlcc.passes.schedule.{_WHERE[name]}")
+    return _DEFINED[name]
+
+
+def bind(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by parameter name, defaults filled in. Raises Refusal E0612."""
+    for key in kwargs:
+        if key not in found.signature.parameters:
+            help = did_you_mean(key, found.signature.parameters) or f"its parameters: {found.signature}"
+            raise Refusal("E0612", f"`{found.name}` has no parameter `{key}`", help=help)
+    try:
+        bound = found.signature.bind(*args, **kwargs)
+    except TypeError as exc:
+        text = ", ".join(map(_plain_parameter, found.signature.parameters.values()))
+        raise Refusal("E0612", f"`{found.name}`: {exc}", help=f"sch.{found.name}({text})") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _plain_parameter(p: inspect.Parameter) -> str:
+    star = "*" if p.kind is p.VAR_POSITIONAL else ""
+    return star + (p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+
+
+def convert(found: Primitive, state: State, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Bound arguments as the primitive takes them: varargs, and the rest by name. Raises Refusal E0611 to E0613."""
+    rest: tuple[Any, ...] = ()
+    by_name: dict[str, Any] = {}
+    for name, value in given.items():
+        p = found.signature.parameters[name]
+        read = _READERS[p.annotation]
+        try:
+            if p.kind is p.VAR_POSITIONAL:
+                if len(value) == 1 and isinstance(value[0], (list, tuple)):
+                    value = tuple(value[0])
+                rest = tuple(read(state, v) for v in value)
+            elif value is None and p.default is None:
+                by_name[name] = None
+            else:
+                by_name[name] = read(state, value)
+        except _Unfit as exc:
+            raise Refusal("E0613", f"`{name}` of `{found.name}` takes {exc}, not {describe(value)}") from None
+    return rest, by_name
+
+
+def describe(value: Any) -> str:
+    """What a value is, in a few words."""
+    names = {BlockRV: "a block", LoopRV: "a loop", ExprRV: "a sampled value"}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+# ---------------------------------------------------------------- readers of arguments
+
+
+class _Unfit(Exception):
+    """The message says what is taken."""
+
+
+def _block(state: State, value: Any) -> BlockRef:
+    if isinstance(value, BlockRV):
+        return state.find_block(value)
+    raise _Unfit("a block")
+
+
+def _loop(state: State, value: Any) -> LoopRef:
+    if isinstance(value, LoopRV):
+        found = state.find_loop(value)
+        if isinstance(found, str):
+            raise Refusal("E0611", f"this location stands for `{found}`, not for a loop")
+        return found
+    raise _Unfit("a loop")
+
+
+def _location(state: State, value: Any) -> LoopRef | str:
+    if isinstance(value, LoopRV):
+        return state.find_loop(value)
+    raise _Unfit("a loop")
+
+
+def _block_or_loop(state: State, value: Any) -> BlockRef | LoopRef:
+    if isinstance(value, BlockRV):
+        return state.find_block(value)
+    if isinstance(value, LoopRV):
+        return _loop(state, value)
+    raise _Unfit("a block or a loop")
+
+
+def _int(state: State, value: Any) -> int:
+    if isinstance(value, ExprRV):
+        return state.value(value)
+    if isinstance(value, tir.IntImm):
+        return value.value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return int(value.__index__())
+    raise _Unfit("an integer")
+
+
+def _bool(state: State, value: Any) -> bool:
+    if isinstance(value, (bool, int)):
+        return bool(value)
+    raise _Unfit("True or False")
+
+
+def _str(state: State, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise _Unfit("a string")
+
+
+def _list(read: Callable[[State, Any], Any], what: str) -> Callable[[State, Any], Any]:
+    def reader(state: State, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            try:
+                return [read(state, v) for v in value]
+            except _Unfit:
+                pass
+        raise _Unfit(f"a list of {what}")
+
+    return reader
+
+
+def _int_or_none(state: State, value: Any) -> int | None:
+    return None if value is None else _int(state, value)
+
+
+def _float(state: State, value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise _Unfit("a number")
+
+
+def _str_or_int(state: State, value: Any) -> str | int:
+    return value if isinstance(value, str) else _int(state, value)
+
+
+def _any(state: State, value: Any) -> Any:
+    """Kept as it is, with symbolic integers evaluated and handles left alone."""
+    if isinstance(value, ExprRV):
+        return state.value(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_any(state, v) for v in value)
+    if isinstance(value, dict):
+        return {k: _any(state, v) for k, v in value.items()}
+    return value
+
+
+_READERS: dict[str, Callable[[State, Any], Any]] = {
+    "BlockRef": _block, "LoopRef": _loop, "LoopRef | str": _location, "BlockRef | LoopRef": _block_or_loop,
+    "BlockRef | None": _block, "LoopRef | None": _loop, "int": _int, "int | None": _int, "bool": _bool, "str": _str,
+    "str | None": _str, "float": _float, "float | None": _float, "str | int": _str_or_int,
+    "list[int]": _list(_int, "integers"), "list[int] | None": _list(_int, "integers"),
+    "list[int | None]": _list(_int_or_none, "integers or None"), "list[float]": _list(_float, "numbers"),
+    "list[float] | None": _list(_float, "numbers"), "list[BlockRef]": _list(_block, "blocks"),
+    "list[BlockRef] | None": _list(_block, "blocks"), "list[str]": _list(_str, "strings"), "Any": _any,
+}  # fmt: skip

@@ -1,0 +1,215 @@
+"""`Schedule`: a module under transformation, step by step, with every step checked, undone if refused, and recorded."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from mlcc.errors import CompileError, Diagnostic, Label, Span, error
+from mlcc.ir import tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.passes.schedule import registry
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
+from mlcc.passes.schedule.nest import render_nest
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.trace import Instruction, Trace
+
+
+class Schedule:
+    """Primitives applied to a module's TensorIR functions. The module that is given stays as it is.
+
+    Every primitive is a method (`sch.split(loop, factors=[None, 4])`); a step that would change what the program
+    computes, or cannot be done, raises CompileError and leaves the schedule as it was. TVM: `s_tir.Schedule`.
+
+    >>> sch = Schedule(mod)
+    >>> i, j = sch.get_loops(sch.get_block("B"))
+    """
+
+    def __init__(self, mod: IRModule | Func, *, seed: int | None = None) -> None:
+        """`seed` makes sampling repeatable; None, or a negative one, does not."""
+        module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+        self._state = State(module, seed)
+        self._trace = Trace()
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as transformed so far (a shallow copy)."""
+        return self._state.module.copy()
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def trace(self) -> Trace:
+        """Every step so far; a script when printed."""
+        return self._trace
+
+    @property
+    def func_working_on(self) -> str | None:
+        """The function that look-ups mean when none is named."""
+        return self._state.working_on
+
+    def copy(self) -> Schedule:
+        """An independent schedule in the same state; handles are good in both. Cheap. The seed is forked."""
+        made = object.__new__(Schedule)
+        made._state = self._state.copy()
+        made._state.random.seed(self._state.random.fork())
+        made._trace = self._trace.copy()
+        return made
+
+    def seed(self, seed: int) -> None:
+        """Restart the random engine."""
+        self._state.random.seed(seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule."""
+        return self._state.random.fork()
+
+    def work_on(self, func_name: str) -> None:
+        """Make look-ups without a function name mean `func_name`."""
+        from mlcc.passes.schedule.lookup import function_name
+
+        try:
+            self._state.working_on = function_name(self._state, func_name)
+        except Refusal as exc:
+            raise CompileError(self._diagnostic("work_on", exc, self._state, None)) from None
+
+    def get(self, handle: Handle | int) -> Any:
+        """What a handle stands for: a `Block`, a `For` or an int. Raises CompileError for one that has ended."""
+        try:
+            match handle:
+                case BlockRV():
+                    return self._state.find_block(handle).block
+                case LoopRV():
+                    found = self._state.find_loop(handle)
+                    return found if isinstance(found, str) else found.loop
+                case ExprRV() | int():
+                    return self._state.value(handle)
+        except Refusal as exc:
+            raise CompileError(self._diagnostic("get", exc, self._state, None)) from None
+        raise TypeError(f"not a handle of a schedule: {handle!r}")
+
+    def remove_rv(self, handle: Handle) -> None:
+        """Forget a handle."""
+        self._state.forget(handle)
+
+    def show(self) -> None:
+        """Print the module and the trace."""
+        print(self.mod.script())
+        print(self.trace)
+
+    def nest(self, func_name: str | None = None) -> str:
+        """The loops and blocks of a function (or of all) as a few lines of text."""
+        names = [n for n, f in self._state.module.functions.items() if isinstance(f, tir.PrimFunc)]
+        return "\n".join(render_nest(self._state.func(n), n) for n in names if func_name in (None, n))
+
+    # ------------------------------------------------------------ steps
+
+    def call(
+        self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, span: Span | None = None
+    ) -> Any:
+        """Do the step `name`. `span` is where a script asks for it. Raises CompileError."""
+        before, done = self._state, len(self._trace)
+        try:
+            return self._call(name, args, kwargs or {})
+        except BaseException as exc:
+            now, self._state = self._state, before
+            del self._trace.insts[done:]
+            if isinstance(exc, Refusal):
+                raise CompileError(self._diagnostic(name, exc, now, span)) from None
+            raise
+
+    def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        return self.call(name, args, kwargs)
+
+    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = registry.find(name)
+        given = registry.bind(found, args, kwargs)
+        given = self._blocks_by_name(found, given)
+        state = self._state.copy()
+        state.primitive = found.name
+        rest, by_name = registry.convert(found, state, given)
+        result = found.run(state, *rest, **by_name)
+        if not found.traced:
+            return result
+        outputs = _outputs(state, found.returns, result)
+        recorded = {**given, **state.recorded}
+        star = [p for p, v in found.signature.parameters.items() if v.kind is v.VAR_POSITIONAL]
+        taken = recorded.pop(star[0]) if star else ()
+        if len(taken) == 1 and isinstance(taken[0], (list, tuple)):
+            taken = tuple(taken[0])
+        listed = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
+        state.recorded, state.primitive = {}, ""
+        self._trace.append(Instruction(found.name, recorded, taken, listed, not isinstance(outputs, list)))
+        self._state = state
+        return outputs
+
+    def _blocks_by_name(self, found: registry.Primitive, given: dict[str, Any]) -> dict[str, Any]:
+        """A block may be given by its name: that is a `get_block` of its own, and is recorded as one."""
+        for key, value in given.items():
+            annotation = found.signature.parameters[key].annotation
+            if isinstance(value, str) and annotation.startswith("BlockRef"):
+                given = {**given, key: self._call("get_block", (value,), {})}
+            elif isinstance(value, (list, tuple)) and annotation.startswith("list[BlockRef]"):
+                made = [self._call("get_block", (v,), {}) if isinstance(v, str) else v for v in value]
+                given = {**given, key: made}
+        return given
+
+    def _diagnostic(self, name: str, exc: Refusal, state: State, span: Span | None) -> Diagnostic:
+        related = []
+        for func_name, func in state.module.functions.items():
+            if isinstance(func, tir.PrimFunc):
+                tree = state.tree(func_name)
+                marked = [n for n in exc.at if n in tree]
+                if marked:
+                    nest = "\n    ".join(render_nest(func, func_name, marked).splitlines())
+                    related.append(Label(None, f"the loop nest\n    {nest}"))
+        return error(exc.code, f"sch.{name}: {exc.message}", span, related=tuple(related), help=exc.help)
+
+
+def _outputs(state: State, returns: str, result: Any) -> Any:
+    if result is None:
+        return None
+    if isinstance(result, (list, tuple)):
+        return [_outputs(state, returns, r) for r in result]
+    if isinstance(result, BlockRef):
+        return state.new_block(result.func_name, result.block)
+    if isinstance(result, LoopRef):
+        return state.new_loop(result.func_name, result.loop.var)
+    if isinstance(result, str):
+        return state.new_loop("", result)
+    if returns == "exprs" and isinstance(result, int):
+        return state.new_value(result)
+    raise AssertionError(f"a primitive returned {result!r}")
+
+
+class _Method:
+    """A primitive as a method. Its documentation and parameters are those of the primitive, read when asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self.__qualname__ = f"Schedule.{name}"
+
+    def __get__(self, sch: Schedule | None, owner: type) -> Any:
+        return self if sch is None else partial(sch._step, self.__name__)
+
+    def __call__(self, sch: Schedule, *args: Any, **kwargs: Any) -> Any:
+        return sch.call(self.__name__, args, kwargs)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return registry.find(self.__name__).doc
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return registry.find(self.__name__).signature
+
+
+for _name in (*registry.names(), *registry.ALIASES):
+    if not hasattr(Schedule, _name):
+        setattr(Schedule, _name, _Method(_name))

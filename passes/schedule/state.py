@@ -1,0 +1,216 @@
+"""What a schedule is at one moment: the module, and what every handle stands for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
+from mlcc.passes.schedule.random import Engine
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+INLINE = "inline"  # what `sample_compute_location` gives for "inline it"
+ROOT = "root"  # and for "leave it where it is"
+
+
+class BlockRef:
+    """A block as it stands now; of no use after the next `State.update`."""
+
+    __slots__ = ("block", "func_name", "state")
+
+    def __init__(self, state: State, func_name: str, block: tir.Block) -> None:
+        self.state, self.func_name, self.block = state, func_name, block
+
+    @property
+    def tree(self) -> Tree:
+        return self.state.tree(self.func_name)
+
+    @property
+    def realize(self) -> tir.BlockRealize:
+        return self.tree.realize(self.block)
+
+    @property
+    def node(self) -> tir.Block:
+        return self.block
+
+
+class LoopRef:
+    """A loop as it stands now; of no use after the next `State.update`."""
+
+    __slots__ = ("func_name", "loop", "state")
+
+    def __init__(self, state: State, func_name: str, loop: tir.For) -> None:
+        self.state, self.func_name, self.loop = state, func_name, loop
+
+    @property
+    def tree(self) -> Tree:
+        return self.state.tree(self.func_name)
+
+    @property
+    def var(self) -> tir.Var:
+        return self.loop.var
+
+    @property
+    def node(self) -> tir.For:
+        return self.loop
+
+
+class State:
+    """The module and the places of handles. Functions are immutable, so a copy is a few small dictionaries.
+
+    Primitives change it through `update` alone; whoever calls one keeps a copy to go back to.
+    """
+
+    def __init__(self, module: IRModule, seed: int | None = None) -> None:
+        self.module = module.copy()
+        self.random = Engine(seed)
+        self.working_on: str | None = _entry(module)
+        self.primitive = ""  # the name of the one that runs, for those that come later and find its traces
+        self.recorded: dict[str, Any] = {}  # arguments of the running primitive to be recorded otherwise than given
+        self._blocks: dict[BlockRV, tuple[str, tir.Block]] = {}
+        self._loops: dict[LoopRV, tuple[str, tir.Var | str]] = {}
+        self._values: dict[ExprRV, int] = {}
+        self._gone: dict[Handle, str] = {}
+        self._trees: dict[str, Tree] = {}
+
+    def copy(self) -> State:
+        made = object.__new__(State)
+        made.module = self.module.copy()
+        made.random = self.random.copy()
+        made.working_on = self.working_on
+        made.primitive, made.recorded = self.primitive, {}
+        made._blocks, made._loops = dict(self._blocks), dict(self._loops)
+        made._values, made._gone = dict(self._values), dict(self._gone)
+        made._trees = dict(self._trees)
+        return made
+
+    # ------------------------------------------------------------ the program
+
+    def func(self, name: str) -> tir.PrimFunc:
+        return self.module[name]  # type: ignore[return-value]
+
+    def tree(self, name: str) -> Tree:
+        """The index over a function as it stands."""
+        func = self.func(name)
+        known = self._trees.get(name)
+        if known is None or known.func is not func:
+            known = self._trees[name] = Tree(func)
+        return known
+
+    def update(
+        self, name: str, made: Rebuild | tir.PrimFunc, reuse: Mapping[tir.Block, tir.Block] | None = None
+    ) -> Tree:
+        """Put a changed function in the place of `name`; handles follow.
+
+        A loop handle lives on if a loop over its variable is still there, a block handle if its block is, or if
+        `reuse` (with what the rebuilding itself recorded) leads to one that is. All others end here.
+        """
+        follow = dict(reuse or {})
+        if isinstance(made, Rebuild):
+            func = made.build()
+            follow = {**made.reuse, **follow}
+            for old, new in made.reuse.items():  # a copy made on the way down may itself have been copied
+                if old in follow and follow[old] is not new and new in follow:
+                    follow[old] = follow[new]
+        else:
+            func = made
+        self.module.update_func(name, func)
+        tree = self.tree(name)
+        for rv, (where, block) in list(self._blocks.items()):
+            if where != name:
+                continue
+            now, steps = block, 0
+            while now in follow and follow[now] is not now and steps <= len(follow):
+                now, steps = follow[now], steps + 1
+            if tree.has_block(now):
+                self._blocks[rv] = (name, now)
+            elif not tree.has_block(block):
+                self._end(rv)
+        for loop_rv, (where, var) in list(self._loops.items()):
+            if where == name and isinstance(var, tir.Var) and tree.loop(var) is None:
+                self._end(loop_rv)
+        return tree
+
+    def _end(self, rv: Handle) -> None:
+        self._blocks.pop(rv, None)  # type: ignore[call-overload]
+        self._loops.pop(rv, None)  # type: ignore[call-overload]
+        self._gone[rv] = self.primitive
+
+    # ------------------------------------------------------------ handles
+
+    def block_ref(self, func_name: str, block: tir.Block) -> BlockRef:
+        return BlockRef(self, func_name, block)
+
+    def loop_ref(self, func_name: str, var: tir.Var) -> LoopRef:
+        loop = self.tree(func_name).loop(var)
+        assert loop is not None, f"no loop over {var.name}"
+        return LoopRef(self, func_name, loop)
+
+    def new_block(self, func_name: str, block: tir.Block) -> BlockRV:
+        """A new handle of a block of the function as it stands."""
+        rv = BlockRV()
+        self._blocks[rv] = (func_name, block)
+        return rv
+
+    def new_loop(self, func_name: str, var: tir.Var | str) -> LoopRV:
+        """A new handle of the loop over `var`, or of INLINE or ROOT."""
+        rv = LoopRV()
+        self._loops[rv] = (func_name, var)
+        return rv
+
+    def new_value(self, value: int) -> ExprRV:
+        rv = ExprRV()
+        self._values[rv] = value
+        return rv
+
+    def find_block(self, rv: BlockRV) -> BlockRef:
+        """Raises Refusal E0611 for a handle that has ended or belongs to another schedule."""
+        found = self._blocks.get(rv)
+        if found is None:
+            raise self._ended(rv, "block")
+        return BlockRef(self, *found)
+
+    def find_loop(self, rv: LoopRV) -> LoopRef | str:
+        """The loop, or INLINE or ROOT. Raises Refusal E0611."""
+        found = self._loops.get(rv)
+        if found is None:
+            raise self._ended(rv, "loop")
+        name, var = found
+        return var if isinstance(var, str) else self.loop_ref(name, var)
+
+    def value(self, expr: ExprRV | int) -> int:
+        """The integer that `expr` stands for. Raises Refusal E0611 or E0613."""
+        if isinstance(expr, int):
+            return expr
+        if expr.is_leaf:
+            if expr not in self._values:
+                raise self._ended(expr, "sampled value")
+            return self._values[expr]
+        try:
+            return OPERATORS[expr.op](self.value(expr.lhs), self.value(expr.rhs))
+        except ValueError as exc:
+            raise Refusal("E0613", f"the value of an expression over sampled values: {exc}") from None
+
+    def forget(self, rv: Handle) -> None:
+        """Drop a handle (TVM `remove_rv`)."""
+        for table in (self._blocks, self._loops, self._values):
+            table.pop(rv, None)  # type: ignore[call-overload, attr-defined]
+
+    def _ended(self, rv: Handle, kind: str) -> Refusal:
+        by = self._gone.get(rv)
+        if by is None:
+            return Refusal("E0611", f"this {kind} does not belong to the schedule")
+        help = "use what that step returned, or look the loops up again with `sch.get_loops(block)`"
+        return Refusal("E0611", f"this {kind} is no longer there: `{by}` replaced it", help=help)
+
+
+def _entry(module: IRModule) -> str | None:
+    """The function that look-ups mean by default: the marked entry, else `main`, else the only one."""
+    names = [n for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)]
+    marked = [n for n in names if module[n].attrs.get("tir.is_entry_func")]
+    if marked:
+        return marked[-1]
+    return "main" if "main" in names else names[0] if len(names) == 1 else None

@@ -1,0 +1,216 @@
+"""The record of a schedule: every step, as text that replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.ir import tir
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
+
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """One step: a primitive, its arguments in the order of its parameters (`rest`: positional ones, of a primitive
+    that takes any number), what it returned, and, for sampling, what it decided."""
+
+    name: str
+    arguments: dict[str, Any]
+    rest: tuple[Any, ...]
+    outputs: tuple[Handle, ...]
+    single: bool = True  # one output returned bare, not in a list
+
+    @property
+    def decision(self) -> Any:
+        return self.arguments.get("decision")
+
+    @property
+    def is_sampling(self) -> bool:
+        return "decision" in self.arguments
+
+    def inputs(self) -> Iterator[Handle]:
+        """All handles that occur in the arguments."""
+        yield from _handles((self.rest, self.arguments))
+
+
+# Steps that only look: without a use of what they return they can go.
+PURE = frozenset({
+    "get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers", "get_output_blocks",
+    "sample_perfect_tile", "sample_partitioned_tile", "sample_categorical", "sample_compute_location",
+})  # fmt: skip
+
+
+class Trace:
+    """Steps in order. `str()` is a `.mls` script that gives the same module again."""
+
+    def __init__(self, insts: Iterable[Instruction] = ()) -> None:
+        self.insts: list[Instruction] = list(insts)
+
+    def __len__(self) -> int:
+        return len(self.insts)
+
+    def append(self, inst: Instruction) -> None:
+        self.insts.append(inst)
+
+    def pop(self) -> Instruction | None:
+        """Drop the last step and return it."""
+        return self.insts.pop() if self.insts else None
+
+    def copy(self) -> Trace:
+        return Trace(self.insts)
+
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """What each sampling step decided."""
+        return {i: i.decision for i in self.insts if i.is_sampling}
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What a sampling step decided; None for other steps."""
+        return inst.decision
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = True) -> Trace:
+        """A trace in which `inst`, a sampling step of this one, decides otherwise.
+
+        Raises ValueError if it is no sampling step of this trace.
+        """
+        if not inst.is_sampling or not any(i is inst for i in self.insts):
+            raise ValueError(f"`{inst.name}` is not a sampling step of this trace")
+        other = Instruction(inst.name, {**inst.arguments, "decision": decision}, inst.rest, inst.outputs, inst.single)
+        return Trace(other if i is inst else i for i in self._upto(remove_postproc))
+
+    def simplified(self, remove_postproc: bool = False) -> Trace:
+        """Without the steps that only look and whose results nothing uses."""
+        kept: list[Instruction] = []
+        used: set[Handle] = set()
+        for inst in reversed(self._upto(remove_postproc)):
+            if inst.name in PURE and not any(o in used for o in inst.outputs):
+                continue
+            used.update(inst.inputs())
+            kept.append(inst)
+        return Trace(reversed(kept))
+
+    def apply_to_schedule(
+        self, sch: Schedule, remove_postproc: bool = False,
+        decision_provider: Callable[[Instruction, list[Any], dict[str, Any], Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Do the steps on another schedule. `decision_provider(inst, inputs, attrs, decision)` may re-decide."""
+        known: dict[Handle, Handle] = {}
+        for inst in self._upto(remove_postproc):
+            arguments = {k: _mapped(v, known) for k, v in inst.arguments.items()}
+            rest = tuple(_mapped(v, known) for v in inst.rest)
+            if inst.is_sampling and decision_provider is not None:
+                attrs = {k: v for k, v in arguments.items() if k != "decision"}
+                arguments["decision"] = decision_provider(inst, list(rest), attrs, inst.decision)
+            made = sch.call(inst.name, rest, arguments)
+            outputs = () if made is None else tuple(made) if isinstance(made, list) else (made,)
+            known.update(zip(inst.outputs, outputs, strict=True))
+
+    def _upto(self, remove_postproc: bool) -> list[Instruction]:
+        if remove_postproc:
+            for at, inst in enumerate(self.insts):
+                if inst.name == "enter_postproc":
+                    return self.insts[:at]
+        return self.insts
+
+    def as_python(self) -> list[str]:
+        """The steps as lines of text."""
+        names = _Names()
+        return [names.line(inst) for inst in self.insts]
+
+    def __str__(self) -> str:
+        lines = self.as_python() or ["pass"]
+        return "\n".join(["# from tvm import tir", "def apply_trace(sch: tir.Schedule) -> None:"] + [
+            "    " + line for line in lines
+        ]) + "\n"  # fmt: skip
+
+    def show(self) -> None:
+        """Print it."""
+        print(self)
+
+
+def _handles(value: Any) -> Iterator[Handle]:
+    if isinstance(value, ExprRV) and not value.is_leaf:
+        yield from _handles((value.lhs, value.rhs))
+    elif isinstance(value, Handle):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _handles(item)
+    elif isinstance(value, dict):
+        yield from _handles(tuple(value.values()))
+
+
+def _mapped(value: Any, known: dict[Handle, Handle]) -> Any:
+    if isinstance(value, ExprRV) and not value.is_leaf:
+        return ExprRV(value.op, _mapped(value.lhs, known), _mapped(value.rhs, known))
+    if isinstance(value, Handle):
+        return known.get(value, value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(v, known) for v in value)
+    if isinstance(value, dict):
+        return {k: _mapped(v, known) for k, v in value.items()}
+    return value
+
+
+class _Names:
+    """Names of handles in one text: b0, l1, v2, ..., numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self._names: dict[Handle, str] = {}
+
+    def line(self, inst: Instruction) -> str:
+        given = [self.value(v) for v in inst.rest]
+        given += [
+            f"{k}={self.value(v)}"
+            for k, v in inst.arguments.items()
+            if not (v is None and k in ("decision", "func_name"))
+        ]
+        call = f"sch.{inst.name}({', '.join(given)})"
+        if not inst.outputs:
+            return call
+        outputs = ", ".join(self._name(o) for o in inst.outputs)
+        if len(inst.outputs) == 1 and not inst.single:
+            outputs += ","
+        return f"{outputs} = {call}"
+
+    def _name(self, handle: Handle) -> str:
+        if handle not in self._names:
+            letter = {BlockRV: "b", LoopRV: "l"}.get(type(handle), "v")
+            self._names[handle] = f"{letter}{len(self._names)}"
+        return self._names[handle]
+
+    def value(self, value: Any, tight: bool = False) -> str:
+        match value:
+            case ExprRV() if not value.is_leaf:
+                text = f"{self.value(value.lhs, True)} {value.op} {self.value(value.rhs, True)}"
+                return f"({text})" if tight else text
+            case Handle():
+                return self._name(value)
+            case str():
+                return quote(value)
+            case list():
+                return f"[{', '.join(self.value(v) for v in value)}]"
+            case tuple():
+                return f"({', '.join(self.value(v) for v in value)}{',' if len(value) == 1 else ''})"
+            case dict():
+                return "{" + ", ".join(f"{quote(k)}: {self.value(v)}" for k, v in value.items()) + "}"
+            case tir.IndexMap(indices=indices, result=result):
+                items = ", ".join(map(str, result)) + ("," if len(result) == 1 else "")
+                return f"lambda {', '.join(v.name for v in indices)}: ({items})"
+            case tir.IntImm(dtype=dtype, value=number):
+                return str(number) if str(dtype) == "int32" else f"T.{dtype}({number})"
+            case tir.FloatImm(dtype=dtype, value=number):
+                return f"T.{dtype}({number!r})"
+            case tir.StringImm(value=text):
+                return quote(text)
+        return repr(value)
+
+
+def quote(text: str) -> str:
+    """A string literal in double quotes that scripts read."""
+    made = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f'"{made}"'
