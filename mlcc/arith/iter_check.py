@@ -1,0 +1,91 @@
+"""Are the digits that a map takes independent, and do they cover the iterators?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlcc.arith.iter_fuse import Level
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, is_one
+from mlcc.arith.iter_rewrite import Rewriter
+from mlcc.ir import construct as c
+from mlcc.ir.tir import Expr
+
+
+def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
+    """Every iterator that the sums use, also inside fused ones, with the digits of it that are taken."""
+    found: dict[IterMark, list[IterSplit]] = {}
+
+    def collect(value: IterSum) -> None:
+        for split in value.args:
+            mark = split.source
+            if mark in found:
+                found[mark].append(split)
+                continue
+            found[mark] = [split]
+            if isinstance(mark.source, IterSum):
+                collect(mark.source)
+
+    for value in indices:
+        collect(value)
+    return found
+
+
+def problem(indices: list[IterSum], rewriter: Rewriter, level: Level) -> tuple[str, Expr | None] | None:
+    """Why the map is not what `level` asks for, with the iterator concerned; None if it is."""
+    found = digits_of(indices)
+    for mark, splits in found.items():
+        reason = _digits_problem(mark, splits, rewriter, level)
+        if reason is not None:
+            return reason, rewriter.spell.expr(mark.source)
+    if level == "bijective":
+        for mark in rewriter.marks:
+            if mark not in found and not is_one(mark.extent):
+                return "`{}` is not used, so that several iterations meet", rewriter.spell.expr(mark.source)
+    return None
+
+
+def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: Rewriter, level: Level) -> str | None:
+    """Ordered from the lowest, each digit must start where the one below ends, and the last end with the iterator."""
+    proofs = rewriter.proofs
+    expected: Expr = c.const(1, mark.extent.dtype)
+    left = list(splits)
+    while left:
+        digit = next((s for s in left if proofs.equal(s.lower_factor, expected)), None)
+        if digit is None and level != "bijective":
+            digit = _above(left, expected, proofs)
+        if digit is None:
+            return "the parts of `{}` that are taken overlap or leave a gap"
+        left.remove(digit)
+        expected = c.mul(digit.lower_factor, digit.extent)
+    full = proofs.equal(expected, mark.extent)
+    divides = full or proofs.divisible(mark.extent, expected)
+    original = rewriter.original(mark)
+    if level == "bijective":
+        if original is not None:
+            return "`{}` must be padded, so that some values have no iteration"
+        return None if full else "the parts of `{}` that are taken do not cover it"
+    if original is None:
+        return None if divides else "the extent of `{}` is no multiple of the parts that are taken"
+    if level == "surjective":
+        if not divides:
+            return "the extent of `{}` is no multiple of the parts that are taken"
+        enough = proofs.at_least(original.extent, expected)
+        if full:
+            if len(splits) != 1:
+                return "`{}` must be padded, and the parts of it depend on one another"
+            if proofs.equal(splits[0].extent, expected) and not enough:
+                return "`{}` must be padded, so that some values have no iteration"
+        elif not enough:
+            return "`{}` has fewer iterations than the parts that are taken have values"
+    return None
+
+
+def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit | None:
+    """The lowest digit above a gap; None unless the gap divides all that are left."""
+    found = None
+    for split in left:
+        if not proofs.divisible(split.lower_factor, expected):
+            return None
+        if found is None or proofs.divisible(found.lower_factor, split.lower_factor):
+            found = split
+    return found

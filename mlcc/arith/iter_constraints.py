@@ -1,0 +1,115 @@
+"""Conditions on iterators as bounds: of a variable, which narrow its range, or of a sum of iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.iter_nodes import is_zero
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr
+
+Ranges = dict[tir.Var, tir.Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """low <= value < high, where there is an end."""
+
+    value: Expr
+    low: Expr | None
+    high: Expr | None
+
+    @property
+    def size(self) -> int:
+        """How many nodes the value has: a sum that contains another is longer."""
+        return sum(1 for _ in walk(self.value))
+
+
+def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Ranges, list[Constraint]] | None:
+    """The ranges of the iterators, narrowed, and the other bounds; None unless the predicate joins comparisons by and.
+
+    Comparisons without an iterator say nothing of the iteration and are left out.
+    """
+    ranges, found = dict(iters), []
+    rest: Expr | None = predicate
+    while rest is not None:
+        taken = _take(rest)
+        if taken is None:
+            return None
+        comparison, rest = taken
+        made = _bounded(comparison, iters)
+        if made is None:
+            continue
+        span = ranges.get(made.value) if isinstance(made.value, tir.Var) else None
+        if span is None:
+            found.append(made)
+            continue
+        low, end = span.min, c.add(span.min, span.extent)
+        if made.low is not None:
+            low = c.maximum(low, made.low)
+        if made.high is not None:
+            end = c.minimum(end, made.high)
+        ranges[made.value] = tir.Range(low, end if is_zero(low) else c.sub(end, low))  # type: ignore[index]
+    return ranges, sorted(found, key=lambda made: made.size)
+
+
+def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
+    """A comparison of a conjunction and the rest, < before <= before > before >=: the order that TVM takes them in."""
+    for kind in (tir.LT, tir.LE, tir.GT, tir.GE):
+        if isinstance(predicate, tir.And) and isinstance(predicate.rhs, kind):
+            return predicate.rhs, predicate.lhs
+        if isinstance(predicate, tir.And) and isinstance(predicate.lhs, kind):
+            return predicate.lhs, predicate.rhs
+        if isinstance(predicate, kind):
+            return predicate, None
+    return None
+
+
+def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> Constraint | None:
+    """What a comparison says of the side with iterators; None if there is none."""
+    a, b = comparison.lhs, comparison.rhs
+    if not uses(a, iters):
+        if not uses(b, iters):
+            return None
+        a, b = b, a
+        flipped = True
+    else:
+        flipped = False
+        if uses(b, iters):
+            a, b = _sides(c.sub(a, b), iters)
+    greater = isinstance(comparison, (tir.GT, tir.GE)) != flipped
+    equal = isinstance(comparison, (tir.LE, tir.GE))
+    if greater:
+        return Constraint(a, b if equal else c.add(b, 1), None)
+    return Constraint(a, None, c.add(b, 1) if equal else b)
+
+
+def _sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Expr, Expr]:
+    """The terms with iterators, and minus those without."""
+    left = right = c.const(0)
+
+    def collect(part: Expr, positive: bool) -> None:
+        nonlocal left, right
+        match part:
+            case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
+                collect(a, positive)
+                collect(b, positive == isinstance(part, tir.Add))
+            case _ if uses(part, iters):
+                left = c.add(left, part) if positive else c.sub(left, part)
+            case _:
+                right = c.sub(right, part) if positive else c.add(right, part)
+
+    collect(difference, True)
+    analyzer = Analyzer()
+    return analyzer.simplify(left), analyzer.simplify(right)
+
+
+def uses(expr: Expr, iters: Mapping[tir.Var, object]) -> bool:
+    """Does one of the variables occur?"""
+    if isinstance(expr, tir.IntImm):
+        return False
+    return any(isinstance(node, tir.Var) and node in iters for node in walk(expr))

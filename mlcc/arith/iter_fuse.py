@@ -1,0 +1,281 @@
+"""Fusing: a sum of digits as one digit of a new iterator.
+
+`i * 12 + j * 4 + k` with j in 0..2 and k in 0..3 is one iterator over i, j, k in mixed radix: the smallest scale is the
+base, and each next digit must be scaled by the extent and the scale of the one before. A constraint `j * 4 + k < 10`
+makes the two one iterator of extent 10, and then the digit above it is expected at 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, factors, is_one, is_zero, product, whole
+from mlcc.ir import construct as c
+from mlcc.ir.tir import Expr, IntImm
+
+Level = Literal["bijective", "surjective", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """The iterator that a flat sum became, whose values start at `offset`, and the sum of its (grouped) digits."""
+
+    mark: IterMark
+    offset: Expr
+
+
+def replaced(split: IterSplit, *, extent: Expr | None = None, scale: Expr | None = None) -> IterSplit:
+    """A copy with another extent or scale."""
+    return IterSplit(
+        split.source, split.lower_factor, split.extent if extent is None else extent,
+        split.scale if scale is None else scale,
+    )  # fmt: skip
+
+
+class Fuser:
+    """Remembers what was fused, so that one sum is one iterator wherever it occurs."""
+
+    def __init__(self, proofs: Proofs, level: Level) -> None:
+        self.proofs = proofs
+        self.level = level
+        self._fused: dict[object, Fused] = {}  # by flat sum
+        self._flat: dict[object, IterSum] = {}  # by structured sum
+        self.constraints: list[IterSum] = []  # flat sums that conditions bound
+
+    # ------------------------------------------------------------ identity of digits
+
+    def _digit(self, split: IterSplit) -> tuple[object, ...]:
+        key = self.proofs.key
+        return (split.source, key(split.lower_factor), key(split.extent))
+
+    def _key(self, value: IterSum) -> object:
+        key = self.proofs.key
+        return (key(value.base), *((*self._digit(s), key(s.scale)) for s in value.args))
+
+    # ------------------------------------------------------------ constraints
+
+    def constrain(self, value: IterSum, low: Expr | None, high: Expr | None) -> bool:
+        """Note that low <= value < high; False if the value is not one iterator."""
+        if not is_zero(value.base):
+            low = None if low is None else c.sub(low, value.base)
+            high = None if high is None else c.sub(high, value.base)
+            value = IterSum(value.args, IntImm(value.base.dtype, 0))
+        fused = self.fuse(value, early=False)
+        if fused is None or not is_one(fused.args[0].scale):
+            return False
+        structured = fused.args[0].source.source
+        assert isinstance(structured, IterSum)
+        flat = self._flat[self._key(structured)]
+        old = self._fused[self._key(flat)]
+        first, end = old.offset, c.add(old.offset, old.mark.extent)
+        if low is not None:
+            first = c.maximum(low, old.offset)
+            delta = c.sub(first, old.offset)
+            if not is_zero(delta):
+                del self._flat[self._key(structured)]
+                structured = IterSum(structured.args, c.sub(structured.base, delta))
+                self._flat[self._key(structured)] = flat
+        if high is not None:
+            # a condition is there because it limits something: prefer its bound
+            end = high if self.proofs.at_least(end, high) else c.minimum(high, end)
+        self._fused[self._key(flat)] = Fused(IterMark(structured, c.sub(end, first)), first)
+        self.constraints.append(flat)
+        return True
+
+    def consistent(self) -> bool:
+        """Do any two constrained sums either contain one another or share nothing?"""
+        digits = [{(*self._digit(s), self.proofs.key(s.scale)) for s in flat.args} for flat in self.constraints]
+        return all(
+            a <= b or not a & b for i, a in enumerate(digits) for b in digits[i + 1 :]
+        )  # shorter ones come first
+
+    # ------------------------------------------------------------ search
+
+    def _base(self, args: tuple[IterSplit, ...], used: list[bool], source: IterMark | None, last: int) -> int:
+        """Where the smallest scale is, looking from the right; -1 if everything is used."""
+        found, least = -1, 0
+        candidates = [i for i in range(last, -1, -1) if not used[i] and (source is None or args[i].source is source)]
+        for i in candidates:
+            scale = args[i].scale
+            if isinstance(scale, IntImm):
+                if found == -1 or scale.value < least:
+                    found, least = i, scale.value
+                elif scale.value == least and is_one(args[i].extent) and not is_one(args[found].extent):
+                    found = i
+        if found != -1:
+            return found
+        return min(candidates, key=lambda i: len(factors(args[i].scale)), default=-1)
+
+    def _exact(
+        self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr, source: IterMark | None, last: int, unit: int
+    ) -> int:
+        """Where the scale is `scale`, looking from the right; digits of extent 1 first. -1 if nowhere."""
+        found = -1
+        for i in range(last, -1, -1):
+            if used[i] or (source is not None and args[i].source is not source):
+                continue
+            if self.proofs.equal(args[i].scale, scale):
+                if is_one(args[i].extent):
+                    return i
+                if found == -1:
+                    found = i
+                if i <= unit:
+                    break
+        return found
+
+    def _nearest(self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr) -> int:
+        """Where the scale is the greatest one that is at most `scale`; -1 if nowhere."""
+        found = -1
+        for i in range(len(args) - 1, -1, -1):
+            mine = args[i].scale
+            if used[i] or not self.proofs.at_least(scale, mine) or not self.proofs.at_least(mine, c.const(0)):
+                continue
+            if found == -1 or self._below(args[found].scale, mine):
+                found = i
+        return found
+
+    def _below(self, a: Expr, b: Expr) -> bool:
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value < b.value
+        return self.proofs.analyzer.prove(c.less(a, b))
+
+    # ------------------------------------------------------------ joining and fusing
+
+    def join(self, value: IterSum) -> IterSum | None:
+        """Neighbouring digits of one iterator as one digit; None if no iterator occurs twice.
+
+        (x // (l * e)) % m * (e * s) + (x // l) % e * s == (x // l) % (m * e) * s
+        """
+        args = value.args
+        counts: dict[IterMark, int] = {}
+        for split in args:
+            counts[split.source] = counts.get(split.source, 0) + 1
+        if len(counts) == len(args):
+            return None
+        used, made, unit = [False] * len(args), [], _first_unit(args)
+        for last in range(len(args) - 1, -1, -1):
+            while not used[last]:
+                if counts[args[last].source] == 1:
+                    used[last] = True
+                    made.append(args[last])
+                else:
+                    made.append(self._joined(args, used, last, unit))
+        return IterSum(tuple(reversed(made)), value.base)
+
+    def _joined(self, args: tuple[IterSplit, ...], used: list[bool], last: int, unit: int) -> IterSplit:
+        at = self._base(args, used, args[last].source, last)
+        used[at] = True
+        low = args[at]
+        while True:
+            scale = product(low.extent, low.scale)
+            at = self._exact(args, used, scale, low.source, last, unit)
+            if at == -1 or not self.proofs.equal(args[at].lower_factor, product(low.lower_factor, low.extent)):
+                return low
+            used[at] = True
+            low = replaced(low, extent=product(args[at].extent, low.extent))
+
+    def fuse(self, value: IterSum, early: bool = True) -> IterSum | None:
+        """The sum as one digit plus a base; None if the scales do not fit. `early`: stop at a digit that is there."""
+        joined = self.join(value) if len(value.args) > 1 else None
+        if joined is not None:
+            value = joined
+            if len(value.args) <= 1 and early:
+                return value
+        args, dtype = value.args, value.base.dtype
+        used, unit = [False] * len(args), _first_unit(args)
+        at = self._base(args, used, None, len(args) - 1)
+        if at == -1:
+            return None
+        base_scale = expected = args[at].scale
+        flat: list[IterSplit] = []
+        grouped: list[IterSplit] = []
+        offset: Expr = IntImm(dtype, 0)
+        tail: Expr = IntImm(dtype, 0)
+        while len(flat) < len(args):
+            if flat:
+                at = self._exact(args, used, expected, None, len(args) - 1, unit)
+            scale = expected
+            if at == -1:
+                if self.level != "bijective" and is_one(base_scale):
+                    at = self._nearest(args, used, expected)
+                if at == -1:
+                    return None
+                scale = args[at].scale
+                tail = c.add(tail, c.sub(expected, scale))
+            constraint = self._constraint(args[at])
+            if constraint is None:
+                used[at] = True
+                digit = replaced(args[at], scale=self._quotient(args[at].scale, base_scale))
+                flat.append(digit)
+                grouped.append(digit)
+                expected = product(digit.extent, scale)
+                continue
+            taken = self._take(constraint, args, used, scale)
+            if taken is None:
+                return None
+            flat += taken
+            known = self._fused[self._key(constraint)]
+            grouped.append(whole(known.mark, c.floordiv(scale, base_scale)))
+            offset = c.add(offset, c.mul(known.offset, scale))
+            expected = product(known.mark.extent, scale)
+        extent = c.add(c.div(expected, base_scale), tail)
+        return self._remembered(value, flat, grouped, base_scale, offset, extent)
+
+    def _quotient(self, scale: Expr, base: Expr) -> Expr:
+        if is_one(base):
+            return scale if isinstance(scale, IntImm) else self.proofs.analyzer.simplify(scale)
+        return self.proofs.analyzer.simplify(c.floordiv(scale, base))
+
+    def _constraint(self, digit: IterSplit) -> IterSum | None:
+        """The longest constrained sum whose last digit this is."""
+        found = None
+        if self.constraints:
+            key = self._digit(digit)
+            for flat in self.constraints:
+                if self._digit(flat.args[-1]) == key and (found is None or len(found.args) < len(flat.args)):
+                    found = flat
+        return found
+
+    def _take(
+        self, constraint: IterSum, args: tuple[IterSplit, ...], used: list[bool], scale: Expr
+    ) -> list[IterSplit] | None:
+        """The digits of a constrained sum, times `scale`, out of `args`, from the last; None if one is missing."""
+        taken = []
+        for wanted in reversed(constraint.args):
+            key, expected = self._digit(wanted), c.mul(wanted.scale, scale)
+            for k, split in enumerate(args):
+                if not used[k] and self._digit(split) == key and self.proofs.equal(expected, split.scale):
+                    used[k] = True
+                    taken.append(split)
+                    break
+            else:
+                return None
+        return taken
+
+    def _remembered(
+        self, value: IterSum, flat: list[IterSplit], grouped: list[IterSplit], scale: Expr, offset: Expr, extent: Expr
+    ) -> IterSum | None:
+        """The digit of the iterator made for `flat` before, or of a new one."""
+        zero = IntImm(value.base.dtype, 0)
+        flattened = IterSum(tuple(reversed(flat)), zero)
+        key = self._key(flattened)
+        known = self._fused.get(key)
+        if known is None:
+            structured = IterSum(tuple(reversed(grouped)), zero)
+            known = self._fused[key] = Fused(IterMark(structured, extent), offset)
+            self._flat[self._key(structured)] = flattened
+        elif not self.proofs.equal(offset, c.mul(known.offset, scale)):
+            return None
+        return IterSum((whole(known.mark, scale),), c.add(value.base, offset))
+
+
+def _first_unit(args: tuple[IterSplit, ...]) -> int:
+    """Where the first digit of extent 1 is; the end if there is none."""
+    return next((i for i, split in enumerate(args) if is_one(split.extent)), len(args))
+
+
+def with_scale(value: IterSum, factor: Expr) -> IterSum:
+    """The sum times a factor."""
+    args = tuple(replaced(s, scale=c.mul(s.scale, factor)) for s in value.args)
+    return IterSum(args, c.mul(value.base, factor))

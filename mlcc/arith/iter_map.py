@@ -1,0 +1,150 @@
+"""Detecting quasi-affine maps: which loops, split and fused how, the indices of a block are.
+
+`detect_iter_map` writes every index as one digit of an iterator (a loop, or loops fused) plus a base, and checks that
+the digits of all indices are independent. The analysis and its levels are TVM's; so are the expressions that
+`iter_map_simplify` makes of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.iter_check import problem
+from mlcc.arith.iter_constraints import constraints_of, uses
+from mlcc.arith.iter_fuse import Level
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, Speller, normalize_to_expr
+from mlcc.arith.iter_rewrite import NotAffine, Rewriter
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import TRUE, Expr
+
+Iters = Mapping[tir.Var, tir.Range]
+FALSE: Expr = c.const(False)
+
+
+@dataclass(frozen=True, slots=True)
+class IterMap:
+    """What was found. A map that failed is false: its `indices` are empty and `reason` says why.
+
+    `padding_predicate` holds where an iterator was padded, over the variables of the loops.
+    """
+
+    indices: tuple[IterSum, ...] = ()
+    padding_predicate: Expr = FALSE
+    failure: NotAffine | None = field(default=None, repr=False)
+
+    def __bool__(self) -> bool:
+        return self.failure is None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no map; empty if there is."""
+        return "" if self.failure is None else str(self.failure)
+
+
+def detect_iter_map(
+    bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, level: Level = "surjective",
+    analyzer: Analyzer | None = None, simplify_trivial: bool = True,
+) -> IterMap:  # fmt: skip
+    """The bindings as sums of digits of `iters`, where `predicate` holds.
+
+    "bijective": each iteration has its own values and every value an iteration. "surjective": every value has one.
+    "none": the digits are independent; iterators may be padded to what divides.
+    """
+    try:
+        return _detect(bindings, iters, predicate, level, Proofs(analyzer or Analyzer()), simplify_trivial)
+    except NotAffine as failure:
+        return IterMap(failure=failure)
+    except ValueError as failure:  # division by zero, while folding constants
+        return IterMap(failure=NotAffine("{}", failure))
+
+
+def _detect(
+    bindings: Sequence[Expr], iters: Iters, predicate: Expr, level: Level, proofs: Proofs, simplify_trivial: bool
+) -> IterMap:
+    _check_ranges(iters)
+    ranges: Iters = iters
+    rewriter = None
+    if not (isinstance(predicate, tir.IntImm) and predicate.value == 1):
+        found = constraints_of(predicate, iters)
+        if found is None:
+            raise NotAffine("the predicate `{}` is no conjunction of bounds", predicate)
+        ranges, constraints = found
+        rewriter = Rewriter(proofs, ranges, level, simplify_trivial)
+        for made in constraints:
+            if not rewriter.fuser.constrain(rewriter.digits(made.value), made.low, made.high):
+                raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", made.value)
+        if not rewriter.fuser.consistent():
+            raise NotAffine("the bounds of the predicate `{}` cut through one another", predicate)
+    rewriter = rewriter or Rewriter(proofs, ranges, level, simplify_trivial)
+    indices: list[IterSum] = []
+    if level != "bijective":
+        rewriter.collecting = True
+        indices = [rewriter.rewrite(value) for value in bindings]
+        rewriter.collecting = False
+    if level == "bijective" or rewriter.needs_padding:
+        indices = [rewriter.rewrite(value) for value in bindings]
+    wrong = problem(indices, rewriter, level)
+    if wrong is not None:
+        raise NotAffine(*wrong)
+    return IterMap(tuple(indices), rewriter.padding)
+
+
+def _check_ranges(iters: Iters) -> None:
+    for span in iters.values():
+        if uses(span.min, iters) or uses(span.extent, iters):
+            raise NotAffine(
+                "the range {} to {} of a loop depends on another loop", span.min, c.add(span.min, span.extent)
+            )
+
+
+def iter_map_simplify(
+    bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, level: Level = "surjective",
+    analyzer: Analyzer | None = None, simplify_trivial: bool = True,
+) -> tuple[Expr, ...]:  # fmt: skip
+    """The bindings spelled by the map that they are; as they stand if they are none."""
+    analyzer = analyzer or Analyzer()
+    found = detect_iter_map(bindings, iters, predicate, level, analyzer, simplify_trivial)
+    if not found and level != "bijective" and predicate is not TRUE:
+        # without the predicate there are more iterations, and what is equal for all of them is for some
+        found = detect_iter_map(bindings, iters, TRUE, level, analyzer, simplify_trivial)
+    if not found:
+        return tuple(bindings)
+    speller = Speller(Proofs(analyzer))
+    return tuple(speller.expr(value) for value in found.indices)
+
+
+def is_affine(bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, analyzer: Analyzer | None = None) -> bool:
+    """Do the bindings take every value of a box of indices?"""
+    return bool(detect_iter_map(bindings, iters, predicate, "surjective", analyzer))
+
+
+def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None = None) -> IterSum:
+    """An index as a sum of digits in descending order of constant scale, then of the number of symbols in it.
+
+    Raises NotAffine.
+    """
+    from mlcc.arith.iter_nodes import factors
+
+    rewriter = Rewriter(Proofs(analyzer or Analyzer()), iters, "none", True)
+    made = rewriter.digits(index)
+    made = rewriter.fuser.join(made) or made
+
+    def rank(split: IterSplit) -> tuple[int, int]:
+        constant, symbols = 1, 0
+        for factor in factors(split.scale):
+            if isinstance(factor, tir.IntImm):
+                constant *= factor.value
+            else:
+                symbols += 1
+        return -constant, -symbols
+
+    return IterSum(tuple(sorted(made.args, key=rank)), made.base)
+
+
+__all__ = [
+    "IterMap", "IterMark", "IterSplit", "IterSum", "Level", "NotAffine", "detect_iter_map", "is_affine",
+    "iter_map_simplify", "normalize_to_expr", "normalize_to_iter_sum",
+]  # fmt: skip

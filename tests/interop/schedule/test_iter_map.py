@@ -1,0 +1,74 @@
+"""Iteration maps are TVM's, digit by digit: block bindings are spelled by them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+tvm = pytest.importorskip("tvm")
+
+from mlcc.arith.iter_map import detect_iter_map, iter_map_simplify  # noqa: E402
+from tests.interop.schedule.iter_cases import LEVELS, Case, digits, scheduled, spelled  # noqa: E402
+
+sym = tvm.sym.iter_affine_map
+
+
+def detected(case: Case, level: str, trivial: bool) -> tuple[str, str]:
+    """What mlcc and TVM make of a case."""
+    mine = detect_iter_map(
+        [case.mine(b) for b in case.bindings],
+        case.my_iters,
+        case.mine(case.predicate),
+        level,
+        None,
+        trivial,  # type: ignore[arg-type]
+    )
+    try:
+        theirs = sym.detect_iter_map(
+            [case.theirs(b) for b in case.bindings], case.their_iters, case.theirs(case.predicate),
+            check_level=level if level != "none" else sym.IterMapLevel.NoCheck, simplify_trivial_iterators=trivial,
+        )  # fmt: skip
+    except tvm.error.TVMError:
+        return "; ".join(spelled(i) for i in mine.indices), ""
+    one, two = ("; ".join(spelled(i) for i in found.indices) for found in (mine, theirs))
+    if mine and theirs.indices:
+        one += spelled(mine.padding_predicate)
+        two += spelled(sym.normalize_iter_map_to_expr(theirs.padding_predicate))
+    return one, two
+
+
+def simplified(case: Case, level: str, trivial: bool) -> tuple[str, str]:
+    mine = iter_map_simplify(
+        [case.mine(b) for b in case.bindings],
+        case.my_iters,
+        case.mine(case.predicate),
+        level,
+        None,
+        trivial,  # type: ignore[arg-type]
+    )
+    theirs: Any = [case.theirs(b) for b in case.bindings]
+    with contextlib.suppress(tvm.error.TVMError):
+        theirs = sym.iter_map_simplify(
+            theirs, case.their_iters, case.theirs(case.predicate),
+            check_level=level if level != "none" else sym.IterMapLevel.NoCheck, simplify_trivial_iterators=trivial,
+        )  # fmt: skip
+    return "; ".join(map(spelled, mine)), "; ".join(map(spelled, theirs))
+
+
+@pytest.mark.parametrize("compared", [detected, simplified])
+@pytest.mark.parametrize("cases", [scheduled, digits])
+def test_agree(
+    cases: Callable[[int], Case], compared: Callable[[Case, str, bool], tuple[str, str]], all_cases: bool
+) -> None:
+    count, different = 3000 if all_cases else 200, []
+    for seed in range(count):
+        case = cases(seed)
+        one, two = compared(case, LEVELS[seed % 3], seed % 7 != 0)
+        if one != two:
+            different.append(
+                f"{seed} {LEVELS[seed % 3]} {case.bindings} {case.loops} {case.predicate}:\n  {one}\n  {two}"
+            )
+    assert len(different) <= count * 0.12, f"{len(different)}\n" + "\n".join(different)
