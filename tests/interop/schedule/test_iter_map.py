@@ -31,7 +31,7 @@ def detected(case: Case, level: str, trivial: bool) -> tuple[str, str]:
             [case.theirs(b) for b in case.bindings], case.their_iters, case.theirs(case.predicate),
             check_level=level if level != "none" else sym.IterMapLevel.NoCheck, simplify_trivial_iterators=trivial,
         )  # fmt: skip
-    except tvm.error.TVMError:
+    except tvm.error.InternalError:
         return "; ".join(spelled(i) for i in mine.indices), ""
     one, two = ("; ".join(spelled(i) for i in found.indices) for found in (mine, theirs))
     if mine and theirs.indices:
@@ -50,7 +50,7 @@ def simplified(case: Case, level: str, trivial: bool) -> tuple[str, str]:
         trivial,  # type: ignore[arg-type]
     )
     theirs: Any = [case.theirs(b) for b in case.bindings]
-    with contextlib.suppress(tvm.error.TVMError):
+    with contextlib.suppress(tvm.error.InternalError):
         theirs = sym.iter_map_simplify(
             theirs, case.their_iters, case.theirs(case.predicate),
             check_level=level if level != "none" else sym.IterMapLevel.NoCheck, simplify_trivial_iterators=trivial,
