@@ -26,6 +26,7 @@ class Tree:
         self._parents: dict[int, Stmt | None] = {}
         self._by_var: dict[tir.Var, tir.For] = {}
         self._realize_of: dict[int, tir.BlockRealize] = {}
+        self.cache: dict[Any, Any] = {}  # what analyses have found out; keys are theirs
         self._visit(func.body, None)
 
     def _visit(self, body: Body, parent: Stmt | None) -> None:

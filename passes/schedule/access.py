@@ -1,0 +1,63 @@
+"""Buffers of blocks: the n-th one read or written, and where a buffer comes from."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.tree import Tree
+
+
+def read_region(block: tir.Block, n: int) -> tir.BufferRegion:
+    """The n-th region that `block` reads; refuses (E0614)."""
+    return _nth(block, block.reads, n, "read")
+
+
+def write_region(block: tir.Block, n: int) -> tir.BufferRegion:
+    """The n-th region that `block` writes; refuses (E0614)."""
+    return _nth(block, block.writes, n, "write")
+
+
+def read_buffer(block: tir.Block, n: int) -> tir.Buffer:
+    """The n-th buffer that `block` reads; refuses (E0614)."""
+    return read_region(block, n).buffer
+
+
+def write_buffer(block: tir.Block, n: int) -> tir.Buffer:
+    """The n-th buffer that `block` writes; refuses (E0614)."""
+    return write_region(block, n).buffer
+
+
+def _nth(block: tir.Block, regions: tuple[tir.BufferRegion, ...], n: int, verb: str) -> tir.BufferRegion:
+    if 0 <= n < len(regions):
+        return regions[n]
+    names = ", ".join(f"{i} is `{r.buffer.name}`" for i, r in enumerate(regions))
+    raise Refusal(
+        "E0614",
+        f"block `{block.name}` {verb}s {len(regions) or 'no'} buffer{'' if len(regions) == 1 else 's'}: "
+        f"there is no {verb} buffer {n}",
+        block,
+        names or None,
+    )
+
+
+def defining_block(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> tuple[tir.Block | None, bool]:
+    """The block, `block` or one around it, that makes `buffer`, and whether it allocates it (else it matches it).
+
+    (None, False) for what a parameter brings in.
+    """
+    at: tir.Block | None = block
+    while at is not None:
+        if buffer in at.alloc_buffers:
+            return at, True
+        if any(m.buffer is buffer for m in at.match_buffers):
+            return at, False
+        at = tree.scope(at)
+    return None, False
+
+
+def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
+    """The block that allocates `buffer`; None for parameters and matched buffers."""
+    sites = tree.cache.get("allocations")
+    if sites is None:
+        sites = tree.cache["allocations"] = {b: r.block for r in tree.realizes for b in r.block.alloc_buffers}
+    return sites.get(buffer)  # type: ignore[no-any-return]

@@ -1,0 +1,138 @@
+"""How the axes of blocks hang on loops: domains of loops, kinds of loops, affine and trivial bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.iter_map import detect_iter_map
+from mlcc.arith.iter_nodes import is_one
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, IterKind
+from mlcc.passes.schedule.tree import Tree
+
+Domain = dict[tir.Var, tir.Range]
+
+
+def analyzer_of(tree: Tree) -> Analyzer:
+    """An analyzer that knows the ranges of all loops of the function; shared, so leave nothing bound in it."""
+    found = tree.cache.get("analyzer")
+    if found is None:
+        found = tree.cache["analyzer"] = Analyzer()
+        for loop in tree.loops:
+            found.bind(loop.var, tir.Range(loop.min, loop.extent))
+    return found  # type: ignore[no-any-return]
+
+
+def bindings(realize: tir.BlockRealize) -> dict[tir.Var, Expr]:
+    """The value of each axis variable."""
+    return {a.var: v for a, v in zip(realize.block.iter_vars, realize.values, strict=True)}
+
+
+def vars_of(expr: Expr) -> set[tir.Var]:
+    """The variables in an expression."""
+    return {expr} if isinstance(expr, tir.Var) else {n for n in walk(expr) if isinstance(n, tir.Var)}
+
+
+def bound_vars(realize: tir.BlockRealize, *kinds: IterKind) -> set[tir.Var]:
+    """The variables in the values of the axes of some kinds; of all axes if none is named."""
+    made: set[tir.Var] = set()
+    for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
+        if not kinds or axis.kind in kinds:
+            made |= vars_of(value)
+    return made
+
+
+# ---------------------------------------------------------------- domains
+
+
+def loop_domain(
+    tree: Tree, low: tir.Stmt | None, high: tir.Stmt | None = None, extra_relax_scope: str = "global"
+) -> Domain:
+    """Ranges of the loops from `low` up to, and without, the loop or block `high`, innermost first.
+
+    `low` is itself counted if it is a loop; the block around ends the way in any case. A storage scope other than
+    global adds the thread loops further out over which memory of that scope is shared.
+    """
+    made: Domain = {}
+    at = low
+    while at is not None and at is not high and not isinstance(at, tir.Block):
+        if isinstance(at, tir.For):
+            made[at.var] = tir.Range(at.min, at.extent)
+        at = tree.parent(at)
+    if not extra_relax_scope.startswith("global"):
+        while at is not None:
+            if isinstance(at, tir.For) and at.thread and shared_by_threads(extra_relax_scope, at.thread):
+                made[at.var] = tir.Range(at.min, at.extent)
+            at = tree.parent(at)
+    return made
+
+
+def domain_above(tree: Tree, realize: tir.BlockRealize, high: tir.Stmt | None = None) -> Domain:
+    """Ranges of the loops between a block and the block around it, or the loop `high`."""
+    return loop_domain(tree, tree.parent(realize), high)
+
+
+def shared_by_threads(storage: str, thread: str) -> bool:
+    """Do all threads along the axis `thread` see the same memory of scope `storage`?"""
+    kind = storage.partition(".")[0] or "global"
+    if kind == "global":
+        return True
+    if thread.startswith("blockIdx"):
+        return False
+    return kind == "shared" or (kind == "warp" and thread == "threadIdx.x")
+
+
+# ---------------------------------------------------------------- bindings
+
+
+def is_trivial_binding(tree: Tree, block: tir.Block) -> bool:
+    """Are the values of the axes just the loops above, each once and in order?"""
+    loops, values = tree.loops_above(block), tree.realize(block).values
+    return len(loops) == len(values) and all(v is loop.var for v, loop in zip(values, loops, strict=True))
+
+
+def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
+    """Do the loops up to the block around drive the axes quasi-affinely, reaching every value of every axis?"""
+    key = ("affine", realize)
+    found = tree.cache.get(key)
+    if found is None:
+        if tree.scope(realize.block) is None:
+            found = not realize.block.iter_vars
+        else:
+            found = is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree))
+        tree.cache[key] = found
+    return found  # type: ignore[no-any-return]
+
+
+def is_affine_in(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> bool:
+    """Is the binding affine while the variables of `domain` run and all others stand still?"""
+    if not domain:
+        return True
+    if not realize.values:
+        return False
+    found = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer, simplify_trivial=False)
+    return bool(found) and all(not sum.args or is_one(sum.args[0].scale) for sum in found.indices)
+
+
+# ---------------------------------------------------------------- kinds of loops
+
+
+def loop_iter_kind(tree: Tree, loop: tir.For) -> IterKind:
+    """SPATIAL if only spatial axes hang on the loop, or none; REDUCE if only reduce axes do; else OPAQUE."""
+    key = ("kind", loop)
+    found = tree.cache.get(key)
+    if found is None:
+        kinds = {
+            axis.kind
+            for realize in tree.child_realizes(loop.body)
+            for axis, value in zip(realize.block.iter_vars, realize.values, strict=True)
+            if loop.var in vars_of(value)
+        }
+        if kinds <= {IterKind.SPATIAL}:
+            found = IterKind.SPATIAL
+        else:
+            found = IterKind.REDUCE if kinds == {IterKind.REDUCE} else IterKind.OPAQUE
+        tree.cache[key] = found
+    return found  # type: ignore[no-any-return]
