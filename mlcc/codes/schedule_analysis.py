@@ -1,11 +1,6 @@
 """Diagnostic codes: what schedules find out about blocks and loops."""
 
 CODES: dict[str, tuple[str, str]] = {
-    "E0614": (
-        "a block does not have that many buffers",
-        "`read_buffer_index=n` means the n-th of the buffers that a block reads, in the order of its `T.reads`, and "
-        "`write_buffer_index=n` the n-th of `T.writes`; both count from 0.",
-    ),
     "E0638": (
         "loops do not drive a block's axes affinely",
         "The values of a block's axes must be quasi-affine in the loops around: sums of loops, and of quotients and "
