@@ -1,0 +1,135 @@
+"""Regions relaxed over loops: boxes that are surely inside, or surely around, what the iterations touch together.
+
+A strict bound is exact: the ranges start at independent quasi-affine indices, so the union of all iterations is a box.
+It serves as a lower bound; where there is none, an upper bound comes dimension by dimension, by iteration maps or by
+interval arithmetic. Spelled as TVM does, since such regions end up in programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import NOTHING, Interval, eval_range, eval_set, from_range, union
+from mlcc.arith.iter_map import IterSum, detect_iter_map
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import TRUE, Expr, IntImm, Range
+
+Domain = Mapping[tir.Var, Range]
+Box = list[Interval]
+
+
+def strict_bound(
+    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
+) -> Box | None:
+    """Exactly what the ranges cover while the variables of `domain` run where `predicate` holds; None if unknown."""
+    if not all(isinstance(span.extent, IntImm) for span in region):
+        return None
+    if not region:
+        return None
+    analyzer = analyzer or Analyzer()
+    found = detect_iter_map([span.min for span in region], domain, predicate, "surjective", analyzer)
+    if not found:
+        return None
+    made = []
+    for sum, span in zip(found.indices, region, strict=True):
+        interval = _swept(sum, span.extent, analyzer)
+        if interval is None:
+            return None
+        made.append(interval)
+    return made
+
+
+def lower_bound(
+    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
+) -> Box | None:
+    """A box that is covered in full; None if none is known."""
+    return strict_bound(region, domain, predicate, analyzer)
+
+
+def upper_bound(
+    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
+) -> Box:
+    """A box outside of which nothing is touched."""
+    analyzer = analyzer or Analyzer()
+    exact = strict_bound(region, domain, predicate, analyzer)
+    if exact is not None:
+        return exact
+    return [_around(span, domain, predicate, analyzer) for span in region]
+
+
+def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) -> Interval:
+    found = detect_iter_map([span.min], domain, predicate, "surjective", analyzer)
+    if found:
+        made = _swept(found.indices[0], span.extent, analyzer)
+        if made is not None:
+            return made
+    intervals = {v: from_range(r) for v, r in domain.items()}
+    if isinstance(span.extent, IntImm) and span.extent.value == 1:
+        return eval_set(span.min, intervals)
+    last = Analyzer().simplify(c.sub(c.add(span.min, span.extent), 1))
+    return eval_range(span.min, last, intervals)
+
+
+def _swept(sum: IterSum, extent: Expr, analyzer: Analyzer) -> Interval | None:
+    """What `extent` elements from `sum` on cover while it runs: None if there are gaps between the steps."""
+    if _is_zero(extent, analyzer):
+        return NOTHING
+    if not sum.args:
+        return from_range(Range(sum.base, extent))
+    (digit,) = sum.args
+    if _is_zero(digit.extent, analyzer):
+        return NOTHING
+    if not analyzer.prove(c.greater_equal(extent, digit.scale)):
+        return None
+    reach = c.mul(c.sub(digit.extent, 1), digit.scale)
+    if analyzer.prove(c.less(digit.scale, 0)):
+        return from_range(Range(c.add(sum.base, reach), c.sub(extent, reach)))
+    return from_range(Range(sum.base, c.add(extent, reach)))
+
+
+def _is_zero(extent: Expr, analyzer: Analyzer) -> bool:
+    if isinstance(extent, IntImm):
+        return extent.value == 0
+    return analyzer.prove(c.equal(extent, 0))
+
+
+# ---------------------------------------------------------------- unions
+
+
+def union_lower_bound(boxes: Sequence[Box]) -> Box:
+    """A box that the boxes cover together, dimension by dimension; intervals with a gap to the first are left out."""
+    return [_joined(intervals) for intervals in zip(*boxes, strict=True)]
+
+
+def union_upper_bound(boxes: Sequence[Box]) -> Box:
+    """The least box around all."""
+    return [_hull(intervals) for intervals in zip(*boxes, strict=True)]
+
+
+def _hull(intervals: Sequence[Interval]) -> Interval:
+    made, analyzer = intervals[0], Analyzer()
+    for interval in intervals[1:]:
+        made = union(made, interval, analyzer)
+    return made
+
+
+def _joined(intervals: Iterable[Interval]) -> Interval:
+    left = [i for i in intervals if not i.empty]
+    if not left:
+        return NOTHING
+    made, analyzer = left[0], Analyzer()
+    for interval in left[1:]:
+        if _reaches(made, interval, analyzer) and _reaches(interval, made, analyzer):
+            low = None if made.low is None or interval.low is None else c.minimum(made.low, interval.low)
+            high = None if made.high is None or interval.high is None else c.maximum(made.high, interval.high)
+            made = Interval(low, high)
+    return made
+
+
+def _reaches(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
+    """Does b start no later than right behind a?"""
+    if b.low is None or a.high is None:
+        return True
+    return analyzer.prove(c.less_equal(b.low, c.add(a.high, 1)))
