@@ -14,6 +14,7 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
+from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -241,6 +242,18 @@ def _str_or_int(state: State, value: Any) -> str | int:
     return value if isinstance(value, str) else _int(state, value)
 
 
+def _buffer(state: State, value: Any) -> BufferArg:
+    match value:
+        case str() | tir.Buffer():
+            return BufferArg(value)
+        case (str() as kind, index):
+            return BufferArg((kind, _int(state, index)))
+    try:
+        return BufferArg(_int(state, value))
+    except _Unfit:
+        raise _Unfit('a buffer of the block: 0, `("read", 0)`, or its name') from None
+
+
 def _any(state: State, value: Any) -> Any:
     """Kept as it is, with symbolic integers evaluated and handles left alone."""
     if isinstance(value, ExprRV):
@@ -260,4 +273,5 @@ _READERS: dict[str, Callable[[State, Any], Any]] = {
     "list[int | None]": _list(_int_or_none, "integers or None"), "list[float]": _list(_float, "numbers"),
     "list[float] | None": _list(_float, "numbers"), "list[BlockRef]": _list(_block, "blocks"),
     "list[BlockRef] | None": _list(_block, "blocks"), "list[str]": _list(_str, "strings"), "Any": _any,
+    "BufferArg": _buffer,
 }  # fmt: skip
