@@ -1,0 +1,72 @@
+"""What is known of blocks, compared with what TVM's schedule state keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+tvm = pytest.importorskip("tvm")
+
+from mlcc.ir import tir  # noqa: E402
+from mlcc.ir.visit import has_block  # noqa: E402
+from mlcc.passes.schedule import analysis as an  # noqa: E402
+from mlcc.passes.schedule.tree import Tree  # noqa: E402
+from tests.interop.harness import from_tvm, to_tvm  # noqa: E402
+from tests.interop.schedule.analysis_programs import NESTS, SCHEDULES  # noqa: E402
+
+
+def agree(mod: Any) -> None:
+    """Flags, producers, consumers, outputs and kinds of all blocks are what TVM finds."""
+    sch = tvm.s_tir.Schedule(mod)
+    func = from_tvm(mod)["main"]
+    assert isinstance(func, tir.PrimFunc)
+    tree = Tree(func)
+    assert tree.root is not None
+    theirs_root = sch.get_sblock("root")
+    for block in below(tree, tree.root):
+        realize = tree.realize(block)
+        theirs = sch.get_sblock(block.name)
+        flags = sch.state._get_cached_flags(sch.get_sref(theirs))
+        mine = (an.is_affine_binding(tree, realize), an.region_cover(tree, block), an.is_stage_pipeline(tree, block))
+        assert mine == (flags.affine_binding, flags.region_cover, flags.stage_pipeline), block.name
+        if block is tree.root:
+            continue
+        assert names(an.producers(tree, block)) == [sch.get(b).name_hint for b in sch.get_producers(theirs)]
+        assert names(an.consumers(tree, block)) == [sch.get(b).name_hint for b in sch.get_consumers(theirs)]
+        scope = tree.scope(block)
+        assert scope is not None
+        is_reduction = tvm.get_global_func("s_tir.schedule.IsReductionBlock")
+        found = is_reduction(sch, theirs, sch.get_sblock(scope.name))
+        assert an.is_reduction_block(tree, block, scope) == bool(found), block.name
+        is_trivial = tvm.get_global_func("s_tir.schedule.IsTrivialBinding")
+        assert an.is_trivial_binding(tree, block) == bool(is_trivial(sch, theirs)), block.name
+    if any(r.block.init and has_block(r.block.init) for r in tree.realizes):
+        return  # TVM's search for output blocks looks into inits and fails there
+    outputs = [sch.get(b).name_hint for b in sch.get_output_blocks(theirs_root)]
+    assert names(an.output_blocks(tree, tree.root)) == outputs
+
+
+def below(tree: Tree, block: tir.Block) -> Iterator[tir.Block]:
+    """`block` and the blocks in it, without those in inits, which TVM's state does not know."""
+    yield block
+    for realize in tree.child_realizes(block):
+        yield from below(tree, realize.block)
+
+
+def names(blocks: list[tir.Block]) -> list[str]:
+    return [b.name for b in blocks]
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_nests(name: str) -> None:
+    agree(to_tvm(NESTS[name]))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name: str) -> None:
+    program, steps = SCHEDULES[name]
+    sch = tvm.s_tir.Schedule(to_tvm(NESTS[program]))
+    steps(sch)
+    agree(sch.mod)
