@@ -1,8 +1,14 @@
-"""The random engine of schedules: small, seeded, copied with the schedule."""
+"""The random engine of schedules: small, seeded, copied with the schedule.
+
+Numbers are drawn as TVM's schedules draw them (its engine, and the distributions of libstdc++), so that one seed gives
+one choice in both.
+"""
 
 from __future__ import annotations
 
+import itertools
 import secrets
+from bisect import bisect_left
 from collections.abc import Sequence
 
 _MODULUS = 2147483647
@@ -10,7 +16,7 @@ _FACTOR = 48271
 
 
 class Engine:
-    """A minimal standard linear congruential engine (Park and Miller); TVM's schedules use the same."""
+    """A minimal standard linear congruential engine (Park and Miller, Communications of the ACM 31:10, 1988)."""
 
     __slots__ = ("state",)
 
@@ -35,31 +41,29 @@ class Engine:
         return self.state
 
     def below(self, bound: int) -> int:
-        """An integer of 0 .. bound - 1, without bias. `bound` is at most 2**31 - 2."""
-        span = _MODULUS - 1
-        limit = span - span % bound
+        """An integer of 0 .. bound - 1; draws nothing for a bound of 1. `bound` is at most 2**31 - 2."""
+        if bound == 1:
+            return 0
+        scale = (_MODULUS - 1) // bound
         while True:
-            drawn = self.next() - 1
-            if drawn < limit:
-                return drawn % bound
+            drawn = self.next()
+            if drawn < scale * bound:
+                return drawn // scale
 
     def uniform(self) -> float:
-        """A float of [0, 1)."""
-        return (self.next() - 1) / (_MODULUS - 1)
+        """A float of [0, 1): 53 bits need two draws."""
+        low, high = self.next(), self.next()
+        made = (low + high * float(_MODULUS)) / (float(_MODULUS) * float(_MODULUS))
+        return min(made, 1.0 - 2.0**-53)
 
     def pick(self, weights: Sequence[float]) -> int:
-        """An index, as likely as its weight."""
-        at = self.uniform() * sum(weights)
-        for index, weight in enumerate(weights):
-            at -= weight
-            if at < 0:
-                return index
-        return len(weights) - 1
-
-    def shuffle(self, items: list[int]) -> None:
-        for i in range(len(items) - 1, 0, -1):
-            j = self.below(i + 1)
-            items[i], items[j] = items[j], items[i]
+        """An index, as likely as its weight; draws nothing for a single one."""
+        if len(weights) < 2:
+            return 0
+        total = sum(weights)
+        ends = list(itertools.accumulate(w / total for w in weights))
+        ends[-1] = 1.0
+        return bisect_left(ends, self.uniform())
 
     def fork(self) -> int:
         """A seed for another engine (TVM `fork_seed`)."""
