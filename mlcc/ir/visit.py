@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlcc.ir import tir
-from mlcc.ir.node import Node, map_children, walk
+from mlcc.ir.node import Node, map_children, map_value, walk
 
 
 class Rewriter:
@@ -41,8 +41,11 @@ class Substitute(Rewriter):
 
 
 def substitute(root: Any, replacements: Mapping[Any, Any]) -> Any:
-    """`root` with nodes replaced. A buffer whose shape or data mentions a replaced variable becomes a new buffer."""
-    return Substitute(replacements).visit(root) if replacements else root
+    """`root`, a node or a tuple of nodes, with nodes replaced.
+
+    A buffer whose shape or data mentions a replaced variable becomes a new buffer.
+    """
+    return map_value(root, Substitute(replacements).visit) if replacements else root
 
 
 def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:

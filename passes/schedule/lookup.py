@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
+from mlcc.passes.schedule import scope
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -57,6 +58,24 @@ def get_child_blocks(state: State, block_or_loop: BlockRef | LoopRef) -> list[Bl
     """The outermost blocks below a block or a loop, in order."""
     found = child_realizes(block_or_loop.node.body)
     return [state.block_ref(block_or_loop.func_name, r.block) for r in found]
+
+
+@primitive()
+def get_producers(state: State, block: BlockRef) -> list[BlockRef]:
+    """The blocks of the same scope that write what this one reads, in order."""
+    return [state.block_ref(block.func_name, b) for b in scope.producers(block.tree, block.block)]
+
+
+@primitive()
+def get_consumers(state: State, block: BlockRef) -> list[BlockRef]:
+    """The blocks of the same scope that read what this one writes, in order."""
+    return [state.block_ref(block.func_name, b) for b in scope.consumers(block.tree, block.block)]
+
+
+@primitive()
+def get_output_blocks(state: State, scope_block: BlockRef) -> list[BlockRef]:
+    """The blocks below `scope_block` that write what it does not allocate, in order."""
+    return [state.block_ref(scope_block.func_name, b) for b in scope.output_blocks(scope_block.tree, scope_block.block)]
 
 
 @primitive()

@@ -1,0 +1,127 @@
+"""decompose_reduction: the init of a reduction as a block of its own."""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis import check_reduction_block, scope_root, vars_of
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.tree import Rebuild
+
+
+@primitive()
+def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
+    """Split a reduction block `B` into `B_init`, before `loop`, and `B_update`; the handle of `B` means the update.
+
+    `loop` stands above all loops that drive reduce axes. Refused: a block that is no reduction (E0656), a loop that is
+    not around it (E0661) or below a reduction loop (E0662), and where one init before the loop would not do for all
+    its iterations (E0663). Returns the init block. TVM: `decompose_reduction`, which does not see the last case.
+    """
+    tree, old, realize = block.tree, block.block, block.realize
+    loops = tree.loops_above(old)
+    target = loop.loop
+    scope_root(tree, old)
+    if target not in loops:
+        names = ", ".join(f"`{at.var.name}`" for at in loops) or "none"
+        message = f"loop `{target.var.name}` is not around block `{old.name}`"
+        raise Refusal("E0661", message, (target, old), f"the loops around the block: {names}")
+    check_reduction_block(tree, old, scope_root(tree, old))
+    position = loops.index(target)
+    above, below = loops[:position], loops[position:]
+    _check_height(block, target, above)
+    axes, values, renamed = [], [], {}
+    for axis, value in zip(old.iter_vars, realize.values, strict=True):
+        if axis.kind is tir.IterKind.SPATIAL:
+            var = tir.Var(axis.var.name, axis.var.dtype)
+            renamed[axis.var] = var
+            axes.append(replace(axis, var=var))
+            values.append(value)
+    used = set().union(*map(vars_of, values))
+    chosen = [at for at in below if at.var in used]
+    discarded = {at.var for at in below if at.var not in used}
+    _check_once(block, below, chosen)
+    assert old.init is not None
+    init = tir.Block(
+        f"{old.name}_init", tuple(axes), (), substitute(old.writes, renamed), substitute(old.init, renamed),
+        annotations=old.annotations,
+    )  # fmt: skip
+    predicate = _without(realize.predicate, discarded, used, block)
+    body: tir.Stmt = tir.BlockRealize(tuple(values), predicate, init)
+    fresh = {at.var: tir.Var(f"{at.var.name}_init", at.var.dtype) for at in chosen}
+    for at in reversed(chosen):
+        body = replace(at, var=fresh[at.var], body=(body,))
+    body = substitute(body, {**fresh})
+    read = {r.buffer for r in old.reads}
+    again = tuple(w for w in old.writes if w.buffer not in read)
+    update = replace(old, name=f"{old.name}_update", init=None, reads=(*again, *old.reads))
+    edit = Rebuild(tree)
+    edit.before(target, body)
+    edit.put_block(old, update)
+    made = state.update(block.func_name, edit)
+    return state.block_ref(block.func_name, made.child_realizes((body,))[0].block)
+
+
+def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:
+    """No loop above the target drives a reduce axis."""
+    for axis, value in zip(block.block.iter_vars, block.realize.values, strict=True):
+        if axis.kind is not tir.IterKind.REDUCE:
+            continue
+        driving = [at for at in above if at.var in vars_of(value)]
+        if driving:
+            raise Refusal(
+                "E0662",
+                f"the init would run again for every `{driving[0].var.name}`: that loop is above "
+                f"`{target.var.name}` and drives the reduce axis `{axis.var.name}` of block `{block.block.name}`",
+                (driving[0], target, block.block),
+                f"decompose at `{driving[0].var.name}` or a loop above it, or reorder the loops first",
+            )
+
+
+def _check_once(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) -> None:
+    """One init before the target must do for all iterations at and below it."""
+    old, realize = block.block, block.realize
+    driving = set().union(*map(vars_of, realize.values))
+    for at in below:
+        if at.var not in driving and tir.const_int(at.extent) != 1:
+            raise Refusal(
+                "E0663",
+                f"loop `{at.var.name}` repeats block `{old.name}` without driving any of its axes: each round starts "
+                "anew with the init, and would not if that came once before the loop",
+                (at, old),
+                "decompose at a loop below it",
+            )
+    indexed = set().union(*(vars_of(span.min) for region in old.writes for span in region.region))
+    for axis, value in zip(old.iter_vars, realize.values, strict=True):
+        spatial = axis.kind is tir.IterKind.SPATIAL and axis.var not in indexed
+        moved = [at for at in chosen if at.var in vars_of(value) and tir.const_int(at.extent) != 1]
+        if spatial and moved and tir.const_int(axis.dom.extent) != 1:
+            names = ", ".join(f"`{w.buffer.name}`" for w in old.writes)
+            raise Refusal(
+                "E0663",
+                f"{names} has no place of its own for each value of axis `{axis.var.name}`: every round of loop "
+                f"`{moved[0].var.name}` needs its init before it",
+                (moved[0], old),
+                "decompose at a loop below it",
+            )
+
+
+def _without(predicate: tir.Expr, discarded: set[tir.Var], used: set[tir.Var], block: BlockRef) -> tir.Expr:
+    """The predicate of the init: what does not speak of loops that the init has not."""
+    match predicate:
+        case tir.And(lhs=a, rhs=b):
+            return c.logical_and(_without(a, discarded, used, block), _without(b, discarded, used, block))
+    names = vars_of(predicate)
+    if not names & discarded:
+        return predicate
+    if names & used:
+        raise Refusal(
+            "E0663",
+            f"whether block `{block.block.name}` runs at all depends on reduction and other loops together "
+            f"(`{predicate}`): its init has no condition of its own",
+            block.block,
+        )
+    return tir.TRUE
