@@ -1,3 +1,51 @@
 """Diagnostic codes: schedules, loops."""
 
-CODES: dict[str, tuple[str, str]] = {}
+CODES: dict[str, tuple[str, str]] = {
+    "E0620": (
+        "a loop that is more than its range",
+        "A loop with annotations, bound to a thread axis, or counting in steps cannot be split, fused, partitioned or "
+        "merged: the loops that replace it could not keep what it carries. Change its shape first and annotate or bind "
+        "the result.",
+    ),
+    "E0621": (
+        "factors that do not fit the loop",
+        "The factors of `split` are positive and multiply to the extent or more; those of `loop_partition` add up to "
+        "less than it. One of them may be None and is then computed; with a symbolic extent one must be.",
+    ),
+    "E0622": (
+        "loops that are not directly inside each other",
+        "`fuse` takes loops from the outermost to the innermost, each of which is the only statement in the one before "
+        "it. `reorder` can bring loops together.",
+    ),
+    "E0623": (
+        "a loop's range depends on another loop",
+        "Loops whose extents depend on each other do not form a box, so they cannot be fused; and a loop cannot stand "
+        "outside one on which its range depends.",
+    ),
+    "E0624": (
+        "a loop is given twice",
+        "Each loop can take one place in the new order.",
+    ),
+    "E0625": (
+        "loops that are not in one chain",
+        "Loops can change places if nothing else stands between them: from the outermost to the innermost, each is the "
+        "only statement in the one above. A nest that branches can be parted with `compute_at` or "
+        "`decompose_reduction`, or each branch reordered by itself.",
+    ),
+    "E0626": (
+        "a block that runs in a fixed order",
+        "Only blocks whose axes are spatial or reduce (`T.axis.spatial`, `T.axis.reduce`) give the same result in any "
+        "order of their loops.",
+    ),
+    "E0627": (
+        "a loop whose iterations depend on each other",
+        "Iterations that run at once must write to different places: each axis of a block inside that depends on the "
+        "loop must be spatial. A reduce axis adds up into one place; `rfactor` makes partial results out of it, and "
+        "`threadIdx.*` threads can reduce together.",
+    ),
+    "E0628": (
+        "no such thread axis",
+        "The axes of GPU threads are `blockIdx.x`, `blockIdx.y`, `blockIdx.z`, `threadIdx.x`, `threadIdx.y`, "
+        "`threadIdx.z`, and `vthread.x`, `vthread.y`, `vthread.z` for threads that are unrolled in one.",
+    ),
+}

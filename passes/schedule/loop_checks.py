@@ -1,0 +1,24 @@
+"""What several loop primitives ask of the loops that they are given."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.passes.schedule.refusal import Refusal
+
+
+def check_plain(loop: tir.For, doing: str) -> None:
+    """Refuses (E0620) a loop with annotations, a thread axis or a step, none of which its successors could keep."""
+    name = loop.var.name
+    if loop.thread is not None:
+        raise Refusal(
+            "E0620", f"cannot {doing} loop `{name}`: it is bound to `{loop.thread}`", loop,
+            f"{doing} first and bind the result",
+        )  # fmt: skip
+    if loop.annotations:
+        keys = ", ".join(f'"{key}"' for key in loop.annotations)
+        raise Refusal(
+            "E0620", f"cannot {doing} loop `{name}`: it is annotated with {keys}", loop,
+            f"remove it before and annotate the result: `sch.unannotate(loop, {next(iter(loop.annotations))!r})`",
+        )  # fmt: skip
+    if loop.step is not None and tir.const_int(loop.step) != 1:
+        raise Refusal("E0620", f"cannot {doing} loop `{name}`: it counts in steps of {loop.step}", loop)

@@ -1,0 +1,123 @@
+"""The primitive `reorder`."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.checks import check_partial_affine_binding
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite import used_by
+from mlcc.passes.schedule.state import LoopRef, State
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+
+@primitive()
+def reorder(state: State, *ordered_loops: LoopRef) -> None:
+    """Put loops of one nest in the order given, in the places that they take up together; others stay.
+
+    Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
+    twice (E0624), if an outer loop's range would depend on an inner one (E0623), and if a block inside has axes that
+    are neither spatial nor reduce (E0626) or are not affine in the loops (E0638).
+    """
+    if len(ordered_loops) <= 1:
+        return
+    func_name, tree = ordered_loops[0].func_name, ordered_loops[0].tree
+    order = [loop.loop for loop in ordered_loops]
+    for n, loop in enumerate(order):
+        if loop in order[:n]:
+            raise Refusal("E0624", f"loop `{loop.var.name}` is given twice", loop)
+    chain = _chain(tree, order)
+    _check_blocks(tree, chain)
+    _check_ranges(chain, order)
+    places = iter(order)
+    moved = [next(places) if loop in order else loop for loop in chain]
+    body = chain[-1].body
+    for loop in reversed(moved):
+        body = (replace(loop, body=body),)
+    edit = Rebuild(tree)
+    edit.put(chain[0], *body)
+    state.update(func_name, edit)
+
+
+def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
+    """All loops from the outermost to the innermost of `loops`. Raises Refusal E0625."""
+    paths = [[*tree.loops_above(loop), loop] for loop in loops]
+    longest = max(paths, key=len)
+    for loop, path in zip(loops, paths, strict=True):
+        if loop not in longest:
+            deepest = longest[-1]
+            common = [a for a, b in zip(path, longest, strict=False) if a is b]
+            if tree.scope(loop) is not tree.scope(deepest):
+                why = "they stand in different blocks"
+            elif common:
+                why = f"the nest branches below loop `{common[-1].var.name}`"
+            else:
+                why = "they stand in different nests"
+            raise Refusal(
+                "E0625", f"loops `{loop.var.name}` and `{deepest.var.name}` are not in one chain: {why}",
+                (loop, deepest),
+            )  # fmt: skip
+    chain = longest[min(len(path) for path in paths) - 1 :]
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if len(outer.body) != 1 or outer.body[0] is not inner:
+            raise Refusal(
+                "E0625",
+                f"the loops are not in one chain: loop `{inner.var.name}` is not the only statement in loop"
+                f" `{outer.var.name}`",
+                (outer, inner), _reorderable(chain, loops),
+            )  # fmt: skip
+    return chain
+
+
+def _reorderable(chain: list[tir.For], loops: list[tir.For]) -> str | None:
+    """Which of the loops could be reordered among themselves."""
+    groups: list[list[str]] = [[]]
+    for at, loop in enumerate(chain):
+        if at and (len(chain[at - 1].body) != 1 or chain[at - 1].body[0] is not loop):
+            groups.append([])
+        if loop in loops:
+            groups[-1].append(loop.var.name)
+    groups = [group for group in groups if len(group) > 1]
+    listed = " or ".join("(" + ", ".join(group) + ")" for group in groups)
+    return f"loops that can change places with each other: {listed}" if groups else None
+
+
+def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
+    above = tree.parent(chain[0])
+    while above is not None and not isinstance(above, (tir.For, tir.Block)):
+        above = tree.parent(above)
+    for realize in tree.child_realizes(chain[-1].body):
+        block = realize.block
+        for axis in block.iter_vars:
+            if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
+                raise Refusal(
+                    "E0626",
+                    f"block `{block.name}` runs in a fixed order: its axis `{axis.var.name}` is {_KINDS[axis.kind]}, not"
+                    " spatial or reduce",
+                    block,
+                )  # fmt: skip
+        if block.iter_vars:
+            check_partial_affine_binding(tree, block, above)
+
+
+_KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: "a thread axis"}
+
+
+def _check_ranges(chain: list[tir.For], order: list[tir.For]) -> None:
+    """Refuses (E0623) an order in which a loop's range would use a loop inside it."""
+    places = iter(order)
+    moved = [next(places) if loop in order else loop for loop in chain]
+    for at, loop in enumerate(moved):
+        inner = [other.var for other in moved[at + 1 :]]
+        for what, end in (("start", loop.min), ("extent", loop.extent)):
+            used = used_by(end, inner)
+            if used:
+                name = loop.var.name
+                raise Refusal(
+                    "E0623",
+                    f"in this order loop `{name}` would stand outside loop `{used[0].name}`, on which its {what} `{end}`"
+                    " depends",
+                    loop, f"keep `{used[0].name}` outside `{name}`",
+                )  # fmt: skip

@@ -1,0 +1,134 @@
+"""What several primitives need: variables replaced in a subtree, predicates added, bindings simplified.
+
+Each keeps the record of which block became which, for `Rebuild.reuse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import eval_set, from_range
+from mlcc.arith.iter_map import iter_map_simplify
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, IntImm
+from mlcc.ir.visit import Substitute
+from mlcc.passes.schedule.tree import Body, Stmt
+
+Reuse = dict[tir.Block, tir.Block]
+
+
+class TrackedSubstitute(Substitute):
+    """Substitution of nodes by identity that notes in `reuse` each block of which it makes another."""
+
+    def __init__(self, replacements: Mapping[Any, Any], reuse: Reuse | None = None) -> None:
+        super().__init__(replacements)
+        self.reuse: Reuse = {} if reuse is None else reuse
+
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        if made is not node and isinstance(node, tir.Block):
+            self.reuse[node] = made
+        return made
+
+
+def substitute_vars(body: Body, values: Mapping[tir.Var, Expr], reuse: Reuse) -> Body:
+    """`body` with variables replaced, each value brought to the dtype of its variable."""
+    rewriter = TrackedSubstitute({v: c.cast(v.dtype, value) for v, value in values.items()}, reuse)
+    return tuple(rewriter.visit(stmt) for stmt in body)
+
+
+def map_realizes(body: Body, change: Callable[[tir.BlockRealize], Stmt]) -> Body:
+    """`change` applied to the outermost blocks of some statements."""
+    made = tuple(_mapped(stmt, change) for stmt in body)
+    return body if all(new is old for new, old in zip(made, body, strict=True)) else made
+
+
+def _mapped(stmt: Stmt, change: Callable[[tir.BlockRealize], Stmt]) -> Stmt:
+    match stmt:
+        case tir.BlockRealize():
+            return change(stmt)
+        case tir.IfThenElse(then_body=then, else_body=other):
+            otherwise = None if other is None else map_realizes(other, change)
+            return replace(stmt, then_body=map_realizes(then, change), else_body=otherwise)  # type: ignore[no-any-return]
+        case tir.For() | tir.While() | tir.AttrStmt():
+            return replace(stmt, body=map_realizes(stmt.body, change))  # type: ignore[no-any-return]
+    return stmt
+
+
+def add_predicate(body: Body, predicate: Expr) -> Body:
+    """The outermost blocks run only where `predicate` holds too."""
+    return map_realizes(body, lambda r: replace(r, predicate=c.logical_and(r.predicate, predicate)))
+
+
+def simplify_bindings(stmt: Stmt, above: Iterable[tir.For], preserve_unit_iters: bool, reuse: Reuse) -> Stmt:
+    """The values of the axes of blocks in `stmt`, spelled as the maps of loops that they are.
+
+    `above` are the loops around `stmt`. Blocks without axes are looked into; others keep their inside.
+    """
+    ranges = {loop.var: tir.Range(loop.min, loop.extent) for loop in above}
+    return _Bindings(ranges, not preserve_unit_iters, reuse).stmt(stmt)
+
+
+class _Bindings:
+    def __init__(self, ranges: dict[tir.Var, tir.Range], simplify_trivial: bool, reuse: Reuse) -> None:
+        self._ranges, self._simplify_trivial = ranges, simplify_trivial
+        self._analyzer = Analyzer()
+        self._reuse = reuse
+        self._origin = {new: old for old, new in reuse.items()}
+
+    def body(self, body: Body) -> Body:
+        made = tuple(self.stmt(stmt) for stmt in body)
+        return body if all(new is old for new, old in zip(made, body, strict=True)) else made
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        made: Any = stmt
+        match stmt:
+            case tir.For(var=var):
+                self._ranges[var] = tir.Range(stmt.min, stmt.extent)
+                made = replace(stmt, body=self.body(stmt.body))
+                del self._ranges[var]
+            case tir.BlockRealize(values=()):
+                made = replace(stmt, block=self._opaque(stmt.block))
+            case tir.BlockRealize():
+                values = iter_map_simplify(
+                    stmt.values, self._ranges, stmt.predicate,
+                    analyzer=self._analyzer, simplify_trivial=self._simplify_trivial,
+                )  # fmt: skip
+                if any(new is not old for new, old in zip(values, stmt.values, strict=True)):
+                    made = replace(stmt, values=values)
+            case tir.IfThenElse(then_body=then, else_body=other):
+                otherwise = None if other is None else self.body(other)
+                made = replace(stmt, then_body=self.body(then), else_body=otherwise)
+            case tir.While() | tir.AttrStmt():
+                made = replace(stmt, body=self.body(stmt.body))
+        return made  # type: ignore[no-any-return]
+
+    def _opaque(self, block: tir.Block) -> tir.Block:
+        init = None if block.init is None else self.body(block.init)
+        made: tir.Block = replace(block, init=init, body=self.body(block.body))
+        if made is not block:
+            self._reuse[self._origin.get(block, block)] = made
+        return made
+
+
+def proves_below(analyzer: Analyzer, value: Expr, limit: Expr, ranges: Mapping[tir.Var, tir.Range]) -> bool:
+    """Is `value < limit` while variables run over `ranges`, whose ends may be symbolic?"""
+    if analyzer.prove(c.less(value, limit)):
+        return True
+    if isinstance(limit, IntImm) and all(isinstance(r.extent, IntImm) for r in ranges.values()):
+        return False
+    room = analyzer.simplify(c.sub(limit, value))
+    least = eval_set(room, {var: from_range(span) for var, span in ranges.items()}, analyzer).low
+    return least is not None and analyzer.bound(analyzer.simplify(least)).min >= 1
+
+
+def used_by(body: Body | Stmt | Expr, variables: Iterable[tir.Var]) -> list[tir.Var]:
+    """Those of `variables` that occur below `body`, in their order."""
+    from mlcc.ir.visit import used_vars
+
+    found = used_vars(body)
+    return [var for var in variables if var in found]
