@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlcc.arith.iter_fuse import Level
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, is_one
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum
 from mlcc.arith.iter_rewrite import Rewriter
+from mlcc.arith.proofs import Proofs, is_one
 from mlcc.ir import construct as c
 from mlcc.ir.tir import Expr
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.iter_nodes import is_zero
+from mlcc.arith.proofs import is_zero
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, factors, is_one, is_zero, product, whole
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, whole
+from mlcc.arith.proofs import Proofs, factors, is_one, is_zero, product
 from mlcc.ir import construct as c
 from mlcc.ir.tir import Expr, IntImm
 

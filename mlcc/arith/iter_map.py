@@ -14,8 +14,9 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.iter_check import problem
 from mlcc.arith.iter_constraints import constraints_of, uses
 from mlcc.arith.iter_fuse import Level
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, Speller, normalize_to_expr
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, normalize_to_expr
 from mlcc.arith.iter_rewrite import NotAffine, Rewriter
+from mlcc.arith.proofs import Proofs, factors, is_zero
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import TRUE, Expr
@@ -53,8 +54,15 @@ def detect_iter_map(
     "bijective": each iteration has its own values and every value an iteration. "surjective": every value has one.
     "none": the digits are independent; iterators may be padded to what divides.
     """
+    return _attempt(bindings, iters, predicate, level, Proofs(analyzer or Analyzer()), simplify_trivial)
+
+
+def _attempt(
+    bindings: Sequence[Expr], iters: Iters, predicate: Expr, level: Level, proofs: Proofs, simplify_trivial: bool,
+    lenient: bool = False,
+) -> IterMap:  # fmt: skip
     try:
-        return _detect(bindings, iters, predicate, level, Proofs(analyzer or Analyzer()), simplify_trivial)
+        return _detect(bindings, iters, predicate, level, proofs, simplify_trivial, lenient)
     except NotAffine as failure:
         return IterMap(failure=failure)
     except ValueError as failure:  # division by zero, while folding constants
@@ -62,8 +70,9 @@ def detect_iter_map(
 
 
 def _detect(
-    bindings: Sequence[Expr], iters: Iters, predicate: Expr, level: Level, proofs: Proofs, simplify_trivial: bool
-) -> IterMap:
+    bindings: Sequence[Expr], iters: Iters, predicate: Expr, level: Level, proofs: Proofs, simplify_trivial: bool,
+    lenient: bool,
+) -> IterMap:  # fmt: skip
     _check_ranges(iters)
     ranges: Iters = iters
     rewriter = None
@@ -72,13 +81,13 @@ def _detect(
         if found is None:
             raise NotAffine("the predicate `{}` is no conjunction of bounds", predicate)
         ranges, constraints = found
-        rewriter = Rewriter(proofs, ranges, level, simplify_trivial)
+        rewriter = Rewriter(proofs, ranges, level, simplify_trivial, lenient)
         for made in constraints:
             if not rewriter.fuser.constrain(rewriter.digits(made.value), made.low, made.high):
                 raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", made.value)
         if not rewriter.fuser.consistent():
             raise NotAffine("the bounds of the predicate `{}` cut through one another", predicate)
-    rewriter = rewriter or Rewriter(proofs, ranges, level, simplify_trivial)
+    rewriter = rewriter or Rewriter(proofs, ranges, level, simplify_trivial, lenient)
     indices: list[IterSum] = []
     if level != "bijective":
         rewriter.collecting = True
@@ -105,14 +114,16 @@ def iter_map_simplify(
     analyzer: Analyzer | None = None, simplify_trivial: bool = True,
 ) -> tuple[Expr, ...]:  # fmt: skip
     """The bindings spelled by the map that they are; as they stand if they are none."""
-    analyzer = analyzer or Analyzer()
-    found = detect_iter_map(bindings, iters, predicate, level, analyzer, simplify_trivial)
+    proofs = Proofs(analyzer or Analyzer())
+    found = _attempt(bindings, iters, predicate, level, proofs, simplify_trivial, lenient=True)
     if not found and level != "bijective" and predicate is not TRUE:
-        # without the predicate there are more iterations, and what is equal for all of them is for some
-        found = detect_iter_map(bindings, iters, TRUE, level, analyzer, simplify_trivial)
+        # what is equal in all iterations is so in those where the predicate holds; but padding would be lost
+        found = _attempt(bindings, iters, TRUE, level, proofs, simplify_trivial, lenient=True)
+        if not is_zero(found.padding_predicate):
+            return tuple(bindings)
     if not found:
         return tuple(bindings)
-    speller = Speller(Proofs(analyzer))
+    speller = Speller(proofs)
     return tuple(speller.expr(value) for value in found.indices)
 
 
@@ -126,8 +137,6 @@ def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None =
 
     Raises NotAffine.
     """
-    from mlcc.arith.iter_nodes import factors
-
     rewriter = Rewriter(Proofs(analyzer or Analyzer()), iters, "none", True)
     made = rewriter.digits(index)
     made = rewriter.fuser.join(made) or made

@@ -8,8 +8,8 @@ An `IterMark` is an iterator: `source` runs over 0 .. extent - 1. A source is a 
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.proofs import Proofs, is_one
 from mlcc.ir import construct as c
-from mlcc.ir import tir
 from mlcc.ir.node import Node, node
 from mlcc.ir.tir import Expr, IntImm
 
@@ -47,113 +47,6 @@ def whole(mark: IterMark, scale: Expr | None = None) -> IterSplit:
     """All of an iterator as one digit."""
     one = IntImm(mark.extent.dtype, 1)
     return IterSplit(mark, one, mark.extent, one if scale is None else scale)
-
-
-def is_one(value: object) -> bool:
-    return isinstance(value, IntImm) and value.value == 1
-
-
-def is_zero(value: object) -> bool:
-    return isinstance(value, IntImm) and value.value == 0
-
-
-class Proofs:
-    """Questions about factors and extents. Constants, which most are, never reach the analyzer."""
-
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
-        self._known: dict[tuple[object, object], bool] = {}
-
-    def key(self, value: Expr) -> object:
-        """Equal for structurally equal factors."""
-        return value.value if isinstance(value, IntImm) else (self.analyzer.keys.key(value),)
-
-    def equal(self, a: Expr, b: Expr) -> bool:
-        """a == b always?"""
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return a.value == b.value
-        return a is b or self.analyzer.prove_equal(a, b)
-
-    def divisible(self, a: Expr, b: Expr) -> bool:
-        """Does b divide a?"""
-        if isinstance(b, IntImm) and b.value == 0:
-            return False
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return a.value % b.value == 0
-        pair = (self.key(a), self.key(b))
-        found = self._known.get(pair)
-        if found is None:
-            found = self._known[pair] = self._divides(a, b)
-        return found
-
-    def _divides(self, a: Expr, b: Expr) -> bool:
-        if self.analyzer.prove_equal(a, b):
-            return True
-        if not isinstance(b, IntImm) and _divides_terms(self.analyzer, a, b):
-            return True
-        return self.analyzer.prove(c.equal(c.floormod(a, b), 0))
-
-    def at_least(self, a: Expr, b: Expr) -> bool:
-        """a >= b always?"""
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return a.value >= b.value
-        return self.analyzer.prove(c.greater_equal(a, b))
-
-
-def factors(value: Expr) -> list[Expr]:
-    """The leaves of a product, left to right."""
-    made, stack = [], [value]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, tir.Mul):
-            stack += [top.rhs, top.lhs]
-        else:
-            made.append(top)
-    return made
-
-
-def _divides_terms(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
-    """Is every factor of b one of each term of a? The constants divide as numbers."""
-    stack = [a]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, (tir.Add, tir.Sub)):
-            stack += [top.lhs, top.rhs]
-        elif not _factor_of(analyzer, b, top):
-            return False
-    return True
-
-
-def _factor_of(analyzer: Analyzer, b: Expr, a: Expr) -> bool:
-    constant, left = 1, []
-    for factor in factors(a):
-        if isinstance(factor, IntImm):
-            constant *= factor.value
-        else:
-            left.append(analyzer.keys.key(factor))
-    for factor in factors(b):
-        if isinstance(factor, IntImm):
-            if factor.value == 0 or constant % factor.value:
-                return False
-            constant //= factor.value
-        elif (key := analyzer.keys.key(factor)) in left:
-            left.remove(key)
-        else:
-            return constant == 0
-    return True
-
-
-def product(a: Expr, b: Expr) -> Expr:
-    """a * b as (symbol * symbol * ...) * constant."""
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return c.mul(a, b)
-    constant, made = 1, c.const(1, a.dtype)
-    for factor in (*factors(a), *factors(b)):
-        if isinstance(factor, IntImm):
-            constant *= factor.value
-        else:
-            made = c.mul(made, factor)
-    return made if constant == 1 else c.mul(made, c.const(constant, made.dtype))
 
 
 class Speller:

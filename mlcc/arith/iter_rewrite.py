@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import lcm
 
 from mlcc.arith.iter_fuse import Fuser, Level, replaced, with_scale
-from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Proofs, Speller, Value, is_one, is_zero, whole
+from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, Value, whole
 from mlcc.arith.linear import is_index
+from mlcc.arith.proofs import Proofs, is_one, is_zero
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, map_children
@@ -40,16 +41,22 @@ class Padding:
 
 
 class Rewriter:
-    """Rewrites expressions over `iters`; raises NotAffine."""
+    """Rewrites expressions over `iters`; raises NotAffine.
+
+    `lenient`: a remainder of a remainder that does not divide it stays as it is, which is enough to spell an
+    expression but says nothing of the values that it takes.
+    """
 
     def __init__(
-        self, proofs: Proofs, iters: Mapping[tir.Var, tir.Range], level: Level, simplify_trivial: bool
-    ) -> None:
+        self, proofs: Proofs, iters: Mapping[tir.Var, tir.Range], level: Level, simplify_trivial: bool,
+        lenient: bool = False,
+    ) -> None:  # fmt: skip
         self.proofs = proofs
         self.analyzer = proofs.analyzer
         self.fuser = Fuser(proofs, level)
         self.spell = Speller(proofs)
         self.marks: list[IterMark] = []
+        self._lenient = lenient
         self.padding: Expr = IntImm(c.BOOL, 0)
         self.collecting = False  # in the first of the two passes?
         self.needs_padding = False
@@ -182,7 +189,7 @@ class Rewriter:
         mark, simplify = digit.source, self.analyzer.simplify
         if divisible(digit.extent, by):
             # (x // l) % (c * d) // c == (x // (l * c)) % d
-            extent = simplify(c.floordiv(digit.extent, by))
+            extent = self.proofs.quotient(digit.extent, by)
             made = IterSplit(mark, c.mul(digit.lower_factor, by), extent, digit.scale)
         else:
             if not is_one(digit.lower_factor) or not self.proofs.equal(digit.extent, mark.extent):
@@ -202,9 +209,21 @@ class Rewriter:
                     "in `{}` a loop is scaled by {}, which does not go with the divisor {}", expr, scale, by
                 )
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
+        if not divisible(digit.extent, by) and self._wraps(digit):
+            if self._lenient:
+                return expr
+            raise NotAffine("in `{}` the remainder is taken of a remainder that {} does not divide", expr, by)
         digit, _ = self._padded(digit, base, by)
         # (x // l) % (c * d) % c == (x // l) % c
         return as_sum(IterSplit(digit.source, digit.lower_factor, by, digit.scale))
+
+    def _wraps(self, digit: IterSplit) -> bool:
+        """May `source // lower_factor` reach the extent of the digit, so that its remainder matters?"""
+        mark, limit = digit.source, digit.source.extent
+        original = self.original(mark)
+        if original is not None and is_zero(self._pads[self._mark_key(original)].left):
+            limit = original.extent  # what is beyond is padding
+        return not self.proofs.at_least(c.mul(digit.lower_factor, digit.extent), limit)
 
     # ------------------------------------------------------------ padding
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ def detected(case: Case, level: str, trivial: bool) -> tuple[str, str]:
         )  # fmt: skip
     except tvm.error.InternalError:
         return "; ".join(spelled(i) for i in mine.indices), ""
+    if any(re.search(rf"\b({'|'.join(case.loops)})\b", spelled(index.base)) for index in theirs.indices):
+        return "; ".join(spelled(i) for i in mine.indices), ""  # a remainder that TVM takes for a constant
     one, two = ("; ".join(spelled(i) for i in found.indices) for found in (mine, theirs))
     if mine and theirs.indices:
         one += spelled(mine.padding_predicate)
@@ -63,7 +66,7 @@ def simplified(case: Case, level: str, trivial: bool) -> tuple[str, str]:
 def test_agree(
     cases: Callable[[int], Case], compared: Callable[[Case, str, bool], tuple[str, str]], all_cases: bool
 ) -> None:
-    count, different = 3000 if all_cases else 200, []
+    count, different = 6000 if all_cases else 200, []
     for seed in range(count):
         case = cases(seed)
         one, two = compared(case, LEVELS[seed % 3], seed % 7 != 0)
@@ -71,4 +74,4 @@ def test_agree(
             different.append(
                 f"{seed} {LEVELS[seed % 3]} {case.bindings} {case.loops} {case.predicate}:\n  {one}\n  {two}"
             )
-    assert len(different) <= count * 0.12, f"{len(different)}\n" + "\n".join(different)
+    assert len(different) <= count * 0.01, f"{len(different)}\n" + "\n".join(different)

@@ -1,0 +1,243 @@
+"""Proofs about factors and extents of iterators, most of which are constants and never reach the analyzer.
+
+Symbolic ones are compared as polynomials: integer combinations of products of atoms, where an atom is whatever is no
+sum or product. An atom `x // k` that is scaled by a multiple of k is bounded by x: x - (k - 1) <= x // k * k <= x.
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+Monomial = tuple[int, ...]  # the keys of its atoms, sorted
+Polynomial = dict[Monomial, int]
+_ROUNDS = 6  # of replacing quotients by what bounds them
+_TERMS = 64  # a polynomial with more is not expanded
+
+
+def is_one(value: object) -> bool:
+    return isinstance(value, IntImm) and value.value == 1
+
+
+def is_zero(value: object) -> bool:
+    return isinstance(value, IntImm) and value.value == 0
+
+
+def factors(value: Expr) -> list[Expr]:
+    """The leaves of a product, left to right."""
+    made, stack = [], [value]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Mul):
+            stack += [top.rhs, top.lhs]
+        else:
+            made.append(top)
+    return made
+
+
+def product(a: Expr, b: Expr) -> Expr:
+    """a * b as (symbol * symbol * ...) * constant."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return c.mul(a, b)
+    constant, made = 1, c.const(1, a.dtype)
+    for factor in (*factors(a), *factors(b)):
+        if isinstance(factor, IntImm):
+            constant *= factor.value
+        else:
+            made = c.mul(made, factor)
+    return made if constant == 1 else c.mul(made, c.const(constant, made.dtype))
+
+
+class Proofs:
+    """Questions of one analysis; answers are remembered."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self._divides: dict[tuple[object, object], bool] = {}
+        self._polynomials: dict[object, Polynomial] = {}
+
+    def key(self, value: Expr) -> object:
+        """Equal for structurally equal factors."""
+        return value.value if isinstance(value, IntImm) else (self.analyzer.keys.key(value),)
+
+    def equal(self, a: Expr, b: Expr) -> bool:
+        """a == b always?"""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value == b.value
+        if a is b or self.polynomial(a) == self.polynomial(b):
+            return True
+        return self.analyzer.prove_equal(a, b)
+
+    def divisible(self, a: Expr, b: Expr) -> bool:
+        """Does b divide a?"""
+        if isinstance(b, IntImm) and b.value == 0:
+            return False
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value % b.value == 0
+        pair = (self.key(a), self.key(b))
+        found = self._divides.get(pair)
+        if found is None:
+            found = self._divides[pair] = self._divisible(a, b)
+        return found
+
+    def _divisible(self, a: Expr, b: Expr) -> bool:
+        if self.equal(a, b):
+            return True
+        divisor = self.polynomial(b)
+        if len(divisor) == 1:
+            ((symbols, constant),) = divisor.items()
+            if all(k % constant == 0 and _contains(m, symbols) for m, k in self.polynomial(a).items()):
+                return True
+        elif self._factor(b, a):
+            return True
+        return self.analyzer.prove(c.equal(c.floormod(a, b), 0))
+
+    def _factor(self, b: Expr, a: Expr) -> bool:
+        """Is every factor of b one of a?"""
+        left = [self.polynomial(factor) for factor in factors(a)]
+        for factor in factors(b):
+            wanted = self.polynomial(factor)
+            if wanted not in left:
+                return False
+            left.remove(wanted)
+        return True
+
+    def quotient(self, a: Expr, b: Expr) -> Expr:
+        """a // b, simplified; where b divides a product, without the factors of b."""
+        made = self.analyzer.simplify(c.floordiv(a, b))
+        if isinstance(b, IntImm) or not isinstance(made, tir.FloorDiv):
+            return made
+        return self._cancelled(a, b) or self._cancelled(self.analyzer.simplify(a), b) or made
+
+    def _cancelled(self, a: Expr, b: Expr) -> Expr | None:
+        """The product a without the factors of b; None if they are not all there."""
+        constant, left = 1, []
+        for factor in factors(a):
+            if isinstance(factor, IntImm):
+                constant *= factor.value
+            else:
+                left.append(factor)
+        for factor in factors(b):
+            if isinstance(factor, IntImm):
+                if constant % factor.value:
+                    return None
+                constant //= factor.value
+                continue
+            same = next((x for x in left if self.equal(x, factor)), None)
+            if same is None:
+                return None
+            left.remove(same)
+        exact: Expr = c.const(1, a.dtype)
+        for factor in left:
+            exact = c.mul(exact, factor)
+        return c.mul(exact, c.const(constant, a.dtype))
+
+    def at_least(self, a: Expr, b: Expr) -> bool:
+        """a >= b always?"""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value >= b.value
+        return self.analyzer.prove(c.greater_equal(a, b)) or self._least(c.sub(a, b)) >= 0
+
+    def _least(self, value: Expr) -> int:
+        """A lower bound, after replacing quotients by what bounds them from below."""
+        for _ in range(_ROUNDS):
+            least = self.analyzer.bound(self.analyzer.simplify(value)).min
+            if least >= 0:
+                return least
+            made = self._without_quotient(value)
+            if made is None:
+                break
+            value = made
+        return -INF
+
+    def _without_quotient(self, value: Expr) -> Expr | None:
+        """Not greater than `value`, with one quotient gone; None if there is none that can go."""
+        terms = linear_terms(value)
+        for i, (atom, scale) in enumerate(terms):
+            match atom:
+                case tir.FloorDiv(lhs=x, rhs=IntImm(value=k)) if k > 1 and scale:
+                    key = self.analyzer.keys.key(atom)
+                    total = sum(s for a, s in terms if isinstance(a, tir.FloorDiv) and self.analyzer.keys.key(a) == key)
+                    if total == 0 or total % k:
+                        continue
+                    inner = c.sub(x, k - 1) if total > 0 else x
+                    made = c.mul(inner, total // k)
+                    for j, (other, factor) in enumerate(terms):
+                        if j != i and not (isinstance(other, tir.FloorDiv) and self.analyzer.keys.key(other) == key):
+                            made = c.add(made, c.mul(other, factor))
+                    return made
+        return None
+
+    # ------------------------------------------------------------ polynomials
+
+    def polynomial(self, value: Expr) -> Polynomial:
+        """The polynomial of an expression, without zero terms."""
+        key = self.key(value)
+        found = self._polynomials.get(key)
+        if found is None:
+            found = self._polynomials[key] = self._expanded(value)
+        return found
+
+    def _expanded(self, value: Expr) -> Polynomial:
+        match value:
+            case IntImm(value=number):
+                return {(): number} if number else {}
+            case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
+                made = dict(self.polynomial(a))
+                sign = 1 if isinstance(value, tir.Add) else -1
+                for monomial, scale in self.polynomial(b).items():
+                    made[monomial] = made.get(monomial, 0) + sign * scale
+                return {m: s for m, s in made.items() if s}
+            case tir.Mul(lhs=a, rhs=b):
+                one, two = self.polynomial(a), self.polynomial(b)
+                if len(one) * len(two) <= _TERMS:
+                    made = {}
+                    for m, s in one.items():
+                        for n, t in two.items():
+                            monomial = tuple(sorted(m + n))
+                            made[monomial] = made.get(monomial, 0) + s * t
+                    return {m: s for m, s in made.items() if s}
+                return self._atom(value)
+            case tir.Var():
+                return self._atom(value)
+        simple = self.analyzer.simplify(value)
+        if (
+            isinstance(simple, (IntImm, tir.Add, tir.Sub, tir.Mul))
+            and simple is not value
+            and type(simple) is not type(value)
+        ):
+            return self.polynomial(simple)
+        return self._atom(simple)
+
+    def _atom(self, value: Expr) -> Polynomial:
+        return {(self.analyzer.keys.key(value),): 1}
+
+
+def _contains(monomial: Monomial, part: Monomial) -> bool:
+    left = list(monomial)
+    for atom in part:
+        if atom not in left:
+            return False
+        left.remove(atom)
+    return True
+
+
+def linear_terms(value: Expr) -> list[tuple[Expr, int]]:
+    """Terms and their integer factors; the constant is a term."""
+    made: list[tuple[Expr, int]] = []
+    stack = [(value, 1)]
+    while stack:
+        top, scale = stack.pop()
+        match top:
+            case tir.Add(lhs=a, rhs=b):
+                stack += [(b, scale), (a, scale)]
+            case tir.Sub(lhs=a, rhs=b):
+                stack += [(b, -scale), (a, scale)]
+            case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
+                stack.append((a, scale * k))
+            case _:
+                made.append((top, scale))
+    return made
