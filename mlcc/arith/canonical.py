@@ -126,7 +126,10 @@ class Canonical(Rewrite):
                 return a.scaled(b.value)
             term = to_term(a)
             return replace(term, scale=term.scale * b.value)
-        return product(to_expr(a), to_expr(b))
+        made = product(to_expr(a), to_expr(b))
+        return (
+            Term(made.lhs, scale=made.rhs.value) if isinstance(made, tir.Mul) and isinstance(made.rhs, IntImm) else made
+        )
 
     # ------------------------------------------------------------ division
 

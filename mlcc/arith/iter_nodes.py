@@ -8,9 +8,10 @@ An `IterMark` is an iterator: `source` runs over 0 .. extent - 1. A source is a 
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.proofs import Proofs, is_one
+from mlcc.arith.proofs import Proofs, is_one, product
 from mlcc.ir import construct as c
-from mlcc.ir.node import Node, node
+from mlcc.ir import tir
+from mlcc.ir.node import Node, node, walk
 from mlcc.ir.tir import Expr, IntImm
 
 
@@ -72,17 +73,33 @@ class Speller:
         return c.add(made, value.base)
 
     def _split(self, digit: IterSplit) -> Expr:
-        mark, equal = digit.source, self._proofs.equal
+        mark, lower, extent = digit.source, digit.lower_factor, digit.extent
         source = self.expr(mark.source)
-        if is_one(digit.lower_factor) and equal(digit.extent, mark.extent):
+        if is_one(lower) and self._same(extent, mark.extent):
             return c.mul(source, digit.scale)
-        covered = c.mul(digit.lower_factor, digit.extent)
-        if equal(mark.extent, covered):
-            if is_one(digit.extent) and not is_one(mark.extent):
-                return IntImm(digit.extent.dtype, 0)
-            return c.mul(c.floordiv(source, digit.lower_factor), digit.scale)
-        full = self._proofs.analyzer.simplify(c.mul(digit.extent, digit.lower_factor))
-        return c.mul(c.floordiv(c.floormod(source, full), digit.lower_factor), digit.scale)
+        if self._covers(digit):
+            if is_one(extent) and not is_one(mark.extent):
+                return IntImm(extent.dtype, 0)
+            return c.mul(c.floordiv(source, lower), digit.scale)
+        full = product(extent, lower)
+        if not any(isinstance(part, tir.FloorDiv) for part in walk(full)):
+            full = self._proofs.analyzer.simplify(full)  # which would join quotients of quotients
+        return c.mul(c.floordiv(c.floormod(source, full), lower), digit.scale)
+
+    def _same(self, a: Expr, b: Expr) -> bool:
+        """Equal as TVM sees it, which does not reorder factors: `n * m` is not `m * n`. Texts depend on it."""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value == b.value
+        return a is b or self._proofs.analyzer.prove_equal(a, b)
+
+    def _covers(self, digit: IterSplit) -> bool:
+        """Is there nothing above the digit?"""
+        mark, lower, extent = digit.source, digit.lower_factor, digit.extent
+        if self._same(mark.extent, c.mul(lower, extent)) or self._same(mark.extent, c.mul(extent, lower)):
+            return True
+        if isinstance(mark.extent, IntImm) or not self._proofs.padded(mark.extent, lower):
+            return False
+        return self._same(extent, self._proofs.quotient(mark.extent, lower))
 
 
 def normalize_to_expr(value: Value | IterSplit) -> Expr:

@@ -244,7 +244,9 @@ class Rewriter:
                 return digit, left
             self.needs_padding = True
             pad.left = c.maximum(pad.left, c.mul(left, digit.lower_factor))
-            return replaced(digit, extent=simplify(c.add(c.add(left, digit.extent), right))), left
+            extent = simplify(c.add(c.add(left, digit.extent), right))
+            self.proofs.assume_multiple(extent, by)
+            return replaced(digit, extent=extent), left
         if pad is None or (is_zero(pad.left) and divisible(mark.extent, pad.factor)):
             return digit, left
         if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
@@ -266,6 +268,7 @@ class Rewriter:
         else:
             right = c.floormod(c.negate(edge), factor)
         padded = IterMark(IterSum((whole(mark),), left), self.analyzer.simplify(c.add(edge, right)))
+        self.proofs.assume_multiple(padded.extent, factor)
         self.unpadded[self._mark_key(padded)] = mark
         source = self.spell.expr(padded.source)
         block, within = c.floordiv(source, factor), c.floormod(source, factor)

@@ -57,6 +57,7 @@ class Proofs:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self._divides: dict[tuple[object, object], bool] = {}
+        self._multiples: dict[object, Expr] = {}
         self._polynomials: dict[object, Polynomial] = {}
 
     def key(self, value: Expr) -> object:
@@ -83,8 +84,19 @@ class Proofs:
             found = self._divides[pair] = self._divisible(a, b)
         return found
 
+    def assume_multiple(self, a: Expr, factor: Expr) -> None:
+        """Take it that `factor` divides a: it was rounded up to a multiple."""
+        if not isinstance(a, IntImm):
+            self._multiples[self.key(a)] = factor
+            self._divides.clear()
+
+    def padded(self, a: Expr, by: Expr) -> bool:
+        """Was a rounded up to a multiple of `by`?"""
+        known = self._multiples.get(self.key(a))
+        return known is not None and self.divisible(known, by)
+
     def _divisible(self, a: Expr, b: Expr) -> bool:
-        if self.equal(a, b):
+        if self.equal(a, b) or self.padded(a, b):
             return True
         divisor = self.polynomial(b)
         if len(divisor) == 1:
