@@ -48,6 +48,14 @@ from mlcc.passes.schedule.conditions import (
     reduce_indexed_write,
     reduction_block_violation,
 )
+from mlcc.passes.schedule.reducers import (
+    REDUCERS,
+    ReductionParts,
+    apply_reducer,
+    find_reducer,
+    init_values_and_updates,
+    reduction_parts,
+)
 from mlcc.passes.schedule.region_cover import (
     consumed_region,
     covers,
@@ -75,15 +83,16 @@ from mlcc.passes.schedule.scope import (
 )
 
 __all__ = [
-    "Dep", "DepKind", "Domain", "ScopeInfo", "allocating_block", "analyzer_of", "bindings", "bound_vars",
-    "check_affine_binding", "check_complete_block", "check_complete_or_reduction_block", "check_loop_starts_at_zero",
-    "check_not_output", "check_partial_affine_binding", "check_reduction_block", "check_single_child",
-    "check_stage_pipeline", "check_subtree_compact_dataflow", "check_trivial_binding", "complete_block_violation",
-    "consumed_region", "consumers", "covers", "defining_block", "domain_above", "has_branch", "is_affine_binding",
-    "is_affine_in", "is_complete_block", "is_dominant", "is_output", "is_reduction_block", "is_stage_pipeline",
-    "is_trivial_binding", "kind_words", "loop_domain", "loop_iter_kind", "loops_used", "meeting_place",
-    "other_writer", "output_blocks", "outside_write", "produced_region", "producers", "read_buffer", "read_region",
-    "reduce_indexed_write", "reduction_block_violation", "region_cover", "region_cover_violation", "relaxed_lower",
-    "relaxed_upper", "scope_info", "scope_root", "shared_by_threads", "spell", "stage_pipeline_violation", "unbound",
-    "vars_of", "write_buffer", "write_region",
+    "REDUCERS", "Dep", "DepKind", "Domain", "ReductionParts", "ScopeInfo", "allocating_block", "analyzer_of",
+    "apply_reducer", "bindings", "bound_vars", "check_affine_binding", "check_complete_block",
+    "check_complete_or_reduction_block", "check_loop_starts_at_zero", "check_not_output",
+    "check_partial_affine_binding", "check_reduction_block", "check_single_child", "check_stage_pipeline",
+    "check_subtree_compact_dataflow", "check_trivial_binding", "complete_block_violation", "consumed_region",
+    "consumers", "covers", "defining_block", "domain_above", "find_reducer", "has_branch", "init_values_and_updates",
+    "is_affine_binding", "is_affine_in", "is_complete_block", "is_dominant", "is_output", "is_reduction_block",
+    "is_stage_pipeline", "is_trivial_binding", "kind_words", "loop_domain", "loop_iter_kind", "loops_used",
+    "meeting_place", "other_writer", "output_blocks", "outside_write", "produced_region", "producers", "read_buffer",
+    "read_region", "reduce_indexed_write", "reduction_block_violation", "reduction_parts", "region_cover",
+    "region_cover_violation", "relaxed_lower", "relaxed_upper", "scope_info", "scope_root", "shared_by_threads",
+    "spell", "stage_pipeline_violation", "unbound", "vars_of", "write_buffer", "write_region",
 ]  # fmt: skip

@@ -1,0 +1,265 @@
+"""The parts of a reduction block: start values, updates, and the combiner that the updates are made of.
+
+The form that is understood is TVM's: the init stores a start value to each output and the body stores once to each,
+at the same indices. With several outputs the new values are bound to variables first:
+
+    v0: T.int32 = T.Select(C1[i] >= x, C0[i], k)
+    v1: T.float32 = T.Select(C1[i] >= x, C1[i], x)
+    C0[i] = v0
+    C1[i] = v1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.keys import same_expr
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Node, field_names
+from mlcc.ir.tir import Expr
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.refusal import Refusal
+
+Vars = tuple[tir.Var, ...]
+Exprs = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How `arity` values are combined with `arity` others, and what changes nothing."""
+
+    name: str
+    arity: int
+    combine: Callable[[Vars, Vars], Exprs]
+    identity: Callable[[Sequence[DType]], Exprs]
+
+    def over(self, dtypes: Sequence[DType]) -> tir.CommReducer:
+        """The combiner for values of these types."""
+        lhs = tuple(tir.Var(f"x{i}", d) for i, d in enumerate(dtypes))
+        rhs = tuple(tir.Var(f"y{i}", d) for i, d in enumerate(dtypes))
+        return tir.CommReducer(lhs, rhs, self.combine(lhs, rhs), self.identity(dtypes))
+
+
+def _single(name: str, make: Callable[..., Expr], identity: Callable[[DType], Expr]) -> Reducer:
+    return Reducer(name, 1, lambda x, y: (make(x[0], y[0]),), lambda d: (identity(d[0]),))
+
+
+def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
+    """Pairs of place and value. The first keeps the left one of equals, given a `better` that holds for equals; the
+    second the one of the smaller place.
+    """
+    strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[better]
+
+    def first(x: Vars, y: Vars) -> Exprs:
+        wins = better(x[1], y[1])
+        return _select(wins, x[0], y[0]), _select(wins, x[1], y[1])
+
+    def ordered(x: Vars, y: Vars) -> Exprs:
+        tie = c.logical_and(c.equal(x[1], y[1]), c.less(x[0], y[0]))
+        wins = c.logical_or(strictly(x[1], y[1]), tie)
+        return _select(wins, x[0], y[0]), _select(strictly(x[1], y[1]), x[1], y[1])
+
+    def identity(d: Sequence[DType]) -> Exprs:
+        return c.const(-1, d[0]), worst(d[1])
+
+    return [Reducer(name, 2, first, identity), Reducer(name, 2, ordered, identity)]
+
+
+def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    return tir.Select(yes.dtype, condition, yes, no)
+
+
+REDUCERS: tuple[Reducer, ...] = (
+    _single("sum", c.add, lambda d: c.const(0, d)),
+    _single("product", c.mul, lambda d: c.const(1, d)),
+    _single("min", c.minimum, c.max_value),
+    _single("max", c.maximum, c.min_value),
+    Reducer(
+        "two sums",
+        2,
+        lambda x, y: (c.add(x[0], y[0]), c.add(x[1], y[1])),
+        lambda d: (c.const(0, d[0]), c.const(0, d[1])),
+    ),
+    *_place("argmax", c.greater_equal, c.min_value),
+    *_place("argmin", c.less_equal, c.max_value),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionParts:
+    """For each output, in the order in which the body computes them: `updates[i]` stores `combine(lhs, rhs)[i]`.
+
+    `lhs[i]` is the load of the output, `rhs[i]` what the iteration contributes.
+    """
+
+    init_values: Exprs
+    updates: tuple[tir.BufferStore, ...]
+    reducer: tir.CommReducer
+    lhs: Exprs
+    rhs: Exprs
+
+    @property
+    def buffers(self) -> tuple[tir.Buffer, ...]:
+        return tuple(u.buffer for u in self.updates)
+
+    @property
+    def indices(self) -> Exprs:
+        """Where all outputs are stored to."""
+        return self.updates[0].indices
+
+    def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> Exprs:
+        """The combiner applied to other values."""
+        return apply_reducer(self.reducer, lhs, rhs)
+
+
+def apply_reducer(reducer: tir.CommReducer, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> Exprs:
+    """`combine(lhs, rhs)`, one expression per value."""
+    values = dict(zip((*reducer.lhs, *reducer.rhs), (*lhs, *rhs), strict=True))
+    return tuple(substitute(r, values) for r in reducer.result)
+
+
+def reduction_parts(block: tir.Block, reducers: Sequence[Reducer] = REDUCERS) -> ReductionParts:
+    """Takes a reduction block apart. Refuses (E0668) one of another form, (E0669) one whose combiner is unknown."""
+    init_values, updates = init_values_and_updates(block)
+    reducer, lhs, rhs = find_reducer(block, init_values, updates, reducers)
+    return ReductionParts(init_values, updates, reducer, lhs, rhs)
+
+
+# ---------------------------------------------------------------- start values and updates
+
+
+def init_values_and_updates(block: tir.Block) -> tuple[Exprs, tuple[tir.BufferStore, ...]]:
+    """The start value of each output and the store to it, in the order of the updates. Refuses (E0668)."""
+    inits: dict[tir.Buffer, tir.BufferStore] = {}
+    for stmt in block.init or ():
+        if not isinstance(stmt, tir.BufferStore):
+            _refuse(block, "its init does something else than store start values")
+        if stmt.buffer in inits:
+            _refuse(block, f"its init stores to `{stmt.buffer.name}` twice")
+        inits[stmt.buffer] = stmt
+    if not inits:
+        _refuse(block, "it has no init that stores start values")
+    match block.body:
+        case (tir.BufferStore() as only,):
+            updates: tuple[tir.BufferStore, ...] = (only,)
+        case _:
+            updates = _bound_updates(block, len(inits))
+    if {u.buffer for u in updates} != set(inits):
+        written, started = (", ".join(f"`{b.name}`" for b in bs) for bs in ((u.buffer for u in updates), inits))
+        _refuse(block, f"its body stores to {written}, and its init to {started}")
+    _check_places(block, updates, list(inits.values()))
+    return tuple(inits[u.buffer].value for u in updates), updates
+
+
+def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
+    """`v = value` for each output, then `output[...] = v` for each, as stores of the values."""
+    binds, stores = block.body[:count], block.body[count:]
+    values: dict[tir.Var, Expr] = {}
+    for stmt in binds:
+        if not isinstance(stmt, tir.Bind):
+            _refuse(block, f"its body does not begin by binding the new value of each of the {count} outputs")
+        values[stmt.var] = stmt.value
+    made: dict[tir.Var, tir.BufferStore] = {}
+    for stmt in stores:
+        if not isinstance(stmt, tir.BufferStore):
+            _refuse(block, "its body does something else than bind new values and store them")
+        if not isinstance(stmt.value, tir.Var) or stmt.value not in values:
+            _refuse(block, f"what it stores to `{stmt.buffer.name}` is not one of the variables bound before")
+        if stmt.value in made:
+            _refuse(block, f"it stores `{stmt.value.name}` twice")
+        if any(u.buffer is stmt.buffer for u in made.values()):
+            _refuse(block, f"it stores to `{stmt.buffer.name}` twice")
+        made[stmt.value] = tir.BufferStore(stmt.buffer, values[stmt.value], stmt.indices)
+    if len(made) != count:
+        _refuse(block, f"it stores {len(made)} values for {count} outputs")
+    return tuple(made[v] for v in values)
+
+
+def _check_places(block: tir.Block, updates: tuple[tir.BufferStore, ...], inits: list[tir.BufferStore]) -> None:
+    """All outputs have one shape, and all stores one place."""
+    first, analyzer = updates[0], Analyzer()
+
+    def same(a: Exprs, b: Exprs) -> bool:
+        return len(a) == len(b) and all(analyzer.prove_equal(x, y) for x, y in zip(a, b, strict=True))
+
+    for update in updates:
+        if not same(update.buffer.shape, first.buffer.shape):
+            _refuse(block, f"its outputs `{first.buffer.name}` and `{update.buffer.name}` have different shapes")
+    for store in (*inits, *updates):
+        if not same(store.indices, first.indices):
+            _refuse(block, f"it stores to `{first.buffer.name}` and `{store.buffer.name}` at different indices")
+
+
+def _refuse(block: tir.Block, words: str) -> NoReturn:
+    raise Refusal("E0668", f"the reduction in block `{block.name}` cannot be taken apart: {words}", block)
+
+
+# ---------------------------------------------------------------- the combiner
+
+
+def find_reducer(
+    block: tir.Block, init_values: Exprs, updates: tuple[tir.BufferStore, ...], reducers: Sequence[Reducer] = REDUCERS
+) -> tuple[tir.CommReducer, Exprs, Exprs]:
+    """The combiner of the updates, the loads of the outputs, and what is combined with them. Refuses (E0669)."""
+    loads = tuple(tir.BufferLoad(u.buffer.dtype, u.buffer, u.indices) for u in updates)
+    almost = None
+    for known in reducers:
+        if known.arity != len(updates):
+            continue
+        reducer = known.over([v.dtype for v in init_values])
+        rhs = _match(reducer, tuple(u.value for u in updates), loads)
+        if rhs is None:
+            continue
+        if all(same_expr(a, b) for a, b in zip(reducer.identity, init_values, strict=True)):
+            return reducer, loads, rhs
+        almost = almost or (known.name, reducer.identity)
+    raise Refusal("E0669", *_unknown(block, init_values, updates, loads, almost))
+
+
+def _unknown(block: tir.Block, init_values: Exprs, updates: Any, loads: Exprs, almost: Any) -> tuple[str, Any, str]:
+    start = ", ".join(map(str, init_values))
+    if almost is not None:
+        name, identity = almost
+        wanted = ", ".join(map(str, identity))
+        return (
+            f"block `{block.name}` reduces by {name} from the start value {start}, which is not neutral: {wanted} is",
+            block,
+            f"start from {wanted} and combine with {start} afterwards",
+        )
+    stores = "; ".join(f"{load} = {u.value}" for load, u in zip(loads, updates, strict=True))
+    return (
+        f"block `{block.name}` combines by a function that is not known to be a reduction: {stores}, from {start}",
+        block,
+        "known are sum, product, min, max, two sums, argmax and argmin, with the output itself on the left",
+    )
+
+
+def _match(reducer: tir.CommReducer, values: Exprs, loads: Exprs) -> Exprs | None:
+    """What stands for the right-hand variables, if the values are the combiner applied to the loads."""
+    holes: dict[tir.Var, Expr | None] = dict.fromkeys((*reducer.lhs, *reducer.rhs))
+    holes.update(zip(reducer.lhs, loads, strict=True))
+    if not all(_fits(p, v, holes) for p, v in zip(reducer.result, values, strict=True)):
+        return None
+    rhs = tuple(holes[v] for v in reducer.rhs)
+    return None if any(r is None for r in rhs) else rhs  # type: ignore[return-value]
+
+
+def _fits(pattern: Any, value: Any, holes: dict[tir.Var, Expr | None]) -> bool:
+    if isinstance(pattern, tir.Var) and pattern in holes:
+        known = holes[pattern]
+        if known is None:
+            holes[pattern] = value
+            return True
+        return same_expr(known, value)
+    if not isinstance(pattern, Node):
+        if isinstance(pattern, tuple) and isinstance(value, tuple) and len(pattern) == len(value):
+            return all(_fits(p, v, holes) for p, v in zip(pattern, value, strict=True))
+        return bool(pattern == value)
+    if type(pattern) is not type(value):
+        return False
+    return all(_fits(getattr(pattern, n), getattr(value, n), holes) for n in field_names(type(pattern)))
