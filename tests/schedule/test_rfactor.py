@@ -1,0 +1,86 @@
+"""rfactor."""
+
+from __future__ import annotations
+
+import pytest
+
+import mlcc
+from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
+
+ARGMAX = """
+@T.prim_func
+def main(A: T.Buffer((8, 60), "float32"), P: T.Buffer((8,), "int32"), V: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 60):
+        with T.block("arg"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = -1
+                V[vi] = T.min_value("float32")
+            v0: T.int32 = T.Select(V[vi] >= A[vi, vk], P[vi], vk)
+            v1: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            P[vi] = v0
+            V[vi] = v1
+"""
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+def test_the_reduction_loop_of_a_matmul(axis: int) -> None:
+    sch = schedule(MATMUL)
+    block = sch.get_block("C")
+    partial = sch.rfactor(sch.get_loops(block)[2], axis)
+    assert (sch.get(partial).name, sch.get(block).name) == ("C_rf", "C")
+    shape = [n.value for n in sch.get(sch.get_block("root")).alloc_buffers[0].shape]
+    want = [32, 16]
+    want.insert(axis if axis >= 0 else axis + 3, 24)
+    assert shape == want
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+
+
+@pytest.mark.parametrize("factor", [1, 4, 5, 7, 24, 30])
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_split_reduction_also_with_a_remainder(factor: int, inner: bool) -> None:
+    sch = schedule(MATMUL)
+    parts = sch.split(sch.get_loops("C")[2], [None, factor])
+    sch.rfactor(parts[inner], 0)
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+    mlcc.parse(sch.mod.script())
+
+
+@pytest.mark.parametrize("factor", [5, 7])
+def test_a_guard_of_spatial_loops_stays(factor: int) -> None:
+    sch = schedule(MATMUL)
+    sch.split(sch.get_loops("C")[0], [None, factor])
+    sch.rfactor(sch.get_loops("C")[3], 0)
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+    assert sch.mod.script().count("T.where(") == 2
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_argmax(at: int) -> None:
+    sch = schedule(ARGMAX)
+    sch.split(sch.get_loops("arg")[1], [None, 8])
+    sch.rfactor(sch.get_loops("arg")[at], 1)
+    assert_same_results(mlcc.parse(ARGMAX), sch.mod)
+
+
+def test_refusals() -> None:
+    sch = schedule(MATMUL)
+    i, j, k = sch.get_loops("C")
+    with refused("E0665", "legal are -3 to 2"):
+        sch.rfactor(k, 3)
+    with refused("E0664", "`j` drives a spatial axis.*loops that drive reduce axes: `k`"):
+        sch.rfactor(j, 0)
+    fused = sch.fuse(j, k)
+    with refused("E0664", "both"):
+        sch.rfactor(fused, 0)
+    sch = schedule(MATMUL)
+    sch.unroll(sch.get_loops("C")[2])
+    with refused("E0664", "must be serial.*factor first"):
+        sch.rfactor(sch.get_loops("C")[2], 0)
+    sch = schedule(MATMUL.replace("C[vi, vj] + A", "C[vi, vj] - A"))
+    with refused("E0669"):
+        sch.rfactor(sch.get_loops("C")[2], 0)
+    sch = schedule(MATMUL)
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    with refused("E0656", "no init"):
+        sch.rfactor(sch.get_loops("C_update")[2], 0)
