@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -278,3 +280,28 @@ SCHEDULES: dict[str, tuple[str, Steps]] = {
     "rfactored": ("matmul relu", _rfactored),
     "bound": ("matmul relu", _bound),
 }
+
+
+def scramble(sch: Any, seed: int) -> None:
+    """Random steps; those that TVM refuses are left out."""
+    rng = random.Random(seed)
+    for _ in range(rng.randrange(2, 9)):
+        block = sch.get_sblock(rng.choice(["C", "D"]))
+        loops = sch.get_loops(block)
+        with contextlib.suppress(Exception):
+            _step(sch, block, loops, rng)
+
+
+def _step(sch: Any, block: Any, loops: list[Any], rng: random.Random) -> None:
+    match rng.randrange(6):
+        case 0 | 1:
+            sch.split(rng.choice(loops), [None, rng.choice([2, 3, 5, 8, 16])])
+        case 2:
+            at = rng.randrange(len(loops) - 1)
+            sch.fuse(*loops[at : at + 2])
+        case 3:
+            sch.reorder(*rng.sample(loops, rng.randrange(2, len(loops) + 1)))
+        case 4:
+            sch.compute_at(sch.get_sblock("C"), rng.choice(sch.get_loops(sch.get_sblock("D"))))
+        case 5:
+            sch.reverse_compute_at(sch.get_sblock("D"), rng.choice(sch.get_loops(sch.get_sblock("C"))))

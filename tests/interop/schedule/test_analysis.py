@@ -14,7 +14,7 @@ from mlcc.ir.visit import has_block  # noqa: E402
 from mlcc.passes.schedule import analysis as an  # noqa: E402
 from mlcc.passes.schedule.tree import Tree  # noqa: E402
 from tests.interop.harness import from_tvm, to_tvm  # noqa: E402
-from tests.interop.schedule.analysis_programs import NESTS, SCHEDULES  # noqa: E402
+from tests.interop.schedule.analysis_programs import NESTS, SCHEDULES, scramble  # noqa: E402
 
 
 def agree(mod: Any) -> None:
@@ -70,3 +70,11 @@ def test_schedules(name: str) -> None:
     sch = tvm.s_tir.Schedule(to_tvm(NESTS[program]))
     steps(sch)
     agree(sch.mod)
+
+
+@pytest.mark.parametrize("program", ["matmul relu", "chain", "window", "shifted reads", "predicate", "fused by hand"])
+def test_random_schedules(program: str, all_cases: bool) -> None:
+    for seed in range(200 if all_cases else 4):
+        sch = tvm.s_tir.Schedule(to_tvm(NESTS[program]))
+        scramble(sch, seed)
+        agree(sch.mod)
