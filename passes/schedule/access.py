@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from mlcc.ir import tir
-from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.tree import Tree
 
 
 def read_region(block: tir.Block, n: int) -> tir.BufferRegion:
     """The n-th region that `block` reads; refuses (E0614)."""
-    return _nth(block, block.reads, n, "read")
+    return block.reads[BufferArg(n).of(block, "read").index]
 
 
 def write_region(block: tir.Block, n: int) -> tir.BufferRegion:
     """The n-th region that `block` writes; refuses (E0614)."""
-    return _nth(block, block.writes, n, "write")
+    return block.writes[BufferArg(n).of(block, "write").index]
 
 
 def read_buffer(block: tir.Block, n: int) -> tir.Buffer:
@@ -25,19 +25,6 @@ def read_buffer(block: tir.Block, n: int) -> tir.Buffer:
 def write_buffer(block: tir.Block, n: int) -> tir.Buffer:
     """The n-th buffer that `block` writes; refuses (E0614)."""
     return write_region(block, n).buffer
-
-
-def _nth(block: tir.Block, regions: tuple[tir.BufferRegion, ...], n: int, verb: str) -> tir.BufferRegion:
-    if 0 <= n < len(regions):
-        return regions[n]
-    names = ", ".join(f"{i} is `{r.buffer.name}`" for i, r in enumerate(regions))
-    raise Refusal(
-        "E0614",
-        f"block `{block.name}` {verb}s {len(regions) or 'no'} buffer{'' if len(regions) == 1 else 's'}: "
-        f"there is no {verb} buffer {n}",
-        block,
-        names or None,
-    )
 
 
 def defining_block(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> tuple[tir.Block | None, bool]:

@@ -252,7 +252,7 @@ def test_buffers_by_number() -> None:
     assert an.write_buffer(c, 0).name == "C"
     with pytest.raises(Refusal, match="block `C` writes 1 buffer: there is no write buffer 1") as caught:
         an.write_buffer(c, 1)
-    assert caught.value.code == "E0614" and caught.value.help == "0 is `C`"
+    assert caught.value.code == "E0614" and caught.value.help == "block `C` writes 0: `C`"
     with pytest.raises(Refusal, match="no read buffer -1"):
         an.read_region(c, -1)
 
