@@ -105,6 +105,8 @@ STORES = {
     "one not stored": "C[vi] = v0",
 }
 
+WINS = "C[vi] > A[vi, vk] or C[vi] == A[vi, vk] and P[vi] < K[vi, vk]"
+
 CASES = {
     **{f"{n}, {d}": single(d, *c) for d in ("float32", "int32", "int64", "float16") for n, c in SINGLE.items()},
     **{f"{n}, {d}": pair(d, *c) for d in ("float32", "int32") for n, c in PAIR.items()},
