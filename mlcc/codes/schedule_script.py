@@ -1,3 +1,52 @@
-"""Diagnostic codes: schedules, script."""
+"""Diagnostic codes: schedules, the script language."""
 
-CODES: dict[str, tuple[str, str]] = {}
+CODES: dict[str, tuple[str, str]] = {
+    "E0600": (
+        "a name that the script does not define",
+        "A script knows `sch`, its own variables and functions, and a few functions such as `range` and `len`; "
+        "docs/schedules.md lists them. Nothing is imported: `from tvm import tir` only gives annotations a meaning.",
+    ),
+    "E0601": (
+        "not part of the script language",
+        "Scripts look like Python and are not: no classes, decorators, `with`, formatting or attributes beyond those "
+        "that docs/schedules.md lists, and lambdas only as index maps. What a script leaves behind is the schedule; "
+        "`sch.mod` and `sch.trace` are for Python, and for `mlcc schedule -o` and `--trace`.",
+    ),
+    "E0602": (
+        "the script goes beyond its limits",
+        "A script always comes to an end: it may evaluate 1,000,000 expressions (a primitive counts as 100, what it "
+        "makes counts by its size), make lists and strings of 100,000 elements and integers of 1024 bits, and call "
+        "its functions 200 deep. A loop that never ends shows here.",
+    ),
+    "E0603": (
+        "too many or too few values for the names before the `=`",
+        "`i, j = sch.get_loops(block)` needs exactly two loops. The message lists those that there are; "
+        "`*outer, last = ...` takes any number, and `[-1]` or `[-2:]` picks some.",
+    ),
+    "E0604": (
+        "the script has no function to start with",
+        "The last `def` of a script is called with the schedule alone, unless the top-level statements use `sch` "
+        "themselves. Its first parameter takes the schedule, all others need defaults.",
+    ),
+    "E0605": (
+        "the arguments do not fit the function",
+        "A function of the script, or one that every script has, is called with too many or too few arguments, or "
+        "with a name that is none of its parameters.",
+    ),
+    "E0606": (
+        "a value of the wrong kind",
+        "The operation needs another kind of value: a known integer for an index, a list for a loop. A sampled value "
+        "is symbolic in a script: it can be a factor, and take part in `+ - * // %`, but not decide an `if`; "
+        "`sch.get(v)` is the integer that was chosen.",
+    ),
+    "E0607": (
+        "an assertion of the script fails",
+        "The condition of an `assert` was false. The module stays as it was.",
+    ),
+    "E0609": (
+        "a tensor intrinsic cannot be read from its file",
+        '`register_tensor_intrin("name", file="intrinsic.mlc")` takes the description and the implementation from '
+        "the two functions of a text, in this order; with other functions in it, `desc=` and `impl=` name the two. The "
+        "file is looked for in the folder of the script.",
+    ),
+}

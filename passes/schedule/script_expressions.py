@@ -205,10 +205,12 @@ class Expressions:
                 return Method(base, name)
             if name in _PYTHON_ONLY:
                 raise Wrong("E0601", f"`{GIVEN}.{name}` is for Python: a script applies primitives only")
-            help = did_you_mean(name, known) or "`mlcc explain E0608` lists the primitives"
-            raise Wrong("E0608", f"there is no primitive `{name}`", help)
+            help = did_you_mean(name, known) or "docs/schedules.md lists the primitives"
+            raise Wrong("E0610", f"a schedule has no primitive `{name}`", help)
         if isinstance(base, Module):
             return dotted(base, name)
+        if isinstance(base, (tir.For, tir.Block)):
+            return _fact(base, name)
         methods = METHODS.get(type(base), {})
         if name in methods:
             return Method(base, name)
@@ -282,6 +284,16 @@ class Expressions:
         """The names of loops or blocks, for messages."""
         names = [self.steps.name_of(v) for v in values[:12]]
         return ", ".join(n for n in names if n) + (", ..." if len(values) > 12 else "") if names and all(names) else None
+
+
+def _fact(node: tir.For | tir.Block, name: str) -> Any:
+    """`sch.get(loop).extent` and `sch.get(block).name`. Raises Wrong."""
+    if isinstance(node, tir.For) and name == "extent":
+        return tir.const_int(node.extent) if tir.const_int(node.extent) is not None else node.extent
+    if isinstance(node, tir.Block) and name in ("name", "name_hint"):
+        return node.name
+    help = "it has `extent`" if isinstance(node, tir.For) else "it has `name`"
+    raise Wrong("E0601", f"{describe(node)} has no `{name}`", help)
 
 
 _PYTHON_ONLY = ("mod", "trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")

@@ -1,0 +1,149 @@
+"""Schedule scripts (`.mls`): the language that traces are printed in, run on a `Schedule`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Source, Span, error
+from mlcc.grammar.syntax import parse_syntax
+from mlcc.ir import tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.passes.schedule import registry
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.script_statements import Script
+from mlcc.passes.schedule.script_values import Wrong
+from mlcc.recursion import deep
+
+if TYPE_CHECKING:
+    from mlcc.grammar.tree import Cst
+
+Show = Callable[[str], None]
+
+
+def apply_schedule(
+    mod: IRModule | Func, script_text: str, name: str = "<script>", *, seed: int | None = None, folder: str = ".",
+) -> IRModule:  # fmt: skip
+    """The module after a schedule script, or a trace that TVM printed; the one given stays as it is.
+
+    Files that the script names are looked for in `folder`. Raises CompileError with the place in the script.
+    """
+    schedule = Schedule(mod, seed=seed)
+    run_script(schedule, Source(name, script_text), folder=folder)
+    return schedule.mod
+
+
+def run_script(
+    schedule: Schedule, source: Source, *, folder: str = ".", confined: bool = False,
+    show: Show | None = None, after: Callable[[Span], None] | None = None,
+) -> None:  # fmt: skip
+    """Run a script on a schedule, which keeps the steps before one that fails.
+
+    `show` is given what `sch.show()` shows; `after` the place of each statement that applied primitives, once it ran.
+    A `confined` script reads no file outside `folder`. Raises CompileError.
+    """
+    tree = parse_syntax(source, start="script")
+    steps = _Steps(schedule, folder, confined, show)
+
+    def watch(stmt: Cst) -> None:
+        if after is not None:
+            after(Span(source, stmt[1], stmt[2]))
+
+    with deep():
+        Script(source, steps, watch if after is not None else None).run(tree)
+
+
+class _Steps:
+    """What scripts may do with a schedule: apply primitives, and little else."""
+
+    def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
+        self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
+
+    def primitives(self) -> list[str]:
+        return [*registry.names(), *registry.ALIASES, *_OTHERS]
+
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
+        other = _OTHERS.get(name)
+        try:
+            if other is not None:
+                return other(self, *args, **kwargs)
+            return self._schedule.call(name, tuple(args), kwargs, span)
+        except RecursionError:
+            raise Wrong("E0602", f"sch.{name}: the loops nest too deep") from None
+        except TypeError as exc:
+            if other is None:
+                raise
+            raise Wrong("E0612", f"sch.{name}: {str(exc).split('.', 1)[-1]}") from None
+        except CompileError as exc:
+            if other is None:
+                raise
+            found = exc.diagnostics[0]
+            raise Wrong(found.code, found.message, found.help) from None
+
+    def name_of(self, value: Any) -> str | None:
+        if not isinstance(value, (LoopRV, BlockRV)):
+            return None
+        try:
+            node = self._schedule.get(value)
+        except CompileError:
+            return None
+        if isinstance(node, tir.For):
+            return node.var.name
+        return node.name if isinstance(node, tir.Block) else None
+
+    def register_intrinsic(self, name: str, file: str, desc: str | None, impl: str | None, span: Span) -> None:
+        """The functions `desc` and `impl` of a text; without names, its two functions in their order."""
+        import mlcc
+        from mlcc.files import read_bytes
+        from mlcc.grammar.parser import parse
+        from mlcc.grammar.syntax import decode
+
+        path = os.path.join(self._folder, file)
+        if self._confined:
+            root = os.path.realpath(self._folder)
+            if os.path.commonpath([root, os.path.realpath(path)]) != root:
+                raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it", span))
+        try:
+            module = parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")
+        except CompileError as exc:
+            if exc.diagnostics[0].primary.span is not None:
+                raise
+            raise Wrong("E0609", exc.diagnostics[0].message) from None
+        functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+        if desc is None and impl is None and len(functions) == 2:
+            desc, impl = functions
+        for role, wanted in (("desc", desc), ("impl", impl)):
+            if wanted not in functions:
+                listed = ", ".join(functions) or "none"
+                what = f"no function `{wanted}`" if wanted is not None else f"{len(functions)} functions"
+                help = f'give desc="..." and impl="...": its functions are {listed}'
+                raise Wrong("E0609", f"`{role}` of the intrinsic: {file} has {what}", help)
+        mlcc.register_tensor_intrin(name, functions[desc], functions[impl], override=True)  # type: ignore[index]
+
+    # ------------------------------------------------------------ methods of a schedule that are no primitives
+
+    def _get(self, handle: Any) -> Any:
+        if not isinstance(handle, (BlockRV, LoopRV, ExprRV, int)):
+            raise Wrong("E0613", "sch.get takes a loop, a block or a sampled value")
+        return self._schedule.get(handle)
+
+    def _work_on(self, func_name: Any) -> None:
+        if not isinstance(func_name, str):
+            raise Wrong("E0613", "sch.work_on takes the name of a function")
+        self._schedule.work_on(func_name)
+
+    def _seed(self, seed: Any) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise Wrong("E0613", "sch.seed takes an integer")
+        self._schedule.seed(seed)
+
+    def _print(self) -> None:
+        if self._show is not None:
+            self._show(self._schedule.mod.script())
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "get": _Steps._get, "work_on": _Steps._work_on, "seed": _Steps._seed, "show": _Steps._print,
+}  # fmt: skip
