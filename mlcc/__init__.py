@@ -27,6 +27,7 @@ _PUBLIC = {
     "run_passes": "mlcc.driver",
     "build": "mlcc.driver",
     "load": "mlcc.runtime.loader",
+    "apply_schedule": "mlcc.passes.schedule.script",
     "Schedule": "mlcc.passes.schedule.schedule",
     "register_func": "mlcc.runtime.registry",
 }

@@ -20,6 +20,7 @@ PASSES: dict[str, str] = {
     "lower-loops": "mlcc.passes.lower_loops:LowerLoops",
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",
+    "schedule": "mlcc.passes.schedule_pass:ApplyScript",
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}

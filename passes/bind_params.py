@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -58,12 +57,7 @@ def load_arrays(path: str, ctx: PassContext) -> dict[str, np.ndarray]:
     """The arrays of an .npz named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
     from mlcc.files import load_npz
 
-    full = os.path.join(ctx.folder, path)
-    if ctx.confined:
-        root = os.path.realpath(ctx.folder)
-        if os.path.commonpath([root, os.path.realpath(full)]) != root:
-            raise CompileError(error("E0510", f"{path} lies outside the folder of the text that names it"))
-    return load_npz(full)
+    return load_npz(ctx.path(path))
 
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:

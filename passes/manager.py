@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -29,6 +30,19 @@ class PassContext:
     target: Target = field(default_factory=Target)
     folder: str = "."
     confined: bool = False
+
+    def path(self, name: str) -> str:
+        """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
+        full = os.path.join(self.folder, name)
+        if self.confined and not inside(self.folder, full):
+            raise CompileError(error("E0510", f"{name} lies outside the folder of the text that names it"))
+        return full
+
+
+def inside(folder: str, path: str) -> bool:
+    """Whether a path, links followed, lies in a folder or below it."""
+    root = os.path.realpath(folder)
+    return os.path.commonpath([root, os.path.realpath(path)]) == root
 
 
 @dataclass(frozen=True)

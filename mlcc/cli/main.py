@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": "Show the manifest of an artifact.",
     "passes": "Run passes over a module and print the result.",
     "run": "Run a function of a module or artifact on arrays from .npz files.",
+    "schedule": "Apply a schedule script to a module and print the result.",
 }
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Source, Span, error
+from mlcc.errors import CompileError, Label, Source, Span, error
 from mlcc.grammar.syntax import parse_syntax
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
+from mlcc.passes.manager import inside
 from mlcc.passes.schedule import registry
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.script_builtins import invoke
 from mlcc.passes.schedule.script_statements import Script
 from mlcc.passes.schedule.script_values import Wrong
 from mlcc.recursion import deep
@@ -24,11 +27,12 @@ Show = Callable[[str], None]
 
 
 def apply_schedule(
-    mod: IRModule | Func, script_text: str, name: str = "<script>", *, seed: int | None = None, folder: str = ".",
-) -> IRModule:  # fmt: skip
+    mod: IRModule | Func, script_text: str, name: str = "<script>", *, seed: int | None = 0, folder: str = "."
+) -> IRModule:
     """The module after a schedule script, or a trace that TVM printed; the one given stays as it is.
 
-    Files that the script names are looked for in `folder`. Raises CompileError with the place in the script.
+    With `seed=None` sampling differs from run to run. Files that the script names are looked for in `folder`. Raises
+    CompileError with the place in the script.
     """
     schedule = Schedule(mod, seed=seed)
     run_script(schedule, Source(name, script_text), folder=folder)
@@ -67,20 +71,15 @@ class _Steps:
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
         other = _OTHERS.get(name)
         try:
-            if other is not None:
-                return other(self, *args, **kwargs)
-            return self._schedule.call(name, tuple(args), kwargs, span)
+            if other is None:
+                return self._schedule.call(name, tuple(args), kwargs, span)
+            return invoke(f"sch.{name}", other, self, args, kwargs)
         except RecursionError:
             raise Wrong("E0602", f"sch.{name}: the loops nest too deep") from None
-        except TypeError as exc:
-            if other is None:
-                raise
-            raise Wrong("E0612", f"sch.{name}: {str(exc).split('.', 1)[-1]}") from None
         except CompileError as exc:
             if other is None:
                 raise
-            found = exc.diagnostics[0]
-            raise Wrong(found.code, found.message, found.help) from None
+            raise CompileError([replace(d, primary=Label(span)) for d in exc.diagnostics]) from None
 
     def name_of(self, value: Any) -> str | None:
         if not isinstance(value, (LoopRV, BlockRV)):
@@ -101,10 +100,8 @@ class _Steps:
         from mlcc.grammar.syntax import decode
 
         path = os.path.join(self._folder, file)
-        if self._confined:
-            root = os.path.realpath(self._folder)
-            if os.path.commonpath([root, os.path.realpath(path)]) != root:
-                raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it", span))
+        if self._confined and not inside(self._folder, path):
+            raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it", span))
         try:
             module = parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")
         except CompileError as exc:

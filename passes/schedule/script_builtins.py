@@ -12,19 +12,27 @@ from mlcc.ir.dtypes import NAMES
 from mlcc.passes.schedule.handles import ExprRV
 from mlcc.passes.schedule.script_operators import compare, elements, equal, truth
 from mlcc.passes.schedule.script_values import (
-    Budget, Builtin, Method, Module, Wrong, describe, is_key, is_number, length,
+    Budget,
+    Builtin,
+    Method,
+    Module,
+    Wrong,
+    describe,
+    is_key,
+    is_number,
+    length,
 )  # fmt: skip
 
 Values = Callable[..., Any]
 
 
-def invoke(name: str, fn: Values, budget: Budget, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """`fn(budget, *args, **kwargs)`, with arguments that do not fit said in words."""
+def invoke(name: str, fn: Values, first: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`fn(first, *args, **kwargs)`. Raises Wrong E0605 for arguments that do not fit."""
     try:
-        inspect.signature(fn).bind(budget, *args, **kwargs)
+        inspect.signature(fn).bind(first, *args, **kwargs)
     except TypeError as exc:
         raise Wrong("E0605", f"`{name}`: {exc}") from None
-    return fn(budget, *args, **kwargs)
+    return fn(first, *args, **kwargs)
 
 
 # ---------------------------------------------------------------- functions

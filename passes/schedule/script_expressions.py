@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +12,19 @@ from mlcc.ir import tir
 from mlcc.passes.schedule.script_builtins import METHODS, builtins, dotted, invoke, make
 from mlcc.passes.schedule.script_operators import binary, compare, element, elements, part, truth, unary
 from mlcc.passes.schedule.script_values import (
-    CALL_COST, MAX_CALLS, Budget, Builtin, Routine, Function, Given, Lambda, Method, Module, Wrong, describe, is_key,
+    CALL_COST,
+    MAX_CALLS,
+    Budget,
+    Builtin,
+    Function,
+    Given,
+    Lambda,
+    Method,
+    Module,
+    Routine,
+    Wrong,
+    describe,
+    is_key,
     plain,
 )  # fmt: skip
 
@@ -271,11 +285,13 @@ class Expressions:
 
     def called_from(self, error: CompileError) -> CompileError:
         """The error with the calls that led to it, innermost first."""
-        import dataclasses
-
-        calls = [f for f in reversed(self.frames) if f.called_at is not None]
-        shown = calls if len(calls) <= 8 else [*calls[:4], *calls[-4:]]
-        related = tuple(Label(self.span(f.called_at), f"`{f.name}` is called here") for f in shown if f.called_at)
+        often = collections.Counter((f.name, f.called_at) for f in reversed(self.frames) if f.called_at is not None)
+        related = tuple(
+            Label(
+                self.span(at), f"`{name}` is called here" + (f" ({count} times inside each other)" if count > 1 else "")
+            )
+            for (name, at), count in [*often.items()][:8]
+        )
         if not related:
             return error
         return CompileError([dataclasses.replace(d, related=d.related + related) for d in error.diagnostics])
@@ -283,7 +299,9 @@ class Expressions:
     def label(self, values: list[Any]) -> str | None:
         """The names of loops or blocks, for messages."""
         names = [self.steps.name_of(v) for v in values[:12]]
-        return ", ".join(n for n in names if n) + (", ..." if len(values) > 12 else "") if names and all(names) else None
+        return (
+            ", ".join(n for n in names if n) + (", ..." if len(values) > 12 else "") if names and all(names) else None
+        )
 
 
 def _fact(node: tir.For | tir.Block, name: str) -> Any:
@@ -308,7 +326,9 @@ def _chain(cst: Cst) -> tuple[Cst, list[Cst]] | None:
     links: list[Cst] = []
     while cst[0] == "bool" and cst[3] == "and" and cst[5][0] == "compare":
         left, link = cst[4], cst[5]
-        middle = left[5] if left[0] == "compare" else left[5][5] if left[0] == "bool" and left[5][0] == "compare" else None
+        middle = (
+            left[5] if left[0] == "compare" else left[5][5] if left[0] == "bool" and left[5][0] == "compare" else None
+        )
         if middle is not link[4]:
             return None
         links.append(link)

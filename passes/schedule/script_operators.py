@@ -9,7 +9,15 @@ from typing import Any
 from mlcc.ir import calls, construct, tir
 from mlcc.passes.schedule.handles import ExprRV, Handle
 from mlcc.passes.schedule.script_values import (
-    MAX_BITS, Budget, Wrong, describe, is_key, is_number, is_symbolic, length, too_large,
+    MAX_BITS,
+    Budget,
+    Wrong,
+    describe,
+    is_key,
+    is_number,
+    is_symbolic,
+    length,
+    too_large,
 )  # fmt: skip
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {

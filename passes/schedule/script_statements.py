@@ -75,7 +75,12 @@ class Script(Expressions):
         before: Cst | None = None
         value: Any = None
         for stmt in body:
-            if stmt[0] == "assign" and before is not None and before[0] == "assign" and stmt[5] is before[5] is not None:
+            if (
+                stmt[0] == "assign"
+                and before is not None
+                and before[0] == "assign"
+                and stmt[5] is before[5] is not None
+            ):
                 self._placed(stmt, self._store, stmt[3], value)  # a = b = c
             elif stmt[0] == "assign":
                 value = self._assign(stmt)
@@ -169,7 +174,9 @@ class Script(Expressions):
         message = f"there {'is' if count == 1 else 'are'} {count} {what}{plural}{shown}, and {at_least}{wanted - star} {noun} them"
         help = None
         if names and count:
-            help = f"write `{names}{',' if count == 1 else ''} = ...`" if names.replace(", ", "").isidentifier() else None
+            help = (
+                f"write `{names}{',' if count == 1 else ''} = ...`" if names.replace(", ", "").isidentifier() else None
+            )
         return Wrong("E0603", message, help, at=target)
 
     def _augmented(self, stmt: Cst) -> Next:

@@ -43,9 +43,7 @@ class Budget:
     def spend(self, amount: int) -> None:
         self.left -= amount
         if self.left < 0:
-            raise Wrong(
-                "E0602", "the script does not come to an end within its limit", "see `mlcc explain E0602` for the limits"
-            )
+            raise Wrong("E0602", f"the script does not come to an end within {MAX_STEPS:,} steps")
 
     def items(self, count: int) -> None:
         """Pay for a list, tuple or string of so many elements."""

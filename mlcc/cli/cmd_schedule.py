@@ -1,0 +1,56 @@
+"""`mlcc schedule kernel.mlc --script mm.mls`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command("schedule")
+@click.argument("file", default="-")
+@click.option("--script", required=True, metavar="FILE", help="The schedule script (.mls), or a trace; - is stdin.")
+@click.option("--seed", default=0, show_default=True, help="Makes sampling repeatable; -1 differs from run to run.")
+@click.option("--func", metavar="NAME", help="The function that look-ups mean when the script names none.")
+@click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, to stderr.")
+@click.option("--trace", "trace_path", metavar="FILE", help="Write every step, decisions included, as a script.")
+@click.option(
+    "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
+)
+@click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
+def command(
+    file: str, script: str, seed: int, func: str | None, show_each: bool, trace_path: str | None, output: str,
+    dialect: str,
+) -> int:  # fmt: skip
+    """Apply a schedule script to FILE (default: standard input) and print the module that comes out.
+
+    The last function of the script is called with the schedule, or its statements use `sch`. A step that would change
+    what the program computes is refused, with its line, and nothing is written.
+    """
+    if file == "-" and script == "-":
+        raise click.UsageError("only one of FILE and --script can be standard input")
+    from mlcc.driver import parse_file, write_module
+    from mlcc.files import read_bytes, write_atomic
+    from mlcc.grammar.syntax import read_source
+    from mlcc.passes.schedule.schedule import Schedule
+    from mlcc.passes.schedule.script import run_script
+    from mlcc.passes.schedule.show import ShowEach
+    from mlcc.verify import check
+
+    source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)
+    module = parse_file(file)
+    check(module)
+    schedule = Schedule(module, seed=seed)
+    if func is not None:
+        schedule.work_on(func)
+
+    def write(text: str) -> None:
+        click.echo(text, err=True, nl=not text.endswith("\n"))
+
+    after = ShowEach(schedule, write) if show_each else None
+    folder = "." if script == "-" else os.path.dirname(script) or "."
+    run_script(schedule, source, folder=folder, show=write, after=after)
+    if trace_path is not None:
+        write_atomic(trace_path, str(schedule.trace))
+    write_module(schedule.mod, output, dialect)
+    return 0

@@ -1,0 +1,182 @@
+"""The script language: what it has gives what Python gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from tests.schedule.scripts import noted, run
+
+PROGRAMS = ["\nx = 3\nsch.note(x + 1)\n", "a, (b, c), *rest = 1, [2, 3], 4, 5\nsch.note([a, b, c, rest])\n", "*head, last = range(4)\nsch.note((head, last))\n", "x = [1, 2, 3, 4, 5]\nsch.note([x[-1], x[1:3], x[::-1], x[-2:], x[:], x[10:]])\n", "x = [1, 2]\ny = x\ny += [3]\nx[0] = 9\nsch.note(x)\n", "x = (1, 2)\ny = x\ny += (3,)\nsch.note([x, y])\n", "def f(a, b=2): return a * 10 + b\nsch.note([f(1), f(1, 3), f(b=4, a=5)])\n", "def fact(n):\n    if n <= 1:\n        return 1\n    return n * fact(n - 1)\nsch.note(fact(10))\n", "def outer(n):\n    def inner(m):\n        return n + m\n    return inner(3)\nsch.note(outer(4))\n", "n = 0\nfor i in range(10):\n    if i == 3:\n        continue\n    if i == 6:\n        break\n    n += i\nsch.note([n, i])\n", "n = 20\nwhile n > 3:\n    n -= 4\n    if n == 8: break\nsch.note(n)\n", 'for i, (a, b) in enumerate(zip([1, 2], "xy")):\n    sch.note([i, a, b])\n', 'sch.note([1 < 2 < 3, 1 < 3 < 2, not 1, 0 or 5, 3 and 0, None is None, 1 in [1], 2 not in (1,), "a" in "cab"])\n', "sch.note(1 if [] else 2)\n", 'd = {"a": 1, 2: [3]}\nd["b"] = d["a"] + 1\nsch.note([d, d.get("z", 7), len(d), list(d), "a" in d])\nfor k, v in d.items():\n    sch.note([k, v])\n', 'sch.note([min(3, 1, 2), max([1, 5]), abs(-3), sum([1, 2]), len("abc"), sorted([3, 1], reverse=True), list(reversed((1, 2)))])\n', 'sch.note([int("12"), int(3.9), str(4) + "x", float(2), bool([]), tuple([1]), list("ab"), dict(a=1)])\n', "sch.note(\"a\" \"b\" + 'c' * 2)\n", "l = []\nl.append(1); l.extend([2, 3]); l.insert(0, 0)\nsch.note([l.pop(), l.index(2), l, l.copy()])\n", 'i: int = 3\nj: "anything" = i\nsch.note(j)\n', 'assert 1 + 1 == 2, "never"\npass\n...\n"a docstring"\nsch.note([7 // 2, -7 // 2, 7 % -3, 2 ** 10, 7 / 2, 1 << 4, 6 & 3, 6 | 1, 6 ^ 3, ~5, -(-3), +4])\n', "a = b = [1]\na.append(2)\nsch.note(b)\n"]
+
+
+class Recorder:
+    """Python's side of `sch`."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def note(self, value: Any) -> None:
+        import copy
+
+        self.notes.append(copy.deepcopy(value))
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs_do_what_python_does(text: str) -> None:
+    recorder = Recorder()
+    exec(text, {"sch": recorder})
+    assert noted(text) == recorder.notes
+    assert recorder.notes or "pass" in text
+
+
+def expressions() -> st.SearchStrategy[str]:
+    atoms = st.one_of(
+        st.integers(-20, 20).map(str), st.sampled_from(["True", "False", "None", "x", "y", "z", "s", "l", "0.5", "2.0"])
+    )
+
+    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        operators = ["+", "-", "*", "//", "%", "/", "**", "<<", ">>", "&", "|", "^"]
+        comparisons = ["<", "<=", "==", "!=", ">", ">=", "in", "not in"]
+        binary = st.tuples(inner, st.sampled_from(operators), inner).map(lambda t: f"{t[0]} {t[1]} {t[2]}")
+        chain = st.tuples(inner, st.sampled_from(comparisons), inner, st.sampled_from(comparisons), inner)
+        return st.one_of(
+            binary,
+            binary.map(lambda t: f"({t})"),
+            chain.map(lambda t: f"({t[0]} {t[1]} {t[2]} {t[3]} {t[4]})"),
+            st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+            inner.map(lambda t: f"-({t})"),
+            inner.map(lambda t: f"(not {t})"),
+            st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
+            st.tuples(inner, inner).map(lambda t: f"[{t[0]}, {t[1]}]"),
+            st.tuples(inner, inner).map(lambda t: f"({t[0]}, {t[1]})[{t[1]}:]"),
+            inner.map(lambda t: f"({t})[-1]"),
+            inner.map(lambda t: f"len({t})"),
+            inner.map(lambda t: f"int({t})"),
+        )
+
+    return st.recursive(atoms, grow, max_leaves=8)
+
+
+@settings(max_examples=600, deadline=None)
+@given(expressions())
+def test_expressions_have_pythons_value(text: str) -> None:
+    values = {"x": 3, "y": -7, "z": 2.5, "s": "abc", "l": [1, 2, 3]}
+    head = "".join(f"{k} = {v!r}\n" for k, v in values.items())
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = eval(text, {"__builtins__": {"len": len, "int": int}}, dict(values))
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError, KeyError, MemoryError, SyntaxError):
+        want = refused = object()
+    else:
+        refused = None
+    if refused is None and isinstance(want, complex):
+        refused = object()
+    if refused is None and isinstance(want, int) and want.bit_length() > 1024:
+        refused = object()
+    try:
+        (got,) = noted(f"{head}sch.note({text})")
+    except CompileError as exc:
+        assert refused is not None or exc.diagnostics[0].code in ("E0601", "E0602"), (text, want, exc)
+        return
+    assert refused is None, (text, got)
+    assert repr(got) == repr(want), text
+
+
+def test_functions_get_what_they_are_given() -> None:
+    text = "def use(sch, block, n=4, tail=[1]):\n    sch.note([n, tail])\n\ndef schedule(s):\n    use(s, 1, tail=[2], n=5)\n"
+    assert noted(text) == [[5, [2]]]
+
+
+def test_the_last_function_is_the_entry() -> None:
+    assert noted("def a(sch): sch.note(1)\ndef b(sch, n=2): sch.note(n)\n") == [2]
+    assert noted("def a(sch): sch.note(1)\nsch.note(0)\n") == [0]
+    assert noted("N = 3\ndef a(sch): sch.note(N)\n") == [3]
+    assert noted("def a(sch, n): sch.note(n)\na(sch, 5)\n") == [5]
+    assert noted("def a(sch): return sch\nsch = a(sch)\nsch.note(4)") == [4]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "\n\n", '"""doc"""\n', "import tvm\nfrom tvm import tir\n", "pass"]
+)
+def test_empty_scripts(text: str) -> None:
+    assert run(text).steps.calls == []
+
+
+def test_imports_are_ignored() -> None:
+    text = "import tvm\nfrom tvm import tir as t, te\nimport numpy as np\ndef f(sch: tvm.tir.Schedule, x: t.X = 1) -> None:\n    sch.note(x)\n"
+    assert noted(text) == [1]
+
+
+def test_chained_assignments_evaluate_once() -> None:
+    made = run("a = b, = sch.loops(1)\nx = y = z = sch.loops(2)\nsch.note(x)")
+    assert [name for name, _, _ in made.steps.calls] == ["loops", "loops", "note"]
+    assert made.globals["a"][0] is made.globals["b"]
+    assert made.globals["x"] is made.globals["z"]
+
+
+def test_chained_comparisons_evaluate_once() -> None:
+    made = run("sch.note(0 < sch.echo(1) < sch.echo(2) < 1 < sch.echo(3))")
+    assert [args for name, args, _ in made.steps.calls] == [[1], [2], [False]]
+
+
+def test_arguments_are_copies() -> None:
+    made = run("x = [1]\nsch.note(x)\nx.append(2)\nsch.note(x, key={'a': x})")
+    assert [(a, k) for _, a, k in made.steps.calls] == [([[1]], {}), ([[1, 2]], {"key": {"a": [1, 2]}})]
+
+
+def test_star_arguments() -> None:
+    made = run("l = [1, 2]\nsch.note(*l, 3, *(4,))\nsch.note(range(3))")
+    assert [a for _, a, _ in made.steps.calls] == [[1, 2, 3, 4], [[0, 1, 2]]]
+
+
+def test_methods_are_values() -> None:
+    assert noted("f = sch.note\nf(1)\nfor g in [f, sch.note]: g(2)") == [1, 2, 2]
+
+
+def test_sampled_values_stay_symbolic() -> None:
+    made = run("a, b = sch.sampled(2)\nsch.note([None, a * 2 + 1, -b // 4, 3 % a])")
+    (_, (none, first, second, third), _) = (made.steps.calls[-1][0], made.steps.calls[-1][1][0], 0)
+    assert none is None
+    assert (first.op, first.lhs.op, first.rhs) == ("+", "*", 1)
+    assert second.op == "//" and third.op == "%" and third.lhs == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("lambda i, j: (i // 4, j, i % 4)", "i // 4|j|i % 4"),
+        ("lambda i, j: [j + T.int32(1) * 2, T.floordiv(i, 3), min(1, 2)]", "j + 2|i // 3|1"),
+        ("lambda i, j: (i * n + j,)", "i * 8 + j"),
+        ("lambda i, j: (T.if_then_else(i < j and j > 2, i, 0),)", None),
+        ("lambda i, j: [i, IndexMap.AXIS_SEPARATOR, j]", "i|Ellipsis|j"),
+        ("lambda i, j: [i, tvm.tir.IndexMap.AXIS_SEPARATOR, j]", "i|Ellipsis|j"),
+        ("rotate", "j|i"),
+    ],
+)
+def test_index_maps(text: str, want: str | None) -> None:
+    made = run(f"n = 8\ndef rotate(i, j):\n    return j, i\nsch.note({text})")
+    (given,) = made.steps.calls[-1][1]
+    variables = (tir.Var("i", tir.DType.of("int32")), tir.Var("j", tir.DType.of("int32")))
+    assert list(given.__signature__.parameters) == ["i", "j"]
+    result = given(*variables)
+    if want is not None:
+        assert "|".join(map(str, result)) == want
+
+
+def test_constants_of_a_dtype() -> None:
+    wide, half, cast = noted('sch.note([T.int64(3), T.float16(0.5), T.float32("inf")])')[0]
+    assert (str(wide.dtype), wide.value, str(half.dtype), cast.value) == ("int64", 3, "float16", float("inf"))
+
+
+def test_intrinsics_are_registered_by_name_and_file() -> None:
+    made = run('register_tensor_intrin("mm", file="mm.mlc", impl="b", desc="a")\nregister_tensor_intrin("x", "x.mlc")')
+    assert [args for _, args, _ in made.steps.calls] == [["mm", "mm.mlc", "a", "b"], ["x", "x.mlc", None, None]]
