@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Source, did_you_mean
 from mlcc.grammar.syntax import Tree
+from mlcc.passes.schedule.handles import LoopRV
 from mlcc.passes.schedule.script_expressions import GIVEN, Expressions, Frame, Steps
 from mlcc.passes.schedule.script_operators import binary, elements, truth
 from mlcc.passes.schedule.script_values import Function, Given, Module, Wrong, describe, is_key, length
@@ -164,20 +165,17 @@ class Script(Expressions):
             self._store(part, item)
 
     def _wrong_count(self, target: Cst, wanted: int, values: list[Any], star: bool) -> Wrong:
-        names = self.label(values)
-        count = len(values)
+        """The error where `wanted` names (one of them for a list, if `star`) stand for other than so many values."""
+        names, count = self.label(values), len(values)
+        kind = "loop" if names and all(isinstance(v, LoopRV) for v in values) else "value"
+        there = f"there {'is' if count == 1 else 'are'} {count} {kind}{'' if count == 1 else 's'}"
         shown = f" ({names})" if names else ""
-        what = "loop" if names and all(type(v).__name__ == "LoopRV" for v in values) else "value"
-        plural = "" if count == 1 else "s"
-        at_least = "at least " if star else ""
-        noun = "name takes" if wanted - star == 1 else "names take"
-        message = f"there {'is' if count == 1 else 'are'} {count} {what}{plural}{shown}, and {at_least}{wanted - star} {noun} them"
+        least = wanted - star
+        taken = f"{'at least ' if star else ''}{least} {'name takes' if least == 1 else 'names take'} them"
         help = None
-        if names and count:
-            help = (
-                f"write `{names}{',' if count == 1 else ''} = ...`" if names.replace(", ", "").isidentifier() else None
-            )
-        return Wrong("E0603", message, help, at=target)
+        if names and names.replace(", ", "").isidentifier():
+            help = f"write `{names}{',' if count == 1 else ''} = ...`"
+        return Wrong("E0603", f"{there}{shown}, and {taken}", help, at=target)
 
     def _augmented(self, stmt: Cst) -> Next:
         target, op, amount = stmt[3:6]

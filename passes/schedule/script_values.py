@@ -138,7 +138,8 @@ def is_symbolic(value: Any) -> bool:
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "a bool"), (int, "an integer"), (float, "a float"), (str, "a string"), (list, "a list"), (tuple, "a tuple"),
     (dict, "a dict"), (range, "a range"), (type(None), "None"), (Given, "the schedule"), (BlockRV, "a block"),
-    (LoopRV, "a loop"), (ExprRV, "a sampled value"), (Lambda, "a lambda"), (tir.For, "a loop's node"), (tir.Block, "a block's node"), (tir.Expr, "an expression"),
+    (LoopRV, "a loop"), (ExprRV, "a sampled value"), (Lambda, "a lambda"),
+    (tir.For, "a loop's node"), (tir.Block, "a block's node"), (tir.Expr, "an expression"),
 )  # fmt: skip
 
 

@@ -12,7 +12,98 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from tests.schedule.scripts import noted, run
 
-PROGRAMS = ["\nx = 3\nsch.note(x + 1)\n", "a, (b, c), *rest = 1, [2, 3], 4, 5\nsch.note([a, b, c, rest])\n", "*head, last = range(4)\nsch.note((head, last))\n", "x = [1, 2, 3, 4, 5]\nsch.note([x[-1], x[1:3], x[::-1], x[-2:], x[:], x[10:]])\n", "x = [1, 2]\ny = x\ny += [3]\nx[0] = 9\nsch.note(x)\n", "x = (1, 2)\ny = x\ny += (3,)\nsch.note([x, y])\n", "def f(a, b=2): return a * 10 + b\nsch.note([f(1), f(1, 3), f(b=4, a=5)])\n", "def fact(n):\n    if n <= 1:\n        return 1\n    return n * fact(n - 1)\nsch.note(fact(10))\n", "def outer(n):\n    def inner(m):\n        return n + m\n    return inner(3)\nsch.note(outer(4))\n", "n = 0\nfor i in range(10):\n    if i == 3:\n        continue\n    if i == 6:\n        break\n    n += i\nsch.note([n, i])\n", "n = 20\nwhile n > 3:\n    n -= 4\n    if n == 8: break\nsch.note(n)\n", 'for i, (a, b) in enumerate(zip([1, 2], "xy")):\n    sch.note([i, a, b])\n', 'sch.note([1 < 2 < 3, 1 < 3 < 2, not 1, 0 or 5, 3 and 0, None is None, 1 in [1], 2 not in (1,), "a" in "cab"])\n', "sch.note(1 if [] else 2)\n", 'd = {"a": 1, 2: [3]}\nd["b"] = d["a"] + 1\nsch.note([d, d.get("z", 7), len(d), list(d), "a" in d])\nfor k, v in d.items():\n    sch.note([k, v])\n', 'sch.note([min(3, 1, 2), max([1, 5]), abs(-3), sum([1, 2]), len("abc"), sorted([3, 1], reverse=True), list(reversed((1, 2)))])\n', 'sch.note([int("12"), int(3.9), str(4) + "x", float(2), bool([]), tuple([1]), list("ab"), dict(a=1)])\n', "sch.note(\"a\" \"b\" + 'c' * 2)\n", "l = []\nl.append(1); l.extend([2, 3]); l.insert(0, 0)\nsch.note([l.pop(), l.index(2), l, l.copy()])\n", 'i: int = 3\nj: "anything" = i\nsch.note(j)\n', 'assert 1 + 1 == 2, "never"\npass\n...\n"a docstring"\nsch.note([7 // 2, -7 // 2, 7 % -3, 2 ** 10, 7 / 2, 1 << 4, 6 & 3, 6 | 1, 6 ^ 3, ~5, -(-3), +4])\n', "a = b = [1]\na.append(2)\nsch.note(b)\n"]
+_TEXTS = """
+x = 3
+sch.note(x + 1)
+---
+a, (b, c), *rest = 1, [2, 3], 4, 5
+sch.note([a, b, c, rest])
+---
+*head, last = range(4)
+sch.note((head, last))
+---
+x = [1, 2, 3, 4, 5]
+sch.note([x[-1], x[1:3], x[::-1], x[-2:], x[:], x[10:]])
+---
+x = [1, 2]
+y = x
+y += [3]
+x[0] = 9
+sch.note(x)
+---
+x = (1, 2)
+y = x
+y += (3,)
+sch.note([x, y])
+---
+def f(a, b=2): return a * 10 + b
+sch.note([f(1), f(1, 3), f(b=4, a=5)])
+---
+def fact(n):
+    if n <= 1:
+        return 1
+    return n * fact(n - 1)
+sch.note(fact(10))
+---
+def outer(n):
+    def inner(m):
+        return n + m
+    return inner(3)
+sch.note(outer(4))
+---
+n = 0
+for i in range(10):
+    if i == 3:
+        continue
+    if i == 6:
+        break
+    n += i
+sch.note([n, i])
+---
+n = 20
+while n > 3:
+    n -= 4
+    if n == 8: break
+sch.note(n)
+---
+for i, (a, b) in enumerate(zip([1, 2], "xy")):
+    sch.note([i, a, b])
+---
+sch.note([1 < 2 < 3, 1 < 3 < 2, not 1, 0 or 5, 3 and 0, None is None, 1 in [1], 2 not in (1,), "a" in "cab"])
+---
+sch.note(1 if [] else 2)
+---
+d = {"a": 1, 2: [3]}
+d["b"] = d["a"] + 1
+sch.note([d, d.get("z", 7), len(d), list(d), "a" in d])
+for k, v in d.items():
+    sch.note([k, v])
+---
+sch.note([min(3, 1, 2), max([1, 5]), abs(-3), sum([1, 2]), len("abc"), sorted([3, 1], reverse=True), list(reversed((1, 2)))])
+---
+sch.note([int("12"), int(3.9), str(4) + "x", float(2), bool([]), tuple([1]), list("ab"), dict(a=1)])
+---
+sch.note("a" "b" + 'c' * 2)
+---
+l = []
+l.append(1); l.extend([2, 3]); l.insert(0, 0)
+sch.note([l.pop(), l.index(2), l, l.copy()])
+---
+i: int = 3
+j: "anything" = i
+sch.note(j)
+---
+assert 1 + 1 == 2, "never"
+pass
+...
+"a docstring"
+sch.note([7 // 2, -7 // 2, 7 % -3, 2 ** 10, 7 / 2, 1 << 4, 6 & 3, 6 | 1, 6 ^ 3, ~5, -(-3), +4])
+---
+a = b = [1]
+a.append(2)
+sch.note(b)
+"""
+PROGRAMS = _TEXTS.split("---\n")
 
 
 class Recorder:
@@ -92,8 +183,8 @@ def test_expressions_have_pythons_value(text: str) -> None:
 
 
 def test_functions_get_what_they_are_given() -> None:
-    text = "def use(sch, block, n=4, tail=[1]):\n    sch.note([n, tail])\n\ndef schedule(s):\n    use(s, 1, tail=[2], n=5)\n"
-    assert noted(text) == [[5, [2]]]
+    use = "def use(sch, block, n=4, tail=[1]):\n    sch.note([n, tail])\n"
+    assert noted(use + "def schedule(s):\n    use(s, 1, tail=[2], n=5)\n") == [[5, [2]]]
 
 
 def test_the_last_function_is_the_entry() -> None:
@@ -112,8 +203,8 @@ def test_empty_scripts(text: str) -> None:
 
 
 def test_imports_are_ignored() -> None:
-    text = "import tvm\nfrom tvm import tir as t, te\nimport numpy as np\ndef f(sch: tvm.tir.Schedule, x: t.X = 1) -> None:\n    sch.note(x)\n"
-    assert noted(text) == [1]
+    imports = "import tvm\nfrom tvm import tir as t, te\nimport numpy as np\n"
+    assert noted(imports + "def f(sch: tvm.tir.Schedule, x: t.X = 1) -> None:\n    sch.note(x)\n") == [1]
 
 
 def test_chained_assignments_evaluate_once() -> None:
