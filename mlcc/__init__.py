@@ -27,7 +27,7 @@ _PUBLIC = {
     "run_passes": "mlcc.driver",
     "build": "mlcc.driver",
     "load": "mlcc.runtime.loader",
-    "apply_schedule": "mlcc.passes.schedule.script",
+    "apply_schedule": "mlcc.passes.schedule.script_run",
     "Schedule": "mlcc.passes.schedule.schedule",
     "register_func": "mlcc.runtime.registry",
 }

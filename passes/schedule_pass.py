@@ -29,7 +29,7 @@ class ApplyScript(Pass):
         from mlcc.files import read_bytes
         from mlcc.grammar.syntax import read_source
         from mlcc.passes.schedule.schedule import Schedule
-        from mlcc.passes.schedule.script import run_script
+        from mlcc.passes.schedule.script_run import run_script
 
         path = ctx.path(self.script)
         schedule = Schedule(module, seed=self.seed)

@@ -33,7 +33,7 @@ def command(
     from mlcc.files import read_bytes, write_atomic
     from mlcc.grammar.syntax import read_source
     from mlcc.passes.schedule.schedule import Schedule
-    from mlcc.passes.schedule.script import run_script
+    from mlcc.passes.schedule.script_run import run_script
     from mlcc.passes.schedule.show import ShowEach
     from mlcc.verify import check
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
 from mlcc.ir import tir
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.script_builtins import METHODS, builtins, dotted, invoke, make
 from mlcc.passes.schedule.script_operators import binary, compare, element, elements, part, truth, unary
 from mlcc.passes.schedule.script_values import (
@@ -44,7 +45,7 @@ class Steps(Protocol):
         """The names that `call` knows."""
 
     def name_of(self, value: Any) -> str | None:
-        """What the user calls a loop or block."""
+        """What the user calls a loop or block; None for what is no longer there."""
 
     def register_intrinsic(self, name: str, file: str, desc: str | None, impl: str | None, span: Span) -> None:
         """Register a tensor intrinsic from a text. Raises CompileError."""
@@ -267,7 +268,21 @@ class Expressions:
         self.frames[-1].steps += 1
         given = [plain(a, self.budget) for a in args]
         named = {key: plain(a, self.budget) for key, a in kwargs.items()}
-        return self.steps.call(name, given, named, self.span(cst))
+        try:
+            return self.steps.call(name, given, named, self.span(cst))
+        except CompileError as exc:
+            gone = self._gone(cst, given, named) if exc.diagnostics[0].code == "E0611" else None
+            if gone is None:
+                raise
+            label = Label(self.span(gone), f"`{gone[3]}` has ended" if gone[0] == "name" else "")
+            raise CompileError([dataclasses.replace(d, primary=label) for d in exc.diagnostics]) from None
+
+    def _gone(self, cst: Cst, args: list[Any], kwargs: dict[str, Any]) -> Cst | None:
+        """The argument of a call that stands for something that is no longer there."""
+        places = [] if any(a[0] == "star" for a in cst[4]) else list(zip(cst[4], args, strict=True))
+        places += [(value, kwargs[name]) for name, _, _, value in cst[5]]
+        found = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
+        return next(found, None)
 
     def _register(self, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> None:
         invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)

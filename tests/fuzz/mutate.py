@@ -13,6 +13,8 @@ WORDS = [
     "{}", "()", "for", "with", "def", "class", "return", "not", "T.axis.remap", "R.call_tir", "cls", "vi", "\\",
     "\t", "\n", ":", ",", "=", "@", "*", "**", "nan", "T.float32", "//", "%", "<<", "R.const",
     "metadata[\"relax.expr.Constant\"][0]", "# mlcc.data a float32 4 AAAA",
+    "sch", "sch.split", "sch.get_loops", "sch.reorder", "factors=[None, 4]", "range(10**9)", "while True:",
+    "lambda *x: x", "[-1]", "*rest",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ COMMANDS = (
     ("passes", "-p", "fuse,lower-to-tir,fuse-tir"), ("compile", "-O2", "-o", "OUT"), ("compile", "-O0", "-o", "OUT"),
 )  # fmt: skip
 DOCUMENTED = (0, 1)
+SCRIPTS = 0.25  # of the cases mutate a schedule script, and run it on the kernel beside it
 
 
 def sources() -> list[str]:
@@ -33,21 +34,35 @@ def sources() -> list[str]:
     return [p.read_text() for p in found]
 
 
+def scripts() -> list[tuple[str, Path]]:
+    """Schedule scripts, each with the kernel that it is for: the text beside it that its name begins with."""
+    found = []
+    for path in [*sorted((ROOT / "samples").rglob("*.mls")), *sorted((ROOT / "tests").rglob("*.mls"))]:
+        kernels = [k for k in path.parent.glob("*.mlc") if path.stem.startswith(k.stem)]
+        found += [(path.read_text(), kernel) for kernel in kernels]
+    return found
+
+
 def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None:
     from mlcc.cli.main import run
 
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-    pool = sources()
+    pool, scheduled = sources(), scripts()
     path, out = os.path.join(folder, "case.mlc"), os.path.join(folder, "case.o")
     limit, ran = time.monotonic() + seconds, 0
     for number in range(start, start + count):
         if time.monotonic() > limit:
             break
         rng = random.Random(f"{seed}/{number}")
-        raw = mutate(rng.choice(pool), pool, f"{seed}:{number}")
+        if rng.random() < SCRIPTS:
+            text, kernel = rng.choice(scheduled)
+            raw = mutate(text, [s for s, _ in scheduled], f"{seed}:{number}")
+            argv = ["schedule", str(kernel), "--script", path, "-o", out]
+        else:
+            raw = mutate(rng.choice(pool), pool, f"{seed}:{number}")
+            words = rng.choice(COMMANDS)
+            argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
         Path(path).write_bytes(raw)
-        words = rng.choice(COMMANDS)
-        argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
         (Path(folder) / "argv").write_text(" ".join(argv))
         began, errors = time.process_time(), io.StringIO()
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):

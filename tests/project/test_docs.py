@@ -40,6 +40,21 @@ def test_mlc_examples(text: str) -> None:
     assert len(mlcc.build(mod, target="llvm").emit("obj")) > 0
 
 
+@pytest.mark.parametrize("text", fenced("mls"))
+def test_mls_examples(text: str) -> None:
+    """Scripts run on the kernel of their page, and change it; what their trace says gives the same."""
+    (kernel,) = re.findall(r"^```mlc\n(.*?)^```", (ROOT / "docs" / "schedules.md").read_text(), re.S | re.M)
+    from mlcc.errors import Source
+    from mlcc.passes.schedule.script_run import run_script
+
+    mod = mlcc.parse(kernel)
+    sch = mlcc.Schedule(mod, seed=0)
+    run_script(sch, Source("example.mls", text))
+    assert not mlcc.structural_equal(sch.mod, mod)
+    mlcc.assert_structural_equal(sch.mod, mlcc.apply_schedule(mod, text))
+    mlcc.assert_structural_equal(sch.mod, mlcc.apply_schedule(mod, str(sch.trace)))
+
+
 def test_links() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)

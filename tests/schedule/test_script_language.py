@@ -79,7 +79,8 @@ sch.note([d, d.get("z", 7), len(d), list(d), "a" in d])
 for k, v in d.items():
     sch.note([k, v])
 ---
-sch.note([min(3, 1, 2), max([1, 5]), abs(-3), sum([1, 2]), len("abc"), sorted([3, 1], reverse=True), list(reversed((1, 2)))])
+sch.note([min(3, 1, 2), max([1, 5]), abs(-3), sum([1, 2]), len("abc")])
+sch.note([sorted([3, 1], reverse=True), list(reversed((1, 2)))])
 ---
 sch.note([int("12"), int(3.9), str(4) + "x", float(2), bool([]), tuple([1]), list("ab"), dict(a=1)])
 ---

@@ -90,7 +90,7 @@ class _Steps:
             return None
         if isinstance(node, tir.For):
             return node.var.name
-        return node.name if isinstance(node, tir.Block) else None
+        return node.name if isinstance(node, tir.Block) else str(node)  # "inline" or "root"
 
     def register_intrinsic(self, name: str, file: str, desc: str | None, impl: str | None, span: Span) -> None:
         """The functions `desc` and `impl` of a text; without names, its two functions in their order."""
