@@ -16,6 +16,7 @@ from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import INLINE, ROOT, BlockRef, LoopRef, State
 
 _MOST = 2**31 - 1  # of a loop that is tiled
+_MOST_FACTORS = 64
 
 
 @primitive("exprs")
@@ -29,7 +30,7 @@ def sample_perfect_tile(
     decisions silently.
     """
     extent = tir.const_int(loop.loop.extent)
-    if n < (1 if max_innermost_factor == -1 else 2):
+    if not (1 if max_innermost_factor == -1 else 2) <= n <= _MOST_FACTORS:
         raise Refusal("E0696", f"a loop cannot be sampled into {n} factors under a limit", loop.loop)
     if max_innermost_factor != -1 and max_innermost_factor < 1:
         raise Refusal("E0696", f"max_innermost_factor is {max_innermost_factor}; it is at least 1, or -1 for no limit")
@@ -64,8 +65,8 @@ def sample_partitioned_tile(
         )
         raise Refusal("E0696", message, loop.loop, "n >= 1, 0 <= partition_pos <= n and innerpart_factor >= 1")
     plain = partition_pos == 0 and innerpart_factor == 1
-    if n < 2 and not plain:
-        raise Refusal("E0696", f"a loop cannot be partitioned into {n} factor", loop.loop)
+    if (n < 2 and not plain) or n > _MOST_FACTORS:
+        raise Refusal("E0696", f"a loop cannot be partitioned into {n} factors", loop.loop)
     if extent is None or extent % innerpart_factor:
         chosen = [-1] + [1] * (n - 1)
     elif decision is not None:

@@ -112,6 +112,8 @@ def check_factors(loop: tir.For, factors: list[int | None]) -> None:
             raise Refusal("E0621", f"factor {at} for loop `{name}` is {factor}, and must be positive", loop, help)
     if factors.count(None) > 1:
         raise Refusal("E0621", f"{factors.count(None)} factors for loop `{name}` are None; only one can be", loop)
+    if math.prod(f for f in factors if f is not None) >= 1 << 31:
+        raise Refusal("E0621", f"the factors for loop `{name}` multiply to more than an index can hold", loop)
 
 
 def factor_expr(factor: int, extent: Expr) -> Expr:

@@ -175,3 +175,24 @@ def test_arguments_of_primitives() -> None:
         with pytest.raises(CompileError, match=r"<script>:1:1: error") as caught:
             mlcc.apply_schedule(mod, text)
         assert words in str(caught.value), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sch.split(i, factors=[None, 2**63])",
+        "sch.split(i, factors=[None, 2**40, 2**40])",
+        "sch.split(i, factors=[2**31, 2])",
+        "sch.split(i, factors=[2**500, None])",
+        "sch.sample_perfect_tile(i, n=2**31)",
+        "sch.sample_partitioned_tile(i, n=2**31)",
+        "sch.sample_perfect_tile(i, n=2, max_innermost_factor=2**500)",
+    ],
+)
+def test_numbers_beyond_any_loop(text: str) -> None:
+    try:
+        mlcc.apply_schedule(mlcc.parse(MATMUL), f"i, j, k = sch.get_loops('C')\n{text}")
+    except CompileError as exc:
+        assert exc.diagnostics[0].primary.span is not None
+    else:
+        assert "max_innermost" in text
