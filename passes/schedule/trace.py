@@ -167,7 +167,7 @@ class _Names:
         given += [
             f"{k}={self.value(v)}"
             for k, v in inst.arguments.items()
-            if not (v is None and k in ("decision", "func_name"))
+            if not (v is None and k in ("decision", "func_name", "consumer_blocks"))
         ]
         call = f"sch.{inst.name}({', '.join(given)})"
         if not inst.outputs:

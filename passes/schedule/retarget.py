@@ -1,0 +1,135 @@
+"""Giving blocks another buffer in the place of one: loads, stores, regions, matched buffers and pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import map_children, replace
+from mlcc.ir.tir import Expr, IntImm, Range
+from mlcc.ir.visit import Rewriter
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.storage import quoted
+
+Indices = tuple[Expr, ...]
+Region = tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """How indices, and regions, of the old buffer become those of the new one."""
+
+    indices: Callable[[Indices], Indices]
+    region: Callable[[Region], Region]
+
+
+SAME = Indexing(lambda indices: indices, lambda region: region)
+
+
+def shifted(mins: Sequence[Expr]) -> Indexing:
+    """The new buffer starts at `mins` of the old one."""
+    analyzer = Analyzer()
+
+    def less(index: Expr, low: Expr) -> Expr:
+        return analyzer.simplify(c.sub(index, low))
+
+    return Indexing(
+        lambda indices: tuple(less(i, m) for i, m in zip(indices, mins, strict=True)),
+        lambda region: tuple(Range(less(r.min, m), r.extent) for r, m in zip(region, mins, strict=True)),
+    )
+
+
+def fixed(indices: Indices) -> Indexing:
+    """Whatever the index was: the new one is `indices`."""
+    region = point(indices)
+    return Indexing(lambda _: indices, lambda _: region)
+
+
+def point(indices: Sequence[Expr]) -> Region:
+    """The region of one element."""
+    return tuple(Range(i, IntImm(i.dtype, 1)) for i in indices)
+
+
+class Retarget(Rewriter):
+    """`new` in the place of `old` in the blocks that `takes` names; `reuse` gathers which block became which.
+
+    Blocks that `skips` names are left alone with all that is in them. Blocks inside a block are asked for one by one.
+    Of an `old[...]` that is replaced the indices stay: an index that itself loads from `old` goes on doing so, unless
+    `stores` says that `new` also takes what was stored to `old`.
+    """
+
+    def __init__(
+        self, old: tir.Buffer, new: tir.Buffer, takes: Callable[[tir.Block], bool],
+        skips: Callable[[tir.Block], bool] = lambda _: False, how: Indexing = SAME, stores: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.reuse: dict[tir.Block, tir.Block] = {}
+        self._old, self._new, self._how, self._stores = old, new, how, stores
+        self._takes, self._skips = takes, skips
+        self._active = False
+        self._memos: dict[bool, Any] = {False: self._memo, True: {}}
+
+    def visit(self, node: Any) -> Any:
+        match node:
+            case tir.Buffer():
+                return node
+            case tir.Block():
+                return self._block(node)
+            case tir.Expr() if not self._active:
+                return node
+            case tir.Var():
+                return self._new.data if node is self._old.data else node
+            case tir.BufferLoad(buffer=buffer, indices=indices) if buffer is self._old:
+                made = self._within(indices) if self._stores else indices
+                return replace(node, buffer=self._new, indices=self._how.indices(made))
+            case tir.BufferStore(buffer=buffer, indices=indices) if buffer is self._old and self._stores:
+                made = self._how.indices(self._within(indices))
+                return replace(node, buffer=self._new, value=self.visit(node.value), indices=made)
+        return super().visit(node)
+
+    def _within(self, indices: Indices) -> Indices:
+        return tuple(self.visit(i) for i in indices)
+
+    def _block(self, block: tir.Block) -> tir.Block:
+        if self._skips(block):
+            return block
+        around = self._active
+        self._switch(self._takes(block))
+        made = map_children(block, self.visit)
+        if self._active:
+            changes: dict[str, Any] = {"reads": self._regions(made.reads), "match_buffers": self._matches(made)}
+            if self._stores:
+                changes["writes"] = self._regions(made.writes)
+            made = replace(made, **changes)
+        self._switch(around)
+        if made is not block:
+            self.reuse[block] = made
+        return made  # type: ignore[no-any-return]
+
+    def _switch(self, active: bool) -> None:
+        self._active, self._memo = active, self._memos[active]
+
+    def _region(self, region: tir.BufferRegion) -> tir.BufferRegion:
+        if region.buffer is not self._old:
+            return region
+        return tir.BufferRegion(self._new, self._how.region(region.region))
+
+    def _regions(self, regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:
+        made = tuple(self._region(r) for r in regions)
+        return regions if all(a is b for a, b in zip(regions, made, strict=True)) else made
+
+    def _matches(self, block: tir.Block) -> tuple[tir.MatchBufferRegion, ...]:
+        old = block.match_buffers
+        for match in old:
+            if match.source.buffer is self._old and match.buffer.scope != self._new.scope:
+                raise Refusal(
+                    "E0643", f"block `{block.name}` matches `{match.buffer.name}` in {quoted(match.buffer.scope)} to"
+                    f" `{self._old.name}`, which cannot be in {quoted(self._new.scope)} then", block,
+                    f"cache it in {quoted(match.buffer.scope)}",
+                )  # fmt: skip
+        made = tuple(replace(m, source=self._region(m.source)) for m in old)
+        return old if all(a is b for a, b in zip(old, made, strict=True)) else made
