@@ -11,4 +11,23 @@ CODES: dict[str, tuple[str, str]] = {
         "constant size over one dimension, by less than its size: `i * 4 .. i * 4 + 6`. The loop is serial and starts "
         "at 0, for each iteration keeps what the one before it left.",
     ),
+    "E0673": (
+        "padding that does not go with the axes",
+        "`pad_einsum` takes one positive number for each axis of the block, in order; 1 leaves an axis as it is.",
+    ),
+    "E0674": (
+        "not an einsum",
+        "An einsum block indexes each of its buffers, once, by axes or constants alone (`A[vi, vk]`), and to be padded "
+        "each axis must be driven by one loop, with no other block in these loops.",
+    ),
+    "E0675": (
+        "padding with zeros would show in the result",
+        "Buffers are padded with zeros at their end. A sum of products does not change if one factor is zero; other "
+        "reductions do, and so does a sum whose axis ends before the buffer does.",
+    ),
+    "E0676": (
+        "not a padding block",
+        "`decompose_padding` takes a block that stores `T.if_then_else(condition, value, constant)`, where the "
+        "condition bounds each axis by itself, such as `vi >= 2 and vi < 14`, and holds for some elements.",
+    ),
 }

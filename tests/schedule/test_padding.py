@@ -1,0 +1,96 @@
+"""pad_einsum and decompose_padding."""
+
+from __future__ import annotations
+
+import pytest
+
+import mlcc
+from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
+
+PAD = """
+@T.prim_func
+def main(x: T.Buffer((12, 10), "float32"), y: T.Buffer((16, 14), "float32")):
+    for i, j in T.grid(16, 14):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.if_then_else(
+                vi >= 2 and vi < 14 and vj >= 1 and vj < 11, x[vi - 2, vj - 1] * T.float32(2), T.float32(3)
+            )
+"""
+
+
+@pytest.mark.parametrize("padding", [[5, 7, 9], [1, 3, 1], [1, 1, 5], [8, 8, 8], [64, 64, 64]])
+def test_a_padded_matmul(padding: list[int]) -> None:
+    sch = schedule(MATMUL)
+    block = sch.get_block("C")
+    sch.pad_einsum(block, padding)
+    sizes = [axis.dom.extent.value for axis in sch.get(block).iter_vars]
+    assert all(s % p == 0 and 0 <= s - n < p for s, p, n in zip(sizes, padding, (32, 16, 24), strict=True))
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+    mlcc.build(sch.mod)
+
+
+@pytest.mark.parametrize(
+    ("change", "padding", "code", "words"),
+    [
+        (("", ""), [1, 2], "E0673", r"3 axes \(`vi`, `vj`, `vk`\)"),
+        (("", ""), [1, 2, 0], "E0673", "positive"),
+        (("A[vi, vk]", "A[vi, 23 - vk]"), [1, 1, 5], "E0674", "neither an axis nor a constant"),
+        (("A[vi, vk] *", "T.exp(A[vi, vk]) *"), [1, 1, 5], None, ""),
+        (("A[vi, vk] * B[vk, vj]", "T.exp(A[vi, vk])"), [1, 1, 5], "E0675", "not a product"),
+        (("C[vi, vj] + A[vi, vk] * B[vk, vj]", "T.max(C[vi, vj], A[vi, vk] * B[vk, vj])"), [1, 1, 5], "E06", ""),
+        (("C[vi, vj] + A[vi, vk] * B[vk, vj]", "T.max(C[vi, vj], A[vi, vk] * B[vk, vj])"), [5, 7, 1], None, ""),
+        (("T.grid(32, 16, 24)", "T.grid(32, 16, 20)"), [1, 1, 3], "E0675", "run over all of"),
+    ],
+)
+def test_what_padding_would_show(change: tuple[str, str], padding: list[int], code: str | None, words: str) -> None:
+    text = MATMUL.replace(*change) if change[0] else MATMUL
+    sch = schedule(text)
+    if code is None:
+        sch.pad_einsum("C", padding)
+        assert_same_results(mlcc.parse(text), sch.mod)
+    else:
+        with refused(code, words):
+            sch.pad_einsum("C", padding)
+
+
+def test_loops_that_do_not_drive_one_axis_each() -> None:
+    sch = schedule(MATMUL)
+    sch.split(sch.get_loops("C")[0], [None, 4])
+    with refused("E0674", "driven by `i_0 \\* 4 \\+ i_1`"):
+        sch.pad_einsum("C", [5, 1, 1])
+    sch = schedule(MATMUL)
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    with refused("E06"):
+        sch.pad_einsum("C_update", [5, 1, 1])
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_padding_block(at: int) -> None:
+    sch = schedule(PAD)
+    sch.split(sch.get_loops("y")[0], [None, 5])
+    block = sch.get_block("y")
+    filled = sch.decompose_padding(block, sch.get_loops(block)[at])
+    assert (sch.get(filled).name, sch.get(block).name) == ("y_pad_const", "y")
+    assert_same_results(mlcc.parse(PAD), sch.mod)
+    assert "if_then_else" not in sch.mod.script()
+
+
+def test_blocks_that_are_no_padding() -> None:
+    sch = schedule(CHAIN)
+    assert sch.can_decompose_padding("B", sch.get_loops("B")[0]) is False
+    steps = len(sch.trace)
+    with refused("E0676", "it stores"):
+        sch.decompose_padding("B", sch.get_loops(sch.get_block("B"))[0])
+    with refused("E0661"):
+        sch.decompose_padding("B", sch.get_loops(sch.get_block("C"))[0])
+    assert len(sch.trace) == steps + 4
+    sch = schedule(PAD.replace("vi >= 2 and vi < 14 and vj >= 1 and vj < 11", "vi + vj >= 2 and vi >= 2 and vj >= 1"))
+    with refused("E0676", "no box"):
+        sch.decompose_padding("y", sch.get_loops("y")[0])
+    sch = schedule(PAD.replace("T.float32(3)\n", "x[0, 0]\n"))
+    with refused("E0676", "no constant"):
+        sch.decompose_padding("y", sch.get_loops("y")[0])
+    sch = schedule(PAD)
+    assert sch.can_decompose_padding("y", sch.get_loops("y")[1]) is True
+    assert "pad_const" not in sch.mod.script()
