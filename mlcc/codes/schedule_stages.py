@@ -27,4 +27,47 @@ CODES: dict[str, tuple[str, str]] = {
         "`cache_inplace` takes a buffer that the block both reads and writes; `cache_write` the block that writes it; "
         "`read_at` and `write_at` a loop below which it is read, or written, in one run.",
     ),
+    "E0645": (
+        "a block that has no form that can be inlined",
+        "A block disappears into others if one expression says what each element of its buffer is: its body is one "
+        "store, without an init, and the indices tell which iteration an element belongs to. Into its producer it goes "
+        "if it reads one buffer of the scope, always at the same indices, which determine its axes, and if it runs for "
+        "everything that it covers. A block that accumulates can be moved with `compute_at` instead.",
+    ),
+    "E0646": (
+        "a buffer that cannot go away",
+        "An inlined block takes its buffer with it, so nothing else may need that buffer: no use by pointer, no region "
+        "of it matched to another buffer, and, when a consumer moves into its producer, no other reader or writer.",
+    ),
+    "E0647": (
+        "the only block of a scope",
+        "Moving or inlining a block takes it from where it is, and a function or block without anything in it means "
+        "nothing.",
+    ),
+    "E0648": (
+        "a block and a loop that are not apart in one scope",
+        "A block moves to a loop that stands in the same block (or function) as itself, and not to a loop around it.",
+    ),
+    "E0649": (
+        "a place that does not reach all producers or consumers",
+        "Below the loop at which a producer is computed must be everything that reads its output; below the loop to "
+        "which a consumer moves, everything that writes what it reads. Otherwise some reader would find nothing.",
+    ),
+    "E0650": (
+        "no position below a loop keeps the order of stages",
+        "A block stands behind the last of its producers and before the first of its consumers. `index=` counts the "
+        "statements of the loop's body; -1 is the last position that is legal, -2 the first.",
+    ),
+    "E0651": (
+        "a region that cannot be turned into loops",
+        "To compute only what one iteration of a loop needs, the axes must follow from the indices: each index is an "
+        "axis, an axis times a factor, or a quotient or remainder of one, or all indices together are a one-to-one map "
+        "of the axes.",
+    ),
+    "E0652": (
+        "an epilogue that cannot become part of a reduction",
+        "The epilogue of a sum can be computed by the sum itself if it only adds to it: `D[i] = C[i] + bias[i]` starts "
+        "at the bias instead of at 0. Scaling would be applied at every step. Clipping (`max(..., 0)`) is, and gives "
+        "other results unless every partial sum stays within the limits.",
+    ),
 }

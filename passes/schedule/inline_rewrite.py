@@ -1,0 +1,113 @@
+"""Rewriting a scope in which a buffer goes away: loads or stores of it are replaced, regions inferred anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.arith.regions import BlockAccess
+from mlcc.ir import tir
+from mlcc.ir.node import children, map_children, replace
+from mlcc.passes.schedule.tree import Body
+
+
+class ScopeRewriter:
+    """Rebuilds a scope block without `buffer`.
+
+    `load` gives what stands for a load of the buffer, `store` for a store to it, `realize` may change a block's
+    realize once its inside is rewritten. `reuse` tells which block became which. Blocks that named the buffer in
+    their regions have them inferred anew.
+    """
+
+    def __init__(
+        self,
+        buffer: tir.Buffer,
+        removed: tir.Block,
+        *,
+        load: Callable[[tir.BufferLoad], tir.Expr] | None = None,
+        store: Callable[[tir.BufferStore], tir.Stmt] | None = None,
+        realize: Callable[[tir.Block, tir.BlockRealize], tir.BlockRealize] | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.reuse: dict[tir.Block, tir.Block] = {}
+        self._load, self._store, self._realize = load, store, realize
+        self._visible: dict[tir.Var, tir.Buffer] = {}
+        self._memo: dict[int, tuple[Any, Any]] = {}
+        self._see(removed)
+
+    def scope(self, block: tir.Block) -> tir.Block:
+        """The scope block without the buffer; its own regions stay."""
+        self._see(block)
+        made = map_children(block, self.visit)
+        return replace(  # type: ignore[no-any-return]
+            made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer)
+        )
+
+    def visit(self, node: Any) -> Any:
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        match node:
+            case tir.Block():
+                made = self._block(node)
+            case tir.Buffer() | tir.Var():
+                made = node
+            case _:
+                made = map_children(node, self.visit)
+        match made:
+            case tir.BufferLoad(buffer=buffer) if buffer is self.buffer and self._load is not None:
+                made = self._load(made)
+            case tir.BufferStore(buffer=buffer) if buffer is self.buffer and self._store is not None:
+                made = self._store(made)
+            case tir.BlockRealize() if self._realize is not None:
+                made = self._realize(node.block, made)
+                if made.block is not node.block:
+                    self.reuse[node.block] = made.block
+        self._memo[id(node)] = (node, made)
+        return made
+
+    def _block(self, block: tir.Block) -> tir.Block:
+        self._see(block)
+        made = map_children(block, self.visit)
+        if any(r.buffer is self.buffer for r in (*made.reads, *made.writes)):
+            reads, writes = access_regions(made, self._visible)
+            made = replace(made, reads=reads, writes=writes)
+        if made is not block:
+            self.reuse[block] = made
+        return made  # type: ignore[no-any-return]
+
+    def _see(self, block: tir.Block) -> None:
+        for region in (*block.reads, *block.writes):
+            self._visible[region.buffer.data] = region.buffer
+        for buffer in block.alloc_buffers:
+            self._visible[buffer.data] = buffer
+
+
+Regions = tuple[tir.BufferRegion, ...]
+
+
+def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tuple[Regions, Regions]:
+    """What a block reads and writes, inferred from its body; what it uses by pointer counts as both."""
+    access = BlockAccess(visible).collect(block)
+    opaque = access.opaque.as_regions()
+    return (*access.read_regions(block), *opaque), (*access.writes.as_regions(), *opaque)
+
+
+def pointer_use(body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:
+    """The innermost block that uses `buffer` by its pointer or matches it to another buffer.
+
+    False if none does, None if a statement outside of all blocks does.
+    """
+    stack: list[tuple[Any, tir.Block | None]] = [(stmt, None) for stmt in body]
+    while stack:
+        node, block = stack.pop()
+        if node is buffer.data:
+            return block
+        if isinstance(node, tir.Buffer):
+            continue
+        if isinstance(node, tir.Block):
+            block = node
+            if any(m.source.buffer is buffer for m in node.match_buffers):
+                return block
+        stack += [(child, block) for child in children(node)]
+    return False
