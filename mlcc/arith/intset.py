@@ -221,15 +221,16 @@ class _Evaluator:
         return Interval(tir.Select(by.dtype, positive, first, last), tir.Select(by.dtype, positive, last, first))
 
     def _mod(self, a: Interval, b: Interval) -> Interval:
-        """0 .. k - 1, or tighter where all of a has one quotient."""
+        """0 .. k - 1, or tighter where all of a has one quotient; 1 - |k| .. |k| - 1 for a k of unknown sign."""
         if not b.is_point:
             return EVERYTHING
         by: Expr = b.low  # type: ignore[assignment]
         if isinstance(by, IntImm) and by.value == 0:
             return EVERYTHING
-        if not self._analyzer.prove_at_least(by, 0):
-            return EVERYTHING
         zero = IntImm(by.dtype, 0)
+        if not self._analyzer.prove_at_least(by, 0):
+            size = c.const(abs(by.value), by.dtype) if isinstance(by, IntImm) else _absolute(by)
+            return Interval(c.negate(c.sub(size, 1)), c.sub(size, 1))
         if isinstance(by, IntImm) and a.low is not None and a.high is not None:
             first, last = c.floordiv(a.low, by), c.floordiv(a.high, by)
             if self._analyzer.prove_equal(first, last):
@@ -260,6 +261,10 @@ _COMBINE: dict[type, _Combine] = {
     tir.Min: _Evaluator._min, tir.Max: _Evaluator._max,
 }  # fmt: skip
 _DIVISIONS = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
+
+
+def _absolute(value: Expr) -> Expr:
+    return tir.Select(value.dtype, c.greater_equal(value, c.const(0, value.dtype)), value, c.negate(value))
 
 
 def _both(make: Callable[[Expr, Expr], Expr], a: Expr | None, b: Expr | None) -> Expr | None:

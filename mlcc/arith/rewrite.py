@@ -235,9 +235,12 @@ class Rewrite:
         return _negated(made)
 
     def _le(self, a: Expr, b: Expr) -> Expr | None:
-        """a <= b == not b < a."""
+        """a <= b == not b < a; a == b where a >= b."""
         if not is_index(a.dtype):
             return _truth(True, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
+        order = self.analyzer.compare(a, b)
+        if order.min == 0 < order.max:
+            return self.visit(c.equal(a, b))  # a >= b is known
         made = self._lt(b, a)
         match made:
             case None:

@@ -36,6 +36,9 @@ class Case:
     mine_vars: dict[str, tir.Var] = field(default_factory=dict)
     their_vars: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.bindings} {self.loops} {self.predicate}"
+
     def mine(self, tree: Any) -> Any:
         if isinstance(tree, tuple):
             return MAKE[tree[0]](self.mine(tree[1]), self.mine(tree[2]))
@@ -85,6 +88,8 @@ def spelled(value: Any) -> str:
         return str(int(value.value))
     if name == "Not":
         return f"not {spelled(getattr(value, 'value', None) or value.a)}"
+    if name == "Select":
+        return f"({', '.join(map(spelled, (value.condition, value.true_value, value.false_value)))})"
     assert name in SYMBOLS, (name, value)
     left, right = (value.lhs, value.rhs) if isinstance(value, tir.Expr) else (value.a, value.b)
     return f"({spelled(left)} {SYMBOLS[name]} {spelled(right)})"

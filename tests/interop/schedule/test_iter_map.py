@@ -71,7 +71,5 @@ def test_agree(
         case = cases(seed)
         one, two = compared(case, LEVELS[seed % 3], seed % 7 != 0)
         if one != two:
-            different.append(
-                f"{seed} {LEVELS[seed % 3]} {case.bindings} {case.loops} {case.predicate}:\n  {one}\n  {two}"
-            )
+            different.append(f"{seed} {LEVELS[seed % 3]} {case}:\n  {one}\n  {two}")
     assert len(different) <= count * 0.01, f"{len(different)}\n" + "\n".join(different)
