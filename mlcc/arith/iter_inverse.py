@@ -82,9 +82,6 @@ class _Inverse:
             self._add(source, value)
         elif isinstance(source, tir.Var):
             self._made[source] = c.add(self._made[source], value) if source in self._made else value
-        elif isinstance(source, tir.Sub) and isinstance(source.lhs, tir.Var):  # a loop that does not start at 0
-            var, start = source.lhs, source.rhs
-            self._made[var] = c.add(self._made.get(var, start), value)
         else:
             raise NotAffine("`{}` is no variable", source)
 
