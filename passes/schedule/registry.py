@@ -16,6 +16,7 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
+from mlcc.passes.schedule.index_maps import IndexMapArg
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 
@@ -254,6 +255,12 @@ def _buffer(state: State, value: Any) -> BufferArg:
         raise _Unfit('a buffer of the block: 0, `("read", 0)`, or its name') from None
 
 
+def _index_map(state: State, value: Any) -> IndexMapArg:
+    if isinstance(value, tir.IndexMap) or callable(value):
+        return IndexMapArg(value)
+    raise _Unfit("an index map such as `lambda i, j: (j, i)`")
+
+
 def _any(state: State, value: Any) -> Any:
     """Kept as it is, with symbolic integers evaluated and handles left alone."""
     if isinstance(value, ExprRV):
@@ -273,5 +280,5 @@ _READERS: dict[str, Callable[[State, Any], Any]] = {
     "list[int | None]": _list(_int_or_none, "integers or None"), "list[float]": _list(_float, "numbers"),
     "list[float] | None": _list(_float, "numbers"), "list[BlockRef]": _list(_block, "blocks"),
     "list[BlockRef] | None": _list(_block, "blocks"), "list[str]": _list(_str, "strings"), "Any": _any,
-    "BufferArg": _buffer,
+    "BufferArg": _buffer, "IndexMapArg": _index_map,
 }  # fmt: skip

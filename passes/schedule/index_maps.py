@@ -1,0 +1,78 @@
+"""Index maps as callers give them: a function of indices (`lambda i, j: (j, i)`), or an `IndexMap`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.passes.schedule.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexMapArg:
+    """A map as a caller gave it; the dtype, and the number, of its indices depend on what it is applied to."""
+
+    value: tir.IndexMap | Callable[..., Any]
+
+    def of(self, ndim: int, dtype: DType | str) -> tir.IndexMap:
+        """The map over `ndim` indices; refuses (E0613) another number of them, results that are no integers, and axis
+        separators."""
+        made, separators = self.separated(ndim, dtype)
+        if separators:
+            raise Refusal("E0613", "this index map may not have axis separators")
+        return made
+
+    def separated(self, ndim: int, dtype: DType | str) -> tuple[tir.IndexMap, tuple[int, ...]]:
+        """The map, and where its results are parted by axis separators; refuses (E0613) as `of` does."""
+        if isinstance(self.value, tir.IndexMap):
+            if len(self.value.indices) != ndim:
+                raise _count(len(self.value.indices), ndim)
+            return self.value, ()
+        from mlcc.arith.index_map import IndexMapError, from_func_separated
+
+        try:
+            named = _named(self.value)
+            if named is not None and named != ndim:
+                raise _count(named, ndim)
+            return from_func_separated(self.value, ndim, dtype=dtype, wrap=_wrap(self.value))
+        except (IndexMapError, TypeError, ValueError, ZeroDivisionError) as exc:
+            raise Refusal("E0613", f"the index map does not work: {exc}") from None
+
+
+def _named(function: Callable[..., Any]) -> int | None:
+    """How many indices a function takes; None if any number."""
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    return None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds)
+
+
+def _wrap(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
+    """Variables for Python's operators; functions of scripts bring their own."""
+    from mlcc.passes.schedule.script_values import Routine
+
+    if isinstance(function, Routine):
+        return None
+    from mlcc.te.scalar import Scalar
+
+    return Scalar
+
+
+def _count(given: int, needed: int) -> Refusal:
+    names = ", ".join("ijklmnop"[:needed]) if needed <= 8 else "*i"
+    return Refusal(
+        "E0613", f"the index map takes {given} ind{'ex' if given == 1 else 'ices'}, and there are {needed}",
+        help=f"lambda {names}: (...)",
+    )  # fmt: skip
+
+
+def index_dtype(block: tir.Block) -> DType:
+    """What indices of a block are: the dtype of its axes, else of its regions, else int64."""
+    for axis in block.iter_vars:
+        return axis.var.dtype
+    for region in (*block.reads, *block.writes):
+        for span in region.region:
+            return span.min.dtype
+    return DType.of("int64")
