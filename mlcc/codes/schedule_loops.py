@@ -48,4 +48,28 @@ CODES: dict[str, tuple[str, str]] = {
         "The axes of GPU threads are `blockIdx.x`, `blockIdx.y`, `blockIdx.z`, `threadIdx.x`, `threadIdx.y`, "
         "`threadIdx.z`, and `vthread.x`, `vthread.y`, `vthread.z` for threads that are unrolled in one.",
     ),
+    "E0629": (
+        "a loop of unknown size, or one whose parts would not be the same",
+        "`loop_partition` needs the start and the extent of the loop as numbers. A reduce axis that is the loop cannot "
+        "be partitioned while its block has an init: every part would start the reduction again. `decompose_reduction` "
+        "takes the init out first.",
+    ),
+    "E0630": (
+        "nests that cannot be merged",
+        "`merge` takes loops of different nests: equally deep below the place where the nests part, with equal "
+        "extents, in the same block. The bodies come in the order in which the loops are given.",
+    ),
+    "E0631": (
+        "an order that is no permutation",
+        "`reorder_block_iter_var` takes each number from 0 to the count of axes less 1 exactly once: `[1, 0, 2]`.",
+    ),
+    "E0632": (
+        "no place for a loop around the root block",
+        "The root block of a function stands in no loop. `add_unit_loop` takes any block inside it, or a loop.",
+    ),
+    "E0633": (
+        "another order would change what is computed",
+        "An element is written in one iteration and used in another, and the step would turn their order around. It is "
+        "allowed where every such pair is known to stay in order, or to be in one iteration.",
+    ),
 }

@@ -1,6 +1,19 @@
 """Diagnostic codes: schedules, memory."""
 
 CODES: dict[str, tuple[str, str]] = {
+    "E0670": (
+        "a buffer that no block allocates",
+        "Memory, type and strides of a function's parameters are the caller's, and those of a view the source's. "
+        "`cache_read` and `cache_write` make a buffer inside the function that stands in for a parameter.",
+    ),
+    "E0671": (
+        "an alignment that cannot be",
+        "`storage_align` takes an axis that the buffer has, counted from 0 or back from -1, and a positive factor.",
+    ),
+    "E0672": (
+        "no type of data",
+        "A buffer holds scalars: `float16`, `float32`, `int8`, `bool`, `bfloat16`, ...",
+    ),
     "E0681": (
         "a buffer with several writers, or written again after it was read",
         "The primitive takes a buffer that one block writes and others read afterwards, and nothing else.",

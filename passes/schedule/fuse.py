@@ -8,12 +8,13 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm, const_int
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero
-from mlcc.passes.schedule.loop_checks import check_plain
+from mlcc.passes.schedule.dependences import conflict, merge_violation
+from mlcc.passes.schedule.loop_checks import check_plain, same_function
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite import Reuse, simplify_bindings, substitute_vars, used_by
+from mlcc.passes.schedule.rewrite import Reuse, another_var, simplify_bindings, substitute_vars, used_by
 from mlcc.passes.schedule.state import LoopRef, State
-from mlcc.passes.schedule.tree import Rebuild, Tree
+from mlcc.passes.schedule.tree import Body, Rebuild, Tree
 
 
 @primitive()
@@ -26,7 +27,7 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     """
     if not loops:
         raise Refusal("E0622", "`fuse` needs at least one loop")
-    func_name, tree = loops[0].func_name, loops[0].tree
+    func_name, tree = same_function(loops, "fuse"), loops[0].tree
     olds = [loop.loop for loop in loops]
     _check_fusible(tree, olds)
     analyzer = Analyzer()
@@ -91,3 +92,108 @@ def _check_directly_inside(tree: Tree, outer: tir.For, inner: tir.For) -> None:
             "fuse that too, or `sch.reorder` the loops first",
         )  # fmt: skip
     raise Refusal("E0622", f"loop `{b}` is not the only statement in loop `{a}`", at)
+
+
+@primitive()
+def merge(state: State, *loops: LoopRef) -> LoopRef:
+    """One nest in the place of several equal ones, with their bodies one after the other, in the order given.
+
+    The loops are the innermost ones to be merged: those above them, up to where the nests part, are merged along. The
+    new loops of `i` are `i_m`; the merged nest stands where the last one given stood. Returns the innermost.
+
+    Refused for loops with annotations or a thread axis (E0620), that do not start at 0 (E0639), that are not each the
+    only statement of the one above (E0622), for nests of other depth or extents (E0630), and where a value would be
+    used before it is there (E0633).
+    """
+    if len(loops) < 2:
+        raise Refusal("E0630", "`merge` needs at least two loops", tuple(loop.loop for loop in loops))
+    func_name, tree = same_function(loops, "merge"), loops[0].tree
+    nests = _nests(tree, [loop.loop for loop in loops])
+    _check_nests(tree, nests)
+    _check_order(tree, nests)
+    merged = [another_var(loop.var, "_m") for loop in nests[0]]
+    reuse: Reuse = {}
+    body: Body = ()
+    for nest in nests:
+        body += substitute_vars(nest[-1].body, dict(zip((loop.var for loop in nest), merged, strict=True)), reuse)
+    for var, loop in zip(reversed(merged), reversed(nests[0]), strict=True):
+        body = (tir.For(var, IntImm(var.dtype, 0), loop.extent, ForKind.SERIAL, body, span=loop.span),)
+    edit = Rebuild(tree)
+    for nest in nests[:-1]:
+        edit.put(nest[0])
+    edit.put(nests[-1][0], *body)
+    state.update(func_name, edit, reuse)
+    return state.loop_ref(func_name, merged[-1])
+
+
+def _nests(tree: Tree, loops: list[tir.For]) -> list[list[tir.For]]:
+    """For each loop the nest from below the place where all part, outermost first. Raises Refusal E0630."""
+    paths = [[loop, *(at for at in tree.ancestors(loop) if isinstance(at, (tir.For, tir.Block)))] for loop in loops]
+    parting = next(at for at in paths[0] if all(at in path for path in paths))
+    if parting in loops:
+        assert isinstance(parting, tir.For)
+        other = next((loop for loop in loops if loop is not parting), parting)
+        why = "is given twice" if other is parting else f"holds loop `{other.var.name}`"
+        raise Refusal("E0630", f"cannot merge: loop `{parting.var.name}` {why}", (parting, other))
+    nests = []
+    for loop, path in zip(loops, paths, strict=True):
+        above = path[: path.index(parting)]
+        inside = next((at for at in above if isinstance(at, tir.Block)), None)
+        if inside is not None:
+            raise Refusal(
+                "E0630", f"cannot merge: loop `{loop.var.name}` is in block `{inside.name}`, not all are", loop
+            )
+        nests.append([at for at in reversed(above) if isinstance(at, tir.For)])
+        if tree.parent(nests[-1][0]) is not parting:
+            raise Refusal("E0630", f"cannot merge: loop `{nests[-1][0].var.name}` runs under a condition", nests[-1][0])
+    return nests
+
+
+def _check_nests(tree: Tree, nests: list[list[tir.For]]) -> None:
+    analyzer = Analyzer()
+    for nest in nests:
+        for outer, inner in zip([None, *nest], nest, strict=False):
+            check_plain(inner, "merge")
+            check_loop_starts_at_zero(inner, analyzer)
+            if outer is not None:
+                _check_directly_inside(tree, outer, inner)
+    for nest in nests[1:]:
+        first, other = [_listed(x) for x in (nests[0], nest)]
+        at = (nests[0][-1], nest[-1])
+        if len(nest) != len(nests[0]):
+            raise Refusal("E0630", f"cannot merge nests of different depth: ({first}) and ({other})", at)
+        for a, b in zip(nests[0], nest, strict=True):
+            if not analyzer.prove_equal(a.extent, b.extent):
+                raise Refusal(
+                    "E0630",
+                    f"cannot merge ({first}) and ({other}): loop `{a.var.name}` has the extent {a.extent},"
+                    f" loop `{b.var.name}` {b.extent}",
+                    (a, b),
+                )  # fmt: skip
+
+
+def _listed(nest: list[tir.For]) -> str:
+    return ", ".join(loop.var.name for loop in nest)
+
+
+def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
+    """Refuses (E0633) to carry a nest past what it depends on, and to mix iterations that need each other."""
+    found = merge_violation(tree, nests)
+    if found is not None:
+        words, blocks = found
+        raise Refusal("E0633", f"merged, the iterations would come in another order, and {words}", blocks)
+    parting = tree.parent(nests[0][0])
+    assert isinstance(parting, (tir.For, tir.Block))
+    body = list(parting.body)
+    heads = [nest[0] for nest in nests]
+    target = body.index(heads[-1])
+    for head in heads[:-1]:
+        at = body.index(head)
+        for between in body[min(at, target) + 1 : max(at, target)]:
+            buffers = [] if between in heads else list(conflict(head, between))
+            if buffers:
+                raise Refusal(
+                    "E0633",
+                    f"loop `{head.var.name}` cannot be carried past a statement that accesses `{buffers[0].name}` too",
+                    (head, between), "merge what stands between along with it",
+                )  # fmt: skip

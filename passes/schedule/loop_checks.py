@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlcc.ir import tir
 from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.state import LoopRef
+
+
+def same_function(loops: Sequence[LoopRef], doing: str) -> str:
+    """The function that all the loops are in. Refuses (E0622) loops of several."""
+    names = list(dict.fromkeys(loop.func_name for loop in loops))
+    if len(names) > 1:
+        raise Refusal("E0622", f"cannot {doing} loops of different functions: {', '.join(f'`{n}`' for n in names)}")
+    return names[0]
 
 
 def check_plain(loop: tir.For, doing: str) -> None:

@@ -6,6 +6,8 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import IterKind
 from mlcc.passes.schedule.checks import check_partial_affine_binding
+from mlcc.passes.schedule.dependences import reorder_violation
+from mlcc.passes.schedule.loop_checks import same_function
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.rewrite import used_by
@@ -18,21 +20,26 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
     """Put loops of one nest in the order given, in the places that they take up together; others stay.
 
     Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
-    twice (E0624), if an outer loop's range would depend on an inner one (E0623), and if a block inside has axes that
-    are neither spatial nor reduce (E0626) or are not affine in the loops (E0638).
+    twice (E0624), if an outer loop's range would depend on an inner one (E0623), if a block inside has axes that are
+    neither spatial nor reduce (E0626) or are not affine in the loops (E0638), and if an iteration would come before one
+    whose result it needs (E0633). The last is not seen by TVM.
     """
     if len(ordered_loops) <= 1:
         return
-    func_name, tree = ordered_loops[0].func_name, ordered_loops[0].tree
+    func_name, tree = same_function(ordered_loops, "reorder"), ordered_loops[0].tree
     order = [loop.loop for loop in ordered_loops]
     for n, loop in enumerate(order):
         if loop in order[:n]:
             raise Refusal("E0624", f"loop `{loop.var.name}` is given twice", loop)
     chain = _chain(tree, order)
     _check_blocks(tree, chain)
-    _check_ranges(chain, order)
     places = iter(order)
     moved = [next(places) if loop in order else loop for loop in chain]
+    _check_ranges(moved)
+    violation = reorder_violation(tree, chain, moved)
+    if violation is not None:
+        words, blocks = violation
+        raise Refusal("E0633", f"in this order the iterations would come in another sequence, and {words}", blocks)
     body = chain[-1].body
     for loop in reversed(moved):
         body = (replace(loop, body=body),)
@@ -94,8 +101,8 @@ def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
             if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
                 raise Refusal(
                     "E0626",
-                    f"block `{block.name}` runs in a fixed order: its axis `{axis.var.name}` is {_KINDS[axis.kind]}, not"
-                    " spatial or reduce",
+                    f"block `{block.name}` runs in a fixed order: its axis `{axis.var.name}` is {_KINDS[axis.kind]},"
+                    " not spatial or reduce",
                     block,
                 )  # fmt: skip
         if block.iter_vars:
@@ -105,10 +112,8 @@ def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
 _KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: "a thread axis"}
 
 
-def _check_ranges(chain: list[tir.For], order: list[tir.For]) -> None:
+def _check_ranges(moved: list[tir.For]) -> None:
     """Refuses (E0623) an order in which a loop's range would use a loop inside it."""
-    places = iter(order)
-    moved = [next(places) if loop in order else loop for loop in chain]
     for at, loop in enumerate(moved):
         inner = [other.var for other in moved[at + 1 :]]
         for what, end in (("start", loop.min), ("extent", loop.extent)):
@@ -117,7 +122,7 @@ def _check_ranges(chain: list[tir.For], order: list[tir.For]) -> None:
                 name = loop.var.name
                 raise Refusal(
                     "E0623",
-                    f"in this order loop `{name}` would stand outside loop `{used[0].name}`, on which its {what} `{end}`"
-                    " depends",
+                    f"in this order loop `{name}` would stand outside loop `{used[0].name}`,"
+                    f" on which its {what} `{end}` depends",
                     loop, f"keep `{used[0].name}` outside `{name}`",
                 )  # fmt: skip

@@ -1,0 +1,139 @@
+"""The primitive `loop_partition`."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import ForKind, IntImm, IterKind, const_int
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.loop_checks import check_plain
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite import fresh_binders, map_realizes
+from mlcc.passes.schedule.split import check_factors
+from mlcc.passes.schedule.state import LoopRef, State
+from mlcc.passes.schedule.tree import Body, Rebuild, child_realizes
+
+
+@primitive()
+def loop_partition(
+    state: State, loop: LoopRef, factors: list[int | None], preserve_unit_iters: bool = True
+) -> list[LoopRef]:
+    """Consecutive loops in the place of one, each over the next `factor` iterations; the last runs to the end.
+
+    A factor None takes what the others leave; without one, there is one more loop than there are factors. Each part is
+    a block of its own (`C_i0_partition`, ... in `C_i_common`) with copies of the blocks inside. `preserve_unit_iters`
+    has no effect.
+
+    Refused for a loop with annotations or a thread axis (E0620), of unknown size, or that is a reduce axis of a block
+    with an init (E0629), and for factors that are not positive or add up to the extent or more (E0621).
+    """
+    old = loop.loop
+    bounds = _bounds(old, factors)
+    check_plain(old, "partition")
+    below = child_realizes(old.body)
+    if not below:
+        raise Refusal("E0629", f"loop `{old.var.name}` holds no block to partition", old)
+    _check_reductions(old, below)
+    name = f"{below[0].block.name}_{old.var.name}"
+    dtype = old.var.dtype if old.var.dtype.bits > 32 else DType.of("int32")
+    parts, variables = [], []
+    for n, (low, high) in enumerate(pairwise(bounds)):
+        var = tir.Var(f"{old.var.name}{n}", dtype)
+        body = _part(old, var, low, high)
+        made = tir.For(var, IntImm(dtype, low), IntImm(dtype, high - low), ForKind.SERIAL, body, span=old.span)
+        parts.append(_opaque(f"{name}{n}_partition", made))
+        variables.append(var)
+    edit = Rebuild(loop.tree)
+    edit.put(old, _opaque(f"{name}_common", *parts))
+    state.update(loop.func_name, edit)
+    return [state.loop_ref(loop.func_name, var) for var in variables]
+
+
+def _bounds(loop: tir.For, factors: list[int | None]) -> list[int]:
+    """Where the parts start, and the end of the last. Raises Refusal E0621 or E0629."""
+    low, extent, name = const_int(loop.min), const_int(loop.extent), loop.var.name
+    if low is None or extent is None:
+        what = f"starts at `{loop.min}`" if low is None else f"has the extent `{loop.extent}`"
+        raise Refusal("E0629", f"cannot partition loop `{name}`: it {what}, not a number", loop)
+    check_factors(loop, factors)
+    if factors == [None]:
+        raise Refusal("E0621", f"factors=[None] would leave loop `{name}` in one part", loop, "for example [4, None]")
+    total = sum(f for f in factors if f is not None)
+    if total >= extent:
+        text = " + ".join(str(f) for f in factors if f is not None) or "0"
+        total_text = f"{text} = {total}" if total and len(factors) - factors.count(None) > 1 else text
+        raise Refusal(
+            "E0621", f"the factors leave nothing of loop `{name}` for the last part: {total_text}, and the extent is"
+            f" {extent}", loop, "they add up to less than the extent; the rest makes a part of its own",
+        )  # fmt: skip
+    sizes = [extent - total if f is None else f for f in factors]
+    return [*accumulate(sizes, initial=low)] if None in factors else [*accumulate(sizes, initial=low), low + extent]
+
+
+def _check_reductions(loop: tir.For, below: list[tir.BlockRealize]) -> None:
+    """Refuses (E0629) where each part would start a reduction again."""
+    for realize in below:
+        block = realize.block
+        for axis, value in zip(block.iter_vars, realize.values, strict=True):
+            if block.init is not None and axis.kind is IterKind.REDUCE and value is loop.var:
+                raise Refusal(
+                    "E0629",
+                    f"cannot partition loop `{loop.var.name}`: it is the reduce axis `{axis.var.name}` of block"
+                    f" `{block.name}`, whose init would run again in every part",
+                    (loop, block), f"take the init out first: `sch.decompose_reduction({block.name!r}, loop)`",
+                )  # fmt: skip
+
+
+def _opaque(name: str, *body: tir.Stmt) -> tir.BlockRealize:
+    return tir.BlockRealize((), tir.TRUE, tir.Block(name, (), (), (), body))
+
+
+def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
+    """A copy of the loop's body for the iterations from `low` on and before `high`."""
+
+    def block(block: tir.Block, at: int | None = None) -> tir.Block:
+        init = None if block.init is None else map_realizes(block.init, nested)
+        made = replace(block, name=f"{block.name}_{var.name}", init=init, body=map_realizes(block.body, nested))
+        return made if at is None else _narrowed(made, at, low, high)
+
+    def nested(realize: tir.BlockRealize) -> tir.BlockRealize:
+        return replace(realize, block=block(realize.block))  # type: ignore[no-any-return]
+
+    def direct(realize: tir.BlockRealize) -> tir.BlockRealize:
+        at = next((n for n, value in enumerate(realize.values) if value is loop.var), None)
+        return replace(realize, block=block(realize.block, at))  # type: ignore[no-any-return]
+
+    body = map_realizes(loop.body, direct)
+    copies = fresh_binders(body)
+    return tuple(substitute(stmt, {loop.var: var, **copies}) for stmt in body)
+
+
+def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
+    """`block` with its axis number `at` over low .. high - 1, and the regions it has there widened to all of it."""
+    axes = list(block.iter_vars)
+    dtype = axes[at].var.dtype
+    axes[at] = replace(axes[at], dom=tir.Range(IntImm(dtype, low), IntImm(dtype, high - low)))
+    domains = {axis.var: axis.dom for axis in axes}
+    accessed: dict[tir.Buffer, tuple[tir.Expr, ...]] = {}
+    for node in walk(block.body):
+        match node:
+            case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices) if (
+                all(index in domains for index in indices)
+            ):
+                accessed.setdefault(buffer, indices)
+
+    def widened(region: tir.BufferRegion) -> tir.BufferRegion:
+        indices = accessed.get(region.buffer)
+        if indices is None or not all(
+            span.min is index and const_int(span.extent) == 1
+            for span, index in zip(region.region, indices, strict=True)
+        ):
+            return region
+        return tir.BufferRegion(region.buffer, tuple(domains[index] for index in indices))  # type: ignore[index]
+
+    reads, writes = tuple(map(widened, block.reads)), tuple(map(widened, block.writes))
+    return replace(block, iter_vars=tuple(axes), reads=reads, writes=writes)  # type: ignore[no-any-return]

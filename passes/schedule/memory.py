@@ -1,0 +1,158 @@
+"""The primitives `set_scope`, `storage_align` and `unsafe_set_dtype`: where and how a buffer lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import replace, walk
+from mlcc.passes.schedule.access import defining_block
+from mlcc.passes.schedule.buffers import BufferArg
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite import TrackedSubstitute
+from mlcc.passes.schedule.state import BlockRef, State
+from mlcc.passes.schedule.storage import check_scope
+from mlcc.passes.schedule.tree import Rebuild
+
+ALIGN = "buffer_dim_align"
+
+
+@primitive()
+def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_scope: str) -> None:
+    """Put a buffer that a block writes into memory of another scope; `B` becomes `B_shared`.
+
+    Refused for what is no storage scope (E0641), and for a buffer that no block allocates (E0670).
+    """
+    buffer = _written(state, block, buffer_index)
+    if buffer.scope == (storage_scope or "global"):
+        return
+    check_scope(storage_scope)
+    site = _allocation(block, buffer, "the scope")
+
+    def moved(old: tir.Buffer) -> tir.Buffer:
+        name = f"{old.name}_{storage_scope}"
+        pointer = tir.PointerType(old.dtype if old.data.pointer is None else old.data.pointer.dtype, storage_scope)
+        return replace(old, name=name, data=tir.Var(name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+
+    _replace_buffer(state, block, site, TrackedSubstitute(_with_views(site, buffer, moved)))
+
+
+@primitive()
+def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: int, factor: int, offset: int) -> None:
+    """Ask that the stride of an axis of a buffer that a block writes be k * factor + offset for some k.
+
+    Kept as the annotation `buffer_dim_align` until memory is laid out. Refused for an axis that the buffer does not
+    have or a factor that is not positive (E0671), and for a buffer that no block allocates (E0670).
+    """
+    old = block.block
+    buffer = _written(state, block, buffer_index)
+    index = buffer_index.of(old, "write").index
+    if factor <= 0:
+        raise Refusal("E0671", f"the factor is {factor}, and must be positive", old)
+    rank = len(buffer.shape)
+    if not -rank <= axis < rank:
+        help = f"its axes are 0 to {rank - 1}, or from the last one -1 to {-rank}" if rank else None
+        raise Refusal("E0671", f"buffer `{buffer.name}` has {rank} axes, and none numbered {axis}", old, help)
+    _allocation(block, buffer, "the strides")
+    known = old.annotations.get(ALIGN, ())
+    if not _is_alignment(known):
+        raise Refusal("E0671", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
+    made = (index, axis % rank, factor, offset)
+    at = next((n for n, entry in enumerate(known) if entry[:2] == made[:2]), len(known))
+    edit = Rebuild(block.tree)
+    annotations = old.annotations.with_item(ALIGN, (*known[:at], made, *known[at + 1 :]))
+    edit.put_block(old, replace(old, annotations=annotations))
+    state.update(block.func_name, edit)
+
+
+@primitive()
+def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) -> None:
+    """Store a buffer that a block writes as `dtype`, cast on the way in and on the way out: results may be less exact.
+
+    Refused for what is no scalar type of data (E0672), and for a buffer that no block allocates (E0670).
+    """
+    buffer = _written(state, block, buffer_index)
+    made = _data_type(dtype)
+    if buffer.dtype is made:
+        return
+    site = _allocation(block, buffer, "the type")
+
+    def retyped(old: tir.Buffer) -> tir.Buffer:
+        pointer = tir.PointerType(made, old.scope)
+        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+
+    _replace_buffer(state, block, site, _Retype(_with_views(site, buffer, retyped)))
+
+
+def _written(state: State, block: BlockRef, given: BufferArg) -> tir.Buffer:
+    place = given.of(block.block, "write")
+    state.recorded["buffer_index"] = place.index
+    return place.buffer
+
+
+def _allocation(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
+    """The block that allocates `buffer`. Raises Refusal E0670."""
+    site, allocates = defining_block(block.tree, block.block, buffer)
+    if site is not None and allocates:
+        return site
+    name = block.block.name
+    if site is None:
+        why = "a parameter of the function, whose memory is the caller's"
+        help = f'`sch.cache_write("{name}", {_index(block, buffer)}, scope)` makes a buffer of its own for it'
+    else:
+        why, help = f"a view that block `{site.name}` matches", "name the buffer that it is a view of"
+    raise Refusal("E0670", f"cannot change {what} of `{buffer.name}`: it is {why}", block.block, help)
+
+
+def _index(block: BlockRef, buffer: tir.Buffer) -> int:
+    return next(n for n, region in enumerate(block.block.writes) if region.buffer is buffer)
+
+
+def _data_type(text: str) -> DType:
+    try:
+        made = DType.of(text)
+    except ValueError:
+        made = None
+    if made is None or made.lanes != 1 or made.is_handle or made.is_void:
+        raise Refusal("E0672", f"{text!r} is no type of data", help='for example "float16", "int8", "bfloat16"')
+    return made
+
+
+def _with_views(site: tir.Block, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
+    """What to replace: the buffer and all views of it below `site`, and their data variables."""
+    made: dict[Any, Any] = {buffer: change(buffer)}
+    for node in walk(site):
+        if isinstance(node, tir.MatchBufferRegion) and node.source.buffer in made:
+            made.setdefault(node.buffer, change(node.buffer))
+    return {**made, **{old.data: new.data for old, new in made.items()}}
+
+
+def _replace_buffer(state: State, block: BlockRef, site: tir.Block, rewriter: TrackedSubstitute) -> None:
+    edit = Rebuild(block.tree)
+    edit.put_block(site, rewriter.visit(site))
+    state.update(block.func_name, edit, rewriter.reuse)
+
+
+class _Retype(TrackedSubstitute):
+    """Values of the replaced buffers are cast: to the new type when stored, to the old one when loaded."""
+
+    def __init__(self, replacements: Mapping[Any, Any]) -> None:
+        super().__init__(replacements)
+        self._changed = {new for new in replacements.values() if isinstance(new, tir.Buffer)}
+
+    def rewrite(self, node: Any) -> Any:
+        match node:
+            case tir.BufferLoad(dtype=dtype, buffer=buffer) if buffer in self._changed:
+                return tir.Cast(dtype, replace(node, dtype=buffer.dtype.with_lanes(dtype.lanes)))
+            case tir.BufferStore(buffer=buffer, value=value) if buffer in self._changed:
+                return replace(node, value=tir.Cast(buffer.dtype.with_lanes(value.dtype.lanes), value))
+        return node
+
+
+def _is_alignment(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(entry, tuple) and len(entry) == 4 and all(isinstance(n, int) for n in entry) for entry in value
+    )
