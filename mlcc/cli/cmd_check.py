@@ -8,15 +8,23 @@ import click
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 def command(files: tuple[str, ...]) -> int:
-    """Parse and verify each FILE (default: standard input). All findings of all files are shown."""
+    """Parse and verify each FILE (default: standard input). All findings of all files are shown.
+
+    Of a schedule script (.mls) the syntax is checked.
+    """
     from mlcc.driver import parse_file
     from mlcc.errors import MlccError
+    from mlcc.files import read_bytes
+    from mlcc.grammar.syntax import parse_syntax, read_source
     from mlcc.verify import check
 
     findings = []
     for path in files or ("-",):
         try:
-            check(parse_file(path))
+            if path.endswith(".mls"):
+                parse_syntax(read_source(read_bytes(path), path), start="script")
+            else:
+                check(parse_file(path))
         except MlccError as exc:
             findings += list(exc.diagnostics)
     if findings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cmp_to_key
 from typing import Any
 
 from mlcc.errors import did_you_mean
@@ -143,10 +144,10 @@ def _reversed(budget: Budget, values: Any) -> list[Any]:
 
 
 def _sorted(budget: Budget, values: Any, reverse: Any = False) -> list[Any]:
-    found = elements(values, budget)
-    if not (all(map(is_number, found)) or all(isinstance(v, str) for v in found)):
-        raise Wrong("E0606", "`sorted` needs numbers only, or strings only")
-    return sorted(found, reverse=truth(reverse))
+    def order(a: Any, b: Any) -> int:
+        return -1 if truth(compare("<", a, b, budget)) else int(truth(compare("<", b, a, budget)))
+
+    return sorted(elements(values, budget), key=cmp_to_key(order), reverse=truth(reverse))
 
 
 def _sum(budget: Budget, values: Any, start: Any = 0) -> Any:

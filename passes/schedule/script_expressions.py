@@ -198,8 +198,8 @@ class Expressions:
         """The part of `base` that an index node names."""
         items = cst[4]
         if len(items) == 1 and items[0][0] == "slice":
-            bounds = [None if bound is None else self.value(bound) for bound in items[0][3:6]]
-            return part(base, *bounds, self.budget)
+            low, high, step = (None if bound is None else self.value(bound) for bound in items[0][3:6])
+            return part(base, low, high, step, self.budget)
         return element(base, self.key_of(cst))
 
     def key_of(self, cst: Cst) -> Any:
@@ -229,8 +229,8 @@ class Expressions:
         methods = METHODS.get(type(base), {})
         if name in methods:
             return Method(base, name)
-        help = did_you_mean(name, methods) or (f"it has {', '.join(methods)}" if methods else None)
-        raise Wrong("E0601", f"{describe(base)} has no `{name}`", help)
+        hint = did_you_mean(name, methods) or (f"it has {', '.join(methods)}" if methods else None)
+        raise Wrong("E0601", f"{describe(base)} has no `{name}`", hint)
 
     # ------------------------------------------------------------ calls
 

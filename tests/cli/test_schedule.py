@@ -195,3 +195,11 @@ def test_nothing_in_a_script_runs(tool: Tool) -> None:
         tool("schedule", "k.mlc", "--script", "p.mls", code=1)
         assert "p.mls:" in tool.err
     assert not Path("owned").exists()
+
+
+def test_scripts_are_checked_and_formatted(tool: Tool) -> None:
+    assert tool("check", "s.mls", SAMPLE / "matmul-tiled.mls", "k.mlc") == ""
+    tool.file("wrong.mls", "def f(sch):\n    x = (\n")
+    tool("check", "wrong.mls", code=1)
+    assert "wrong.mls:2" in tool.err
+    tool("fmt", "--check", SAMPLE / "matmul-tiled.mls", SAMPLE / "matmul-sampled.mls")

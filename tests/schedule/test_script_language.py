@@ -127,32 +127,68 @@ def test_programs_do_what_python_does(text: str) -> None:
     assert recorder.notes or "pass" in text
 
 
-def expressions() -> st.SearchStrategy[str]:
-    atoms = st.one_of(
-        st.integers(-20, 20).map(str), st.sampled_from(["True", "False", "None", "x", "y", "z", "s", "l", "0.5", "2.0"])
-    )
+_COMPARISONS = ["<", "<=", "==", "!=", ">", ">="]
+Texts = st.SearchStrategy[str]
 
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        operators = ["+", "-", "*", "//", "%", "/", "**", "<<", ">>", "&", "|", "^"]
-        comparisons = ["<", "<=", "==", "!=", ">", ">=", "in", "not in"]
-        binary = st.tuples(inner, st.sampled_from(operators), inner).map(lambda t: f"{t[0]} {t[1]} {t[2]}")
-        chain = st.tuples(inner, st.sampled_from(comparisons), inner, st.sampled_from(comparisons), inner)
+
+def _joined(*parts: Texts) -> Texts:
+    return st.tuples(*parts).map(lambda made: f"({' '.join(made)})")
+
+
+def numbers() -> Texts:
+    """Expressions over numbers, most of which have a value."""
+    atoms = st.integers(-20, 20).map(str) | st.sampled_from(["True", "x", "y", "z", "0.5", "len(s)", "l[-1]"])
+
+    def grow(inner: Texts) -> Texts:
         return st.one_of(
-            binary,
-            binary.map(lambda t: f"({t})"),
-            chain.map(lambda t: f"({t[0]} {t[1]} {t[2]} {t[3]} {t[4]})"),
-            st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-            inner.map(lambda t: f"-({t})"),
-            inner.map(lambda t: f"(not {t})"),
-            st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
-            st.tuples(inner, inner).map(lambda t: f"[{t[0]}, {t[1]}]"),
-            st.tuples(inner, inner).map(lambda t: f"({t[0]}, {t[1]})[{t[1]}:]"),
-            inner.map(lambda t: f"({t})[-1]"),
-            inner.map(lambda t: f"len({t})"),
-            inner.map(lambda t: f"int({t})"),
+            _joined(inner, st.sampled_from(["+", "-", "*", "//", "%", "/", "+", "*"]), inner),
+            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner, st.sampled_from(["**", "//", "%"]), inner).map(
+                " ".join
+            ),
+            _joined(inner, st.sampled_from(_COMPARISONS), inner, st.sampled_from(_COMPARISONS), inner),
+            _joined(
+                st.just("int("), inner, st.sampled_from([") <<", ") >>", ") &", ") |", ") ^"]), st.sampled_from("123")
+            ),
+            _joined(inner, st.sampled_from(["and", "or"]), inner),
+            _joined(inner, st.just("if"), inner, st.just("else"), inner),
+            st.tuples(st.sampled_from(["-", "+", "not "]), inner).map(lambda t: f"({t[0]}{t[1]})"),
+            st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda t: f"{t[0]}({t[1]}, {t[2]})"),
+            inner.map(lambda t: f"abs({t})"),
         )
 
     return st.recursive(atoms, grow, max_leaves=8)
+
+
+def sequences() -> Texts:
+    """Expressions over lists, tuples and strings with small numbers between them."""
+    atoms = st.sampled_from(["s", "l", "()", "(1, 2)", "[x, [y]]", "'b'", "range(4)", "list(range(3, 9))"])
+    index = st.integers(-3, 3).map(str)
+    bound = index | st.just("")
+
+    def grow(inner: Texts) -> Texts:
+        return st.one_of(
+            _joined(inner, st.just("+"), inner),
+            _joined(inner, st.just("*"), index),
+            st.tuples(inner, index).map(lambda t: f"{t[0]}[{t[1]}]"),
+            st.tuples(inner, bound, bound, bound).map(lambda t: f"{t[0]}[{t[1]}:{t[2]}:{t[3]}]"),
+            st.tuples(inner, inner).map(lambda t: f"[{t[0]}, *{t[1]}]"),
+            _joined(inner, st.sampled_from(["in", "not in", *_COMPARISONS]), inner),
+            st.tuples(st.sampled_from(["len", "list", "tuple", "sorted", "sum"]), inner).map(
+                lambda t: f"{t[0]}({t[1]})"
+            ),
+            st.tuples(inner, inner).map(lambda t: f"list(zip({t[0]}, {t[1]}))"),
+            inner.map(lambda t: f"list(enumerate({t}))"),
+            inner.map(lambda t: f"list(reversed({t}))"),
+        )
+
+    return st.recursive(atoms, grow, max_leaves=5)
+
+
+def expressions() -> Texts:
+    return numbers() | numbers() | sequences()
+
+
+_SAME = {f.__name__: f for f in (len, int, min, max, abs, range, list, tuple, sorted, sum, zip, enumerate, reversed)}
 
 
 @settings(max_examples=600, deadline=None)
@@ -165,7 +201,7 @@ def test_expressions_have_pythons_value(text: str) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            want = eval(text, {"__builtins__": {"len": len, "int": int}}, dict(values))
+            want = eval(text, {"__builtins__": _SAME}, dict(values))
     except (TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError, KeyError, MemoryError, SyntaxError):
         want = refused = object()
     else:
@@ -180,7 +216,14 @@ def test_expressions_have_pythons_value(text: str) -> None:
         assert refused is not None or exc.diagnostics[0].code in ("E0601", "E0602"), (text, want, exc)
         return
     assert refused is None, (text, got)
-    assert repr(got) == repr(want), text
+    assert repr(got) == repr(_listed(want)), text
+
+
+def _listed(value: Any) -> Any:
+    """Primitives are given lists for ranges."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_listed, value))
+    return list(value) if isinstance(value, range) else value
 
 
 def test_functions_get_what_they_are_given() -> None:
