@@ -35,6 +35,7 @@ def command(
     from mlcc.passes.schedule.schedule import Schedule
     from mlcc.passes.schedule.script_run import run_script
     from mlcc.passes.schedule.show import ShowEach
+    from mlcc.passes.schedule.trace import quote
     from mlcc.verify import check
 
     source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)
@@ -49,8 +50,10 @@ def command(
 
     after = ShowEach(schedule, write) if show_each else None
     folder = "." if script == "-" else os.path.dirname(script) or "."
-    run_script(schedule, source, folder=folder, show=write, after=after)
+    intrinsics = run_script(schedule, source, folder=folder, show=write, after=after)
     if trace_path is not None:
-        write_atomic(trace_path, str(schedule.trace))
+        beside = os.path.dirname(trace_path) or "."
+        lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
+        write_atomic(trace_path, "".join(lines) + str(schedule.trace))
     write_module(schedule.mod, output, dialect)
     return 0

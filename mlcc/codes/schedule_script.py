@@ -43,10 +43,4 @@ CODES: dict[str, tuple[str, str]] = {
         "an assertion of the script fails",
         "The condition of an `assert` was false. The module stays as it was.",
     ),
-    "E0609": (
-        "a tensor intrinsic cannot be read from its file",
-        '`register_tensor_intrin("name", file="intrinsic.mlc")` takes the description and the implementation from '
-        "the two functions of a text, in this order; with other functions in it, `desc=` and `impl=` name the two. The "
-        "file is looked for in the folder of the script.",
-    ),
 }

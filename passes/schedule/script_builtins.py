@@ -191,7 +191,8 @@ def _extend(budget: Budget, values: list[Any], more: Any) -> None:
 
 def _insert(budget: Budget, values: list[Any], at: Any, item: Any) -> None:
     budget.items(len(values) + 1)
-    values.insert(_whole("insert", at), item)
+    at = _whole("insert", at)
+    values.insert(max(-len(values), min(at, len(values))), item)
 
 
 def _pop(budget: Budget, values: list[Any], at: Any = -1) -> Any:
@@ -309,16 +310,17 @@ def make(method: Method, args: list[Any], budget: Budget) -> Any:
         if not (is_number(value) or isinstance(value, (tir.Expr, str))):
             raise Wrong("E0606", f"`T.{name}` does not apply to {describe(value)}")
     try:
-        if name == "Cast" and len(args) == 2:
-            return construct.cast(args[0], args[1])
+        if name == "Cast" and len(args) == 2 and isinstance(args[0], str) and not isinstance(args[1], str):
+            return budget.symbolic(construct.cast(args[0], args[1]), args[1])
         if name in NAMES and len(args) == 1:
             value = args[0]
             if isinstance(value, tir.Expr):
-                return construct.cast(name, value)
+                return budget.symbolic(construct.cast(name, value), value)
             return construct.const(float(value) if isinstance(value, str) else value, name)
         fn, count = _EXPRESSIONS.get(name, (None, -1))
         if fn is None or len(args) != count or any(isinstance(a, str) for a in args):
-            raise Wrong("E0605", f"`T.{name}` takes {'one value' if fn is None else f'{count} values'}")
+            takes = "a dtype and a value" if name == "Cast" else "one value" if fn is None else f"{count} values"
+            raise Wrong("E0605", f"`T.{name}` takes {takes}")
         return budget.symbolic(fn(*args), *args)
     except (ValueError, ArithmeticError) as exc:
         raise Wrong("E0606", f"`T.{name}`: {exc}") from None

@@ -22,7 +22,6 @@ from mlcc.passes.schedule.script_values import (
     Lambda,
     Method,
     Module,
-    Routine,
     Wrong,
     describe,
     is_key,
@@ -47,8 +46,8 @@ class Steps(Protocol):
     def name_of(self, value: Any) -> str | None:
         """What the user calls a loop or block; None for what is no longer there."""
 
-    def register_intrinsic(self, name: str, file: str, desc: str | None, impl: str | None, span: Span) -> None:
-        """Register a tensor intrinsic from a text. Raises CompileError."""
+    def register_intrinsic(self, name: str, file: str, span: Span) -> None:
+        """Make a tensor intrinsic known from a text. Raises CompileError."""
 
 
 class Frame:
@@ -286,14 +285,11 @@ class Expressions:
 
     def _register(self, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> None:
         invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)
-        names = ("name", "file", "desc", "impl")
-        given = dict(zip(names, args, strict=False)) | kwargs
+        given = dict(zip(("name", "file"), args, strict=False)) | kwargs
         for key, value in given.items():
             if not isinstance(value, str):
                 raise Wrong("E0606", f"`{key}` is a string, not {describe(value)}")
-        self.steps.register_intrinsic(
-            given["name"], given["file"], given.get("desc"), given.get("impl"), self.span(cst)
-        )
+        self.steps.register_intrinsic(given["name"], given["file"], self.span(cst))
 
     def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: Cst | None) -> Any:
         raise NotImplementedError
@@ -332,7 +328,7 @@ def _fact(node: tir.For | tir.Block, name: str) -> Any:
 _PYTHON_ONLY = ("mod", "trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")
 
 
-def _needs_place(budget: Budget, name: Any, file: Any, desc: Any = None, impl: Any = None) -> None:
+def _needs_place(budget: Budget, name: Any, file: Any) -> None:
     """The signature of `register_tensor_intrin`, which also needs the place of its call."""
 
 
@@ -358,8 +354,8 @@ def _join(op: str, a: Any, b: Any) -> Any:
 
     try:
         return (construct.logical_and if op == "and" else construct.logical_or)(a, b)
-    except (ValueError, AttributeError) as exc:
-        raise Wrong("E0606", f"`{op}`: {exc}") from None
+    except (ValueError, TypeError):
+        raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}") from None
 
 
 _VALUE: dict[str, Callable[[Expressions, Cst], Any]] = {
@@ -369,5 +365,3 @@ _VALUE: dict[str, Callable[[Expressions, Cst], Any]] = {
     "unary": Expressions._unary, "binary": Expressions._binary, "compare": Expressions._compare,
     "bool": Expressions._bool, "ifexp": Expressions._choice, "lambda": Expressions._lambda,
 }  # fmt: skip
-
-__all__ = ["Routine", "Expressions", "Frame", "Steps"]

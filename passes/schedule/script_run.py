@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Label, Source, Span, error
+from mlcc.errors import CompileError, Label, Source, Span
 from mlcc.grammar.syntax import parse_syntax
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
-from mlcc.passes.manager import inside
 from mlcc.passes.schedule import registry
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
@@ -42,9 +41,10 @@ def apply_schedule(
 def run_script(
     schedule: Schedule, source: Source, *, folder: str = ".", confined: bool = False,
     show: Show | None = None, after: Callable[[Span], None] | None = None,
-) -> None:  # fmt: skip
+) -> list[tuple[str, str]]:  # fmt: skip
     """Run a script on a schedule, which keeps the steps before one that fails.
 
+    Returns the tensor intrinsics that it registered, by name and file: its trace needs them too.
     `show` is given what `sch.show()` shows; `after` the place of each statement that applied primitives, once it ran.
     A `confined` script reads no file outside `folder`. Raises CompileError.
     """
@@ -57,6 +57,7 @@ def run_script(
 
     with deep():
         Script(source, steps, watch if after is not None else None).run(tree)
+    return steps.intrinsics
 
 
 class _Steps:
@@ -64,6 +65,7 @@ class _Steps:
 
     def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
         self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
+        self.intrinsics: list[tuple[str, str]] = []
 
     def primitives(self) -> list[str]:
         return [*registry.names(), *registry.ALIASES, *_OTHERS]
@@ -92,32 +94,19 @@ class _Steps:
             return node.var.name
         return node.name if isinstance(node, tir.Block) else str(node)  # "inline" or "root"
 
-    def register_intrinsic(self, name: str, file: str, desc: str | None, impl: str | None, span: Span) -> None:
-        """The functions `desc` and `impl` of a text; without names, its two functions in their order."""
-        import mlcc
-        from mlcc.files import read_bytes
-        from mlcc.grammar.parser import parse
-        from mlcc.grammar.syntax import decode
+    def register_intrinsic(self, name: str, file: str, span: Span) -> None:
+        from mlcc.passes.schedule.tensor_intrin import register
 
         path = os.path.join(self._folder, file)
-        if self._confined and not inside(self._folder, path):
-            raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it", span))
         try:
-            module = parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")
+            if self._confined:
+                register(self._schedule, name, file=file, folder=self._folder)
+            else:
+                register(self._schedule, name, file=path)
         except CompileError as exc:
-            if exc.diagnostics[0].primary.span is not None:
-                raise
-            raise Wrong("E0609", exc.diagnostics[0].message) from None
-        functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-        if desc is None and impl is None and len(functions) == 2:
-            desc, impl = functions
-        for role, wanted in (("desc", desc), ("impl", impl)):
-            if wanted not in functions:
-                listed = ", ".join(functions) or "none"
-                what = f"no function `{wanted}`" if wanted is not None else f"{len(functions)} functions"
-                help = f'give desc="..." and impl="...": its functions are {listed}'
-                raise Wrong("E0609", f"`{role}` of the intrinsic: {file} has {what}", help)
-        mlcc.register_tensor_intrin(name, functions[desc], functions[impl], override=True)  # type: ignore[index]
+            placed = [d if d.primary.span is not None else replace(d, primary=Label(span)) for d in exc.diagnostics]
+            raise CompileError(placed) from None
+        self.intrinsics.append((name, path))
 
     # ------------------------------------------------------------ methods of a schedule that are no primitives
 

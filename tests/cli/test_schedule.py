@@ -171,12 +171,58 @@ def test_scripts_named_in_a_text_stay_in_its_folder(tool: Tool) -> None:
     assert "E0510" in tool.err and "inner/s.mls:1:1" in tool.err
 
 
-def test_intrinsic_files(tool: Tool) -> None:
+TMM = """
+@T.prim_func
+def tmm_desc(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (4,), "float32", offset_factor=1)
+    B = T.match_buffer(b, (4,), "float32", offset_factor=1)
+    with T.block("root"):
+        T.reads(A[0:4])
+        T.writes(B[0:4])
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] * T.float32(2)
+
+@T.prim_func
+def tmm_impl(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (4,), "float32", offset_factor=1)
+    B = T.match_buffer(b, (4,), "float32", offset_factor=1)
+    with T.block("root"):
+        T.reads(A[0:4])
+        T.writes(B[0:4])
+        for i in T.vectorized(4):
+            B[i] = A[i] * T.float32(2)
+"""
+TENSORIZE = """
+register_tensor_intrin("tmm", file="../texts/tmm.mlc")
+def schedule(sch):
+    i, = sch.get_loops("B")
+    _, inner = sch.split(i, factors=[None, 4])
+    sch.tensorize(inner, "tmm")
+"""
+
+
+def test_intrinsics_lie_beside_the_script(tool: Tool) -> None:
+    for folder in ("texts", "scripts", "traces"):
+        (tool.folder / folder).mkdir()
+    tool.file("texts/tmm.mlc", TMM)
+    tool.file("scripts/t.mls", TENSORIZE)
+    out = tool("schedule", "k.mlc", "--script", "scripts/t.mls", "--trace", "traces/t.mls")
+    assert "T.vectorized(4)" in out
+    assert 'register_tensor_intrin("tmm", "../texts/tmm.mlc")' in Path("traces/t.mls").read_text()
+    assert tool("schedule", "k.mlc", "--script", "traces/t.mls") == out
+    tool.file("scripts/u.mls", TENSORIZE.replace("register", "# register"))
+    tool("schedule", "k.mlc", "--script", "scripts/u.mls", code=1)
+    assert "scripts/u.mls:6:5: error" in tool.err and "`tmm`" in tool.err
+
+
+def test_intrinsic_files_that_do_not_fit(tool: Tool) -> None:
+    tool.file("bad.mlc", "x = (\n")
     for text, words in (
-        ('register_tensor_intrin("x", file="none.mlc")', "E0609"),
-        ('register_tensor_intrin("x", file="k.mlc")', "1 functions"),
-        ('register_tensor_intrin("x", file="k.mlc", desc="a", impl="main")', "no function `a`"),
-        ('register_tensor_intrin("x", file="s.mls")', "s.mls:1:"),
+        ('register_tensor_intrin("x", file="none.mlc")', "i.mls:1:1: error[E0001]"),
+        ('register_tensor_intrin("x", file="k.mlc")', "i.mls:1:1: error[E0688]"),
+        ('register_tensor_intrin("x", file="bad.mlc")', "bad.mlc:1:"),
     ):
         tool.file("i.mls", text)
         tool("schedule", "k.mlc", "--script", "i.mls", code=1)

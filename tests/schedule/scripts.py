@@ -54,7 +54,7 @@ class Notes:
         return self.names.get(value)
 
     def register_intrinsic(self, *given: Any) -> None:
-        self.calls.append(("register", list(given[:4]), {}))
+        self.calls.append(("register", list(given[:2]), {}))
 
 
 def run(text: str) -> Script:
