@@ -76,19 +76,14 @@ class Script(Expressions):
         before: Cst | None = None
         value: Any = None
         for stmt in body:
-            if (
-                stmt[0] == "assign"
-                and before is not None
-                and before[0] == "assign"
-                and stmt[5] is before[5] is not None
-            ):
-                self._placed(stmt, self._store, stmt[3], value)  # a = b = c
-            elif stmt[0] == "assign":
-                value = self._assign(stmt)
-            else:
+            if stmt[0] != "assign":
                 ended = self.statement(stmt)
                 if ended is not Next.STATEMENT:
                     return ended
+            elif before is not None and before[0] == "assign" and stmt[5] is before[5] is not None:
+                self._placed(stmt, self._store, stmt[3], value)  # `a = b = c` is two statements that share `c`
+            else:
+                value = self._assign(stmt)
             before = stmt
         return Next.STATEMENT
 
@@ -97,13 +92,11 @@ class Script(Expressions):
         self._placed(stmt, self.budget.spend, 1)
         run = _RUN.get(stmt[0])
         if run is None:
-            raise Wrong("E0601", f"{_NAMES.get(stmt[0], 'this')} is not part of the script language").placed(
-                self.span(stmt)
-            )
-        with_watch = self.watch is not None and stmt[0] in ("expr", "augassign", "return")
+            wrong = Wrong("E0601", f"{_NAMES.get(stmt[0], 'this')} is not part of the script language")
+            raise wrong.placed(self.span(stmt))
         before = self.frames[-1].steps
         ended = self._placed(stmt, run, self, stmt)
-        if with_watch and self.frames[-1].steps != before and self.watch is not None:
+        if self.watch is not None and stmt[0] in _SIMPLE and self.frames[-1].steps != before:
             self.watch(stmt)
         return ended  # type: ignore[no-any-return]
 
@@ -338,6 +331,7 @@ def _mentions(stmt: Cst, name: str) -> bool:
     return False
 
 
+_SIMPLE = ("expr", "augassign", "return")
 _NAMES = {"with": "`with`", "class": "a class"}
 _RUN: dict[str, Callable[[Script, Cst], Next]] = {
     "expr": Script._expression, "augassign": Script._augmented, "for": Script._for, "while": Script._while,

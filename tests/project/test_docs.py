@@ -55,6 +55,15 @@ def test_mls_examples(text: str) -> None:
     mlcc.assert_structural_equal(sch.mod, mlcc.apply_schedule(mod, str(sch.trace)))
 
 
+def test_every_primitive_is_listed() -> None:
+    from mlcc.passes.schedule import registry
+
+    page = (ROOT / "docs" / "schedules.md").read_text()
+    table = page.partition("## The primitives")[2].partition("## Scripts")[0]
+    listed = re.findall(r"`([a-z_]+)`", table)
+    assert sorted(listed) == sorted([*registry.names(), *registry.ALIASES])
+
+
 def test_links() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
