@@ -49,7 +49,8 @@ fuzz: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/fuzz --fuzz-seconds $(or $(SECONDS_EACH),300) -s
 
 diff: $(VENV)/.test
-	@$(BIN)/python -m pytest tests/interop --all-cases -s
+	@$(BIN)/python -m pytest tests/interop --all-cases -s --ignore tests/interop/schedule
+	@$(BIN)/python -m tests.interop.schedule.run --count $(or $(CASES),120) --jobs 2 --show-disagreements
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m bench

@@ -72,4 +72,14 @@ CODES: dict[str, tuple[str, str]] = {
         "An element is written in one iteration and used in another, and the step would turn their order around. It is "
         "allowed where every such pair is known to stay in order, or to be in one iteration.",
     ),
+    "E0634": (
+        "a thread axis that is taken",
+        "A thread has one index on each axis. Two loops, one inside the other, that are bound to the same axis would "
+        "have the same value in each thread: most of their iterations would never run.",
+    ),
+    "E0635": (
+        "a vector of unknown length",
+        "The iterations of a vectorized loop become the lanes of vectors, whose number is in the machine code. The "
+        "extent of the loop must be a constant; the inner loop of a split with a constant factor has one.",
+    ),
 }

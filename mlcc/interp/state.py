@@ -141,6 +141,12 @@ class State:
             if low < 0 or high >= extent:
                 return None
             start += found[0] * stride
+        if view.steps and self.mask is not None:  # where it is masked, the view itself may lie outside of the memory
+            reaches = [step * (self.sizes[axis] - 1) for axis, step in steps.items()]
+            if start + sum(min(r, 0) for r in reaches) < 0:
+                return None
+            if start + sum(max(r, 0) for r in reaches) >= view.data.size:
+                return None
         return Window.make(start, steps, self.sizes, view.data.itemsize)
 
     def _first(self, view: View) -> int:
@@ -200,6 +206,8 @@ class State:
                 if not 0 <= index < extent:
                     self._outside(view, at, index, None, node)
             offset = offset + index * stride
+        if mask is not None and isinstance(view.offset, np.ndarray):
+            offset = np.where(mask, offset, 0)  # elsewhere the view itself may lie outside of the memory
         return offset
 
     def _outside(self, view: View, at: int, index: Any, outside: Any, node: Any) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, IterKind
 from mlcc.passes.schedule.bindings import loop_iter_kind, vars_of
 from mlcc.passes.schedule.checks import check_subtree_compact_dataflow
@@ -34,8 +34,15 @@ def parallel(state: State, loop: LoopRef) -> None:
 def vectorize(state: State, loop: LoopRef) -> None:
     """Run the iterations of a loop in the lanes of vectors.
 
-    Refused as `parallel` is: E0627, E0657.
+    Refused as `parallel` is: E0627, E0657; and for a loop whose extent is not a constant (E0635; TVM accepts that, and
+    cannot build it).
     """
+    name = loop.loop.var.name
+    if tir.const_int(loop.loop.extent) is None:
+        raise Refusal(
+            "E0635", f"cannot vectorize loop `{name}`: how often it runs, `{loop.loop.extent}`, is not a constant",
+            loop.loop, f"split it, and vectorize the inner part: `sch.split({name}, factors=[None, 4])`",
+        )  # fmt: skip
     _check(loop, "vectorize")
     _change(state, loop, ForKind.VECTORIZED)
 
@@ -51,13 +58,36 @@ def bind(state: State, loop: LoopRef, thread_axis: str) -> None:
     """Bind a loop to an axis of GPU threads, such as `blockIdx.x`, `threadIdx.y`, `vthread.x`.
 
     Refused as `parallel` is (E0627, E0657), but `threadIdx.*` may run a reduce axis, the threads then reduce
-    together; and for other names of axes (E0628).
+    together; for other names of axes (E0628), and inside or around a loop with the same axis (E0634; TVM accepts that).
     """
     if thread_axis not in THREADS:
         help = did_you_mean(thread_axis, THREADS) or f"the axes are {', '.join(THREADS)}"
         raise Refusal("E0628", f"there is no thread axis `{thread_axis}`", loop.loop, help)
     _check(loop, f"bind to `{thread_axis}`", reduces=thread_axis.startswith("threadIdx"))
+    _check_free(loop, thread_axis)
     _change(state, loop, ForKind.THREAD_BINDING, thread_axis)
+
+
+def _check_free(ref: LoopRef, axis: str) -> None:
+    """Refuses (E0634) an axis that a loop above or below is bound to: one thread has one index on it."""
+    if axis.startswith("vthread"):
+        return
+    tree, loop = ref.tree, ref.loop
+    above: list[tir.For] = []
+    at = tree.parent(loop)
+    while at is not None:
+        if isinstance(at, tir.For):
+            above.append(at)
+        at = tree.parent(at)
+    inside = [n for n in walk(loop) if isinstance(n, tir.For) and n is not loop]
+    for other in (*above, *inside):
+        if other.thread == axis:
+            raise Refusal(
+                "E0634",
+                f"cannot bind loop `{loop.var.name}` to `{axis}`: loop `{other.var.name}`"
+                f" {'around' if other in above else 'inside'} it is bound to it, and both would be the same index",
+                (loop, other), "take another axis, or fuse the two loops and bind the result",
+            )  # fmt: skip
 
 
 def _change(state: State, loop: LoopRef, kind: ForKind, thread: str | None = None) -> None:

@@ -540,3 +540,24 @@ def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
     for i in range(16):
         wanted[i] += wanted[max(i - 1, 0)]
     assert np.array_equal(b, wanted)
+
+
+def test_a_view_outside_of_memory_where_the_predicate_does_not_hold(way: str) -> None:
+    func = parse("""
+def main(A: T.Buffer((48,), "float32"), C: T.Buffer((48,), "float32")):
+    for o_0, o_1 in T.grid(2, 2):
+        with T.block("outer"):
+            vo = T.axis.spatial(3, o_0 * 2 + o_1)
+            T.where(o_0 * 2 + o_1 < 3)
+            T.reads(A[vo * 16:vo * 16 + 16])
+            T.writes(C[vo * 16:vo * 16 + 16])
+            X = T.match_buffer(A[vo * 16:vo * 16 + 16], (16,), offset_factor=1)
+            Y = T.match_buffer(C[vo * 16:vo * 16 + 16], (16,), offset_factor=1)
+            for i in range(16):
+                with T.block("inner"):
+                    vi = T.axis.spatial(16, i)
+                    Y[vi] = X[vi] + T.float32(1)
+""")
+    data, out = floats(48), np.zeros(48, "float32")
+    run_prim_func(func, [data, out])
+    np.testing.assert_array_equal(out, data + 1)

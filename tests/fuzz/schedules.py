@@ -1,0 +1,402 @@
+"""Random schedules of random programs: every step is refused and changes nothing, or keeps what the program computes.
+
+    python -m tests.fuzz.schedules --seconds 300 --seed 1 [--folder DIR] [--only PRIMITIVE]
+
+The final program of a script verifies, reads back from its text, computes in the reference interpreter and compiled
+what the first one did, and its trace replays. Findings go to DIR as NAME.mlc and NAME.mls, with as few steps as show
+them; the case that runs is always there as `case.mlc` and `case.mls`, so that a crash leaves its input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import re
+import resource
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mlcc
+from mlcc.interp import run_prim_func
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.tir import ForKind
+from mlcc.ir.visit import Rewriter
+from mlcc.verify import verify
+from tests.interop.schedule import cases, programs
+from tests.interop.schedule.cases import Chooser, Step
+from tests.interop.schedule.view import view
+from tests.targets.arguments import arguments, assert_alike, duplicate
+
+# what may change the numbers: the caller says that it does not
+UNSAFE = {"unsafe_set_dtype", "unsafe_hide_buffer_access", "annotate_buffer_access"}
+FOREIGN = {"tensorize"}  # calls code that is elsewhere
+UNSAFE_WORDS = re.compile(r"disable_predication=True|assume_injective_transform=True")
+
+
+class Finding(Exception):
+    """What is wrong; the message says it."""
+
+
+@dataclass
+class Case:
+    """A program and the steps to take. `accepted` are those that were taken when it was made."""
+
+    program: str
+    steps: list[Step] = field(default_factory=list)
+    seed: str = ""
+
+
+@dataclass
+class Counts:
+    scripts: int = 0
+    compiled: int = 0
+    interpreted: int = 0
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        lines = [f"{'primitive':26}{'accepted':>10}{'refused':>10}"]
+        for name in sorted({*self.accepted, *self.refused}):
+            lines.append(f"{name:26}{self.accepted[name]:10}{self.refused[name]:10}")
+        total = f"{'all':26}{self.accepted.total():10}{self.refused.total():10}"
+        head = (
+            f"{self.scripts} scripts of {self.accepted.total() + self.refused.total()} steps, {self.interpreted} run "
+            f"by the interpreter, {self.compiled} compiled and run, {len(self.findings)} findings"
+        )
+        return "\n".join([head, *lines, total])
+
+
+class Player:
+    """A schedule under test: runs steps and checks what must hold after each."""
+
+    def __init__(self, program: str) -> None:
+        self.module = mlcc.parse(program)
+        self.sch = mlcc.Schedule(self.module, seed=1)
+        self.names: dict[str, Any] = {}
+        self.copies: list[tuple[Any, IRModule, int]] = []
+
+    def step(self, step: Step) -> bool:
+        """Whether it was accepted. Raises Finding."""
+        before, length = self.sch.mod.functions, self._count(step.name)
+        try:
+            result = eval(step.call, {"__builtins__": {}, **self.names, "sch": self.sch})
+        except mlcc.CompileError as exc:
+            after = self.sch.mod.functions
+            if after.keys() != before.keys() or any(after[n] is not f for n, f in before.items()):
+                raise Finding(f"`{step}` was refused, but the module changed") from None
+            if self._count(step.name) != length:
+                raise Finding(f"`{step}` was refused, but the trace changed") from None
+            if not str(exc).strip() or "[E" not in str(exc):
+                raise Finding(f"`{step}` was refused without a diagnostic") from None
+            return False
+        except RecursionError:
+            raise Finding(f"`{step}`: recursion too deep") from None
+        except Exception:
+            raise Finding(f"`{step}` crashed:\n{traceback.format_exc(limit=-5)}") from None
+        if step.target:
+            self.names[step.target] = result
+        return True
+
+    def _count(self, name: str) -> int:
+        """How often the trace has that primitive (looking up its arguments is traced too)."""
+        return sum(inst.name == name for inst in self.sch.trace.insts)
+
+    def fork(self) -> None:
+        """A copy that must not see what happens from here on."""
+        made = self.sch.copy()
+        self.copies.append((made, made.mod, len(made.trace)))
+
+    def check_copies(self) -> None:
+        for made, module, length in self.copies:
+            if any(made.mod[n] is not f for n, f in module.functions.items()) or len(made.trace) != length:
+                raise Finding("a copy changed with the schedule that it was copied from")
+            here = self.sch.mod
+            with contextlib.suppress(mlcc.CompileError):
+                block = next((b for b in view(made.mod).named() if b.loops), None)
+                if block is not None:
+                    made.annotate(made.get_block(block.name), "copy", 1)
+            if any(self.sch.mod[n] is not f for n, f in here.functions.items()):
+                raise Finding("a schedule changed with its copy")
+
+
+# ---------------------------------------------------------------- making and running a case
+
+
+def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any) -> Case:
+    """Make and run one case. Raises Finding with `case` set."""
+    rng = random.Random(f"{seed}/{number}")
+    names = [n for n in cases.PRIMITIVES if n not in UNSAFE | FOREIGN and cases.implemented(n)]
+    target = only or rng.choice(names)
+    _, program = cases.choose_program(rng, target, programs.SMALL)
+    case = Case(program, seed=f"{seed}/{number}")
+    player = Player(program)
+    chooser = Chooser(rng, view(player.module), legal=0.85)
+    if cases.PRIMITIVES[target].setups and rng.random() < 0.5:
+        source = _setup(chooser, target)
+    else:
+        source = iter(())
+    count = rng.randint(1, 12)
+    weights = [0.4 + cases.PRIMITIVES[n].common for n in names]
+    try:
+        for i in range(count):
+            step = next(source, None)
+            if step is None:
+                name = target if i == count // 2 else rng.choices(names, weights)[0]
+                try:
+                    step = cases.final(chooser, name)
+                except cases.Impossible:
+                    continue
+            if UNSAFE_WORDS.search(step.args) or step.name not in names:
+                continue
+            case.steps.append(step)
+            on_case(case)
+            before = player.sch
+            if rng.random() < 0.1:
+                player.fork()
+            parameters = _parameters(player.sch.mod)
+            kept = before.copy()
+            if not player.step(step):
+                counts.refused[step.name] += 1
+                case.steps.pop()
+                continue
+            if _parameters(player.sch.mod) != parameters:  # its callers would have to know
+                player.sch = kept
+                player.names.pop(step.target, None)
+                case.steps.pop()
+                continue
+            counts.accepted[step.name] += 1
+            chooser.view = view(player.sch.mod)
+            result = player.names.get(step.target)
+            cases.hold(chooser, step, len(result) if isinstance(result, list) else 0)
+        finish(player, case, number, counts)
+    except Finding as exc:
+        exc.case = case  # type: ignore[attr-defined]
+        raise
+    return case
+
+
+def _setup(chooser: Chooser, name: str) -> Iterator[Step]:
+    with contextlib.suppress(cases.Impossible):
+        yield from chooser.rng.choice(cases.PRIMITIVES[name].setups)(chooser)
+
+
+def _parameters(module: IRModule) -> list[Any]:
+    func = module["main"]
+    assert isinstance(func, tir.PrimFunc)
+    return [*func.buffers]
+
+
+def again(case: Case, number: int) -> None:
+    """Run the case as it stands; refused steps are left out. Raises Finding."""
+    player = Player(case.program)
+    taken = [step for step in case.steps if _try(player, step)]
+    finish(player, Case(case.program, taken, case.seed), number, Counts())
+
+
+def _try(player: Player, step: Step) -> bool:
+    try:
+        return player.step(step)
+    except Finding as exc:
+        if "NameError" in str(exc) or "IndexError" in str(exc):  # what it uses is gone with an earlier step
+            return False
+        raise
+
+
+def shrink(case: Case, number: int, kind: str) -> tuple[Case, str]:
+    """Fewer steps with a finding of the same kind, and what it says."""
+    best, message = case, ""
+    changed = True
+    while changed:
+        changed = False
+        for i in reversed(range(len(best.steps))):
+            fewer = Case(best.program, [*best.steps[:i], *best.steps[i + 1 :]], best.seed)
+            try:
+                again(fewer, number)
+            except Finding as exc:
+                if _kind(str(exc)) == kind:
+                    best, message, changed = fewer, str(exc), True
+                    break
+    return best, message
+
+
+def _kind(message: str) -> str:
+    return re.split(r"[:`\d]", message, maxsplit=1)[0] or message.split("`")[-1][:20]
+
+
+# ---------------------------------------------------------------- what must hold in the end
+
+
+def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
+    player.check_copies()
+    module = player.sch.mod
+    found = [d for d in verify(module) if "threads here" not in d.message]  # kernels are judged when they are built
+    if found:
+        raise Finding(f"the result does not verify: {found[0].message}")
+    text = mlcc.script(module)
+    try:
+        back = mlcc.parse(text)
+    except mlcc.CompileError as exc:
+        raise Finding(f"the result's text does not read back: {exc}") from None
+    if not mlcc.structural_equal(back, module):
+        raise Finding("the result's text reads back as another program")
+    replayed = mlcc.Schedule(player.module, seed=2)
+    try:
+        player.sch.trace.apply_to_schedule(replayed)
+    except Exception as exc:
+        raise Finding(f"the trace does not replay: {type(exc).__name__}: {exc}") from None
+    if not mlcc.structural_equal(replayed.mod, module):
+        raise Finding("the trace replays to another program")
+    numbers(player.module, module, number, counts)
+
+
+def numbers(first: IRModule, last: IRModule, seed: int, counts: Counts) -> None:
+    """Both compute the same: in the interpreter, and compiled unless loops are bound to threads."""
+    before, after = first["main"], last["main"]
+    assert isinstance(before, tir.PrimFunc) and isinstance(after, tir.PrimFunc)
+    inputs = _inputs(before, seed)
+    want = duplicate(inputs)
+    run_prim_func(before, want)
+    counts.interpreted += 1
+    if before is after:
+        return
+    have = duplicate(inputs)
+    try:
+        run_prim_func(_on_host(after), have)
+        assert_alike(before, have, want, "interpreted")
+    except AssertionError as exc:
+        raise Finding(f"the interpreter gives other numbers: {exc}") from None
+    except Exception as exc:
+        raise Finding(f"the interpreter fails: {type(exc).__name__}: {exc}") from None
+    if _has_threads(after) or seed % 2:
+        return
+    have = duplicate(inputs)
+    try:
+        mlcc.load(mlcc.build(last, "llvm", opt_level=1))["main"](*have)
+        assert_alike(before, have, want, "compiled")
+    except AssertionError as exc:
+        raise Finding(f"compiled code gives other numbers: {exc}") from None
+    except Exception as exc:
+        raise Finding(f"compiling or running fails: {type(exc).__name__}: {exc}") from None
+    counts.compiled += 1
+
+
+def _inputs(func: tir.PrimFunc, seed: int) -> list[Any]:
+    made, _ = arguments(func, seed)
+    for i, (buffer, array) in enumerate(zip(func.buffers, made, strict=True)):
+        if buffer is not None and buffer.name == "I":  # rows of `A`
+            rows = next(m.shape[0] for b, m in zip(func.buffers, made, strict=True) if b is not None and b.name == "A")
+            made[i] = (array % rows).astype(array.dtype)
+    return made
+
+
+def _has_threads(func: tir.PrimFunc) -> bool:
+    found = []
+
+    def visit(stmt: Any) -> None:
+        if isinstance(stmt, tir.For):
+            found.append(stmt.kind is ForKind.THREAD_BINDING)
+        for child in _statements(stmt):
+            visit(child)
+
+    for stmt in func.body:
+        visit(stmt)
+    return any(found)
+
+
+def _statements(stmt: Any) -> Iterator[Any]:
+    match stmt:
+        case tir.For() | tir.While() | tir.AttrStmt():
+            yield from stmt.body
+        case tir.BlockRealize():
+            yield from stmt.block.body
+        case tir.IfThenElse():
+            yield from stmt.then_body
+            yield from stmt.else_body or ()
+
+
+class _Serial(Rewriter):
+    """Loops bound to threads as plain loops: what a machine with one thread would do."""
+
+    def rewrite(self, node: Any) -> Any:
+        if isinstance(node, tir.For) and node.kind is ForKind.THREAD_BINDING:
+            return tir.For(
+                node.var, node.min, node.extent, ForKind.SERIAL, node.body, None, node.annotations, node.step
+            )
+        return node
+
+
+def _on_host(func: tir.PrimFunc) -> tir.PrimFunc:
+    return _Serial().visit(func) if _has_threads(func) else func  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- the campaign
+
+
+def write(folder: Path, name: str, case: Case, message: str = "") -> None:
+    """The case as files that `mlcc schedule NAME.mlc --script NAME.mls` takes."""
+    said = "".join(f"# {line}\n" for line in message.splitlines())
+    (folder / f"{name}.mlc").write_text(case.program)
+    steps = "".join(f"{s}\n" for s in case.steps)
+    (folder / f"{name}.mls").write_text(f"{said}# seed {case.seed}\n{steps}")
+
+
+def campaign(seconds: float, seed: str, folder: Path, only: str | None = None, scripts: int = 1 << 60) -> Counts:
+    counts = Counts()
+    limit = time.monotonic() + seconds
+    kinds: Counter[str] = Counter()
+
+    def started(case: Case) -> None:
+        write(folder, "case", case)
+
+    number = 0
+    while time.monotonic() < limit and counts.scripts < scripts:
+        number += 1
+        try:
+            play(number, seed, counts, only, started)
+        except Finding as exc:
+            case, message = exc.case, str(exc)  # type: ignore[attr-defined]
+            kind = _kind(message)
+            kinds[kind] += 1
+            if kinds[kind] <= 8:
+                smaller, said = shrink(case, number, kind)
+                message = said or message
+                name = f"found-{seed}-{number}"
+                write(folder, name, smaller, message)
+                steps = "".join(f"\n    {s}" for s in smaller.steps)
+                counts.findings.append(f"{name}: {message}\n{smaller.program}{steps}\n")
+            else:
+                counts.findings.append(f"{seed}-{number}: {message.splitlines()[0]}")
+        counts.scripts += 1
+    return counts
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.fuzz.schedules")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--scripts", type=int, default=1 << 60)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", choices=sorted(cases.PRIMITIVES))
+    asked = parser.parse_args(argv)
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="mlcc-fuzz-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    counts = campaign(asked.seconds, asked.seed, folder, asked.only, asked.scripts)
+    for finding in counts.findings:
+        print(finding)
+    print(counts.table())
+    return int(bool(counts.findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
