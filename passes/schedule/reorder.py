@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.bindings import bound_vars
 from mlcc.passes.schedule.checks import check_partial_affine_binding
 from mlcc.passes.schedule.dependences import reorder_violation
 from mlcc.passes.schedule.loop_checks import same_function
@@ -22,7 +23,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
     Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
     twice (E0624), if an outer loop's range would depend on an inner one (E0623), if a block inside has axes that are
     neither spatial nor reduce (E0626) or are not affine in the loops (E0638), and if an iteration would come before one
-    whose result it needs (E0633). The last is not seen by TVM.
+    whose result it needs, or before its init (E0633). The last two are not seen by TVM.
     """
     if len(ordered_loops) <= 1:
         return
@@ -40,6 +41,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
     if violation is not None:
         words, blocks = violation
         raise Refusal("E0633", f"in this order the iterations would come in another sequence, and {words}", blocks)
+    _check_init(tree, chain, moved)
     body = chain[-1].body
     for loop in reversed(moved):
         body = (replace(loop, body=body),)
@@ -107,6 +109,31 @@ def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
                 )  # fmt: skip
         if block.iter_vars:
             check_partial_affine_binding(tree, block, above)
+
+
+def _check_init(tree: Tree, chain: list[tir.For], moved: list[tir.For]) -> None:
+    """Refuses (E0633) to move the loops of a reduction where one of them drives spatial axes too.
+
+    The init runs where all reduce axes are at their start. That is the first round for each element if only reduce
+    axes hang on the loops that drive them, in any order. With a loop that a spatial and a reduce axis share, the
+    rounds of an element are those that its value of the spatial axis leaves, and their order decides.
+    """
+    for realize in tree.child_realizes(chain[-1].body):
+        if realize.block.init is None:
+            continue
+        reducing = bound_vars(realize, IterKind.REDUCE)
+        shared = reducing & bound_vars(realize, IterKind.SPATIAL)
+        before, after = ([at for at in nest if at.var in reducing] for nest in (chain, moved))
+        both = [at for at in before if at.var in shared]
+        if both and before != after:
+            listed = ", ".join(f"`{at.var.name}`" for at in before)
+            raise Refusal(
+                "E0633",
+                f"the init of block `{realize.block.name}` would come after some of its updates: loop"
+                f" `{both[0].var.name}` drives spatial and reduce axes together, so that the order of {listed} counts",
+                (*both, realize.block),
+                "decompose the reduction first, or reorder before spatial and reduce loops are fused",
+            )  # fmt: skip
 
 
 _KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: "a thread axis"}
