@@ -43,4 +43,30 @@ CODES: dict[str, tuple[str, str]] = {
         "`decompose_padding` takes a block that stores `T.if_then_else(condition, value, constant)`, where the "
         "condition bounds each axis by itself, such as `vi >= 2 and vi < 14`, and holds for some elements.",
     ),
+    "E0670": (
+        "an index map that does not go with the buffer or block",
+        "An index map takes as many indices as the buffer has dimensions (the block has axes) and gives integers made "
+        "of them by sums, products, quotients and remainders with constants: `lambda i, j: (j, i // 4, i % 4)`. No two "
+        "elements may go to one place; `assume_injective_transform=True` takes that for granted where it cannot be "
+        "shown.",
+    ),
+    "E0671": (
+        "room without a value",
+        "The new layout has places to which no element goes: 10 rows in groups of 4 make 3 groups, and the last lacks "
+        "2. Say with `pad_value=` what stands there, a value of the buffer's dtype, or choose a map that leaves none.",
+    ),
+    "E0672": (
+        "a view of a buffer stands in the way",
+        "A block matched a region of the buffer to another buffer (`T.match_buffer`), whose shape and strides would no "
+        "longer fit. Change the layout of the buffer itself, before blocks take views of it.",
+    ),
+    "E0677": (
+        "the map of a block's axes is not one to one",
+        "Each point of the old axes must go to its own point of the new ones, and each of these come from one: "
+        "`lambda i, j: (i // 4, i % 4, j)` does if 4 divides the extent of i.",
+    ),
+    "E0678": (
+        "an axis made of spatial and reduce axes",
+        "A new axis is spatial if it is made of spatial axes, and reduce if of reduce axes; made of both it is neither.",
+    ),
 }

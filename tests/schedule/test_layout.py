@@ -1,0 +1,120 @@
+"""transform_layout, set_axis_separator, transform_block_layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mlcc
+from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
+
+
+def shape(sch: mlcc.Schedule, n: int = 0) -> list[int]:
+    return [s.value for s in sch.get(sch.get_block("root")).alloc_buffers[n].shape]
+
+
+@pytest.mark.parametrize(
+    ("index_map", "new"),
+    [
+        (lambda i, j: (j, i), [12, 16]),
+        (lambda i, j: [i * 12 + j], [192]),
+        (lambda i, j: (i // 4, j // 3, i % 4, j % 3), [4, 4, 4, 3]),
+        (lambda *i: i[::-1], [12, 16]),
+        (lambda i, j: (i, 0, j), [16, 1, 12]),
+    ],
+)
+@pytest.mark.parametrize(("block", "buffer"), [("B", ("write", 0)), ("C", ("read", 0)), ("D", "B")])
+def test_an_intermediate_buffer(index_map: Callable[..., Any], new: list[int], block: str, buffer: Any) -> None:
+    sch = schedule(CHAIN)
+    handle = sch.get_block("C")
+    sch.transform_layout(block, buffer, index_map)
+    assert shape(sch) == new
+    assert sch.get(handle).name == "C"
+    assert_same_results(mlcc.parse(CHAIN), sch.mod)
+    mlcc.assert_structural_equal(mlcc.apply_schedule(mlcc.parse(CHAIN), str(sch.trace)), sch.mod)
+
+
+@pytest.mark.parametrize("pad", [0.0, 2, lambda *i: 1.5])
+@pytest.mark.parametrize("index_map", [lambda i, j: (i // 5, j, i % 5), lambda i, j: (j // 8, i, j % 8)])
+@pytest.mark.parametrize("split", [False, True])
+def test_padding(pad: Any, index_map: Callable[..., Any], split: bool) -> None:
+    sch = schedule(CHAIN)
+    if split:
+        sch.split(sch.get_loops("B")[0], [None, 4])
+    with refused("E0671", "no element goes to where.*give `pad_value=`"):
+        sch.transform_layout("B", ("write", 0), index_map)
+    sch.transform_layout("B", ("write", 0), index_map, pad_value=pad)
+    assert_same_results(mlcc.parse(CHAIN), sch.mod)
+    text = sch.mod.script()
+    assert ("buffer_B_padding" in text) == split and ("if_then_else" in text) != split
+    mlcc.build(sch.mod)
+
+
+def test_a_parameter() -> None:
+    sch = schedule(CHAIN)
+    sch.transform_layout("B", ("read", 0), lambda i, j: (j // 5, i, j % 5), pad_value=1.0)
+    assert [n.value for n in sch.mod["main"].buffers[0].shape] == [3, 16, 5]
+    assert "T.assume(" in sch.mod.script()
+    mlcc.build(sch.mod)
+
+
+def test_a_layout_from_a_script() -> None:
+    text = 'def schedule(sch):\n    sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4))\n'
+    made = mlcc.apply_schedule(mlcc.parse(CHAIN), text)
+    assert_same_results(mlcc.parse(CHAIN), made)
+    assert "T.alloc_buffer((3, 16, 4)" in made.script()
+
+
+@pytest.mark.parametrize(
+    ("index_map", "code"),
+    [
+        (lambda i, j: (i + j,), "E0670"),
+        (lambda i, j: (i,), "E0670"),
+        (lambda i, j: (i // 2, j), "E0670"),
+        (lambda i: (i,), "E0613"),
+        (lambda i, j: ("a", j), "E0613"),
+        (3, "E0613"),
+    ],
+)
+def test_maps_that_do_not_go(index_map: Any, code: str) -> None:
+    with refused(code):
+        schedule(CHAIN).transform_layout("B", ("write", 0), index_map)
+
+
+def test_axis_separators() -> None:
+    sch = schedule(CHAIN)
+    sch.set_axis_separator("B", ("write", 0), [1])
+    assert sch.get(sch.get_block("root")).alloc_buffers[0].axis_separators == (1,)
+    assert_same_results(mlcc.parse(CHAIN), sch.mod)
+    with refused("E0670", "do not part them in order"):
+        sch.set_axis_separator("B", ("write", 0), [3])
+
+
+@pytest.mark.parametrize(
+    ("index_map", "extents"),
+    [
+        (lambda i, j, k: (i * 16 + j, k), [512, 24]),
+        (lambda i, j, k: (k, j, i), [24, 16, 32]),
+        (lambda i, j, k: (i // 8, j, k // 6, k % 6, i % 8), [4, 16, 4, 6, 8]),
+    ],
+)
+def test_other_axes_for_a_block(index_map: Callable[..., Any], extents: list[int]) -> None:
+    sch = schedule(MATMUL)
+    block = sch.get_block("C")
+    sch.transform_block_layout(block, index_map)
+    assert [sch.get(loop).extent.value for loop in sch.get_loops(block)] == extents
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+    mlcc.assert_structural_equal(mlcc.apply_schedule(mlcc.parse(MATMUL), str(sch.trace)), sch.mod)
+
+
+def test_axes_that_cannot_be() -> None:
+    sch = schedule(MATMUL)
+    with refused("E0678", "neither spatial nor reduce"):
+        sch.transform_block_layout("C", lambda i, j, k: (i, j * 24 + k))
+    with refused("E0677", "not one to one"):
+        sch.transform_block_layout("C", lambda i, j, k: (i // 5, i % 5, j, k))
+    sch.split(sch.get_loops("C")[0], [None, 4])
+    with refused("E0638", "must be the loops above"):
+        sch.transform_block_layout("C", lambda i, j, k: (j, i, k))
