@@ -24,7 +24,7 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     condition = analyzer.simplify(condition)
     if isinstance(condition, IntImm):
         return None
-    parts = [p for p in _conjuncts(condition) if _simple(p)]
+    parts = [p for p in conjuncts(condition) if _simple(p)]
     if not parts:
         return None
     found: dict[tir.Var, Bound] = {}
@@ -48,7 +48,8 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     return {v: b for v, b in found.items() if b.finite}
 
 
-def _conjuncts(condition: Expr) -> list[Expr]:
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a conjunction, left to right."""
     made: list[Expr] = []
     stack = [condition]
     while stack:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import conjuncts
 from mlcc.arith.intset import NOTHING, Interval, eval_range, eval_set, from_range, union
-from mlcc.arith.iter_map import IterSum, detect_iter_map
+from mlcc.arith.iter_map import IterMap, IterMark, IterSum, detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.ir.tir import TRUE, Expr, IntImm, Range
 
 Domain = Mapping[tir.Var, Range]
@@ -23,15 +25,54 @@ Box = list[Interval]
 def strict_bound(
     region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
 ) -> Box | None:
-    """Exactly what the ranges cover while the variables of `domain` run where `predicate` holds; None if unknown."""
-    if not all(isinstance(span.extent, IntImm) for span in region):
+    """What the ranges cover while the variables of `domain` run, as TVM says it: see `lower_bound`."""
+    found = _starts(region, domain, predicate, analyzer := analyzer or Analyzer())
+    return None if found is None else _box(found, region, analyzer)
+
+
+def lower_bound(
+    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
+) -> Box | None:
+    """A box that is covered in full while the variables of `domain` run where `predicate` holds; None if unknown.
+
+    A strict bound, unless it may be too large: where iterators were padded, steps downward leave gaps, or the
+    predicate cuts into an iterator in a way that its digits do not show.
+    """
+    found = _starts(region, domain, predicate, analyzer := analyzer or _knowing(domain))
+    if found is None or tir.const_int(found.padding_predicate) != 0:
         return None
-    if not region:
+    for sum, span in zip(found.indices, region, strict=True):
+        if any(not analyzer.prove(c.less_equal(c.negate(a.scale), span.extent)) for a in sum.args):
+            return None
+    if not all(_honoured(part, found, region, domain, analyzer) for part in conjuncts(predicate)):
         return None
+    return _box(found, region, analyzer)
+
+
+def upper_bound(
+    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
+) -> Box:
+    """A box outside of which nothing is touched."""
     analyzer = analyzer or Analyzer()
-    found = detect_iter_map([span.min for span in region], domain, predicate, "surjective", analyzer)
-    if not found:
+    exact = strict_bound(region, domain, predicate, analyzer)
+    return [_around(span, domain, predicate, analyzer) for span in region] if exact is None else exact
+
+
+def _knowing(domain: Domain) -> Analyzer:
+    made = Analyzer()
+    for var, span in domain.items():
+        made.bind(var, span)
+    return made
+
+
+def _starts(region: Sequence[Range], domain: Domain, predicate: Expr, analyzer: Analyzer) -> IterMap | None:
+    """Where the ranges start, as digits of iterators of their own."""
+    if not region or not all(isinstance(span.extent, IntImm) for span in region):
         return None
+    return detect_iter_map([span.min for span in region], domain, predicate, "surjective", analyzer) or None
+
+
+def _box(found: IterMap, region: Sequence[Range], analyzer: Analyzer) -> Box | None:
     made = []
     for sum, span in zip(found.indices, region, strict=True):
         interval = _swept(sum, span.extent, analyzer)
@@ -41,22 +82,30 @@ def strict_bound(
     return made
 
 
-def lower_bound(
-    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
-) -> Box | None:
-    """A box that is covered in full; None if none is known."""
-    return strict_bound(region, domain, predicate, analyzer)
+def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domain, analyzer: Analyzer) -> bool:
+    """Does the map say of the indices all that this part of the predicate does?
+
+    It does if the part always holds, if it bounds an iterator (of all its variables) that the indices are digits of,
+    or if what it compares is independent of the indices and holds for some iteration.
+    """
+    if analyzer.prove(part):
+        return True
+    if analyzer.prove(c.logical_not(part)):
+        return False
+    named = {v for v in walk(part) if isinstance(v, tir.Var) and v in domain and tir.const_int(domain[v].extent) != 1}
+    for mark in _marks(found):
+        if named <= {v for v in walk(mark.source) if isinstance(v, tir.Var)}:
+            whole = isinstance(mark.source, tir.Var) and analyzer.prove_equal(mark.extent, domain[mark.source].extent)
+            if not whole:
+                return True
+    if not isinstance(part, tir.CompareOp):
+        return False
+    values = [*(span.min for span in region), c.sub(part.lhs, part.rhs)]
+    return bool(detect_iter_map(values, domain, TRUE, "none", analyzer))
 
 
-def upper_bound(
-    region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
-) -> Box:
-    """A box outside of which nothing is touched."""
-    analyzer = analyzer or Analyzer()
-    exact = strict_bound(region, domain, predicate, analyzer)
-    if exact is not None:
-        return exact
-    return [_around(span, domain, predicate, analyzer) for span in region]
+def _marks(found: IterMap) -> list[IterMark]:
+    return [n for sum in found.indices for n in walk(sum) if isinstance(n, IterMark)]
 
 
 def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) -> Interval:
@@ -81,6 +130,9 @@ def _swept(sum: IterSum, extent: Expr, analyzer: Analyzer) -> Interval | None:
     (digit,) = sum.args
     if _is_zero(digit.extent, analyzer):
         return NOTHING
+    size, count = tir.const_int(digit.extent), tir.const_int(digit.source.extent)
+    if size is not None and count is not None and size < 0 <= count:
+        return None  # a quotient or remainder of steps downward, which the map has wrong
     if not analyzer.prove(c.greater_equal(extent, digit.scale)):
         return None
     reach = c.mul(c.sub(digit.extent, 1), digit.scale)

@@ -10,6 +10,7 @@ from mlcc.passes.schedule.access import (
 )
 from mlcc.passes.schedule.bindings import (
     Domain,
+    affine_violation,
     analyzer_of,
     bindings,
     bound_vars,
@@ -83,8 +84,8 @@ from mlcc.passes.schedule.scope import (
 )
 
 __all__ = [
-    "REDUCERS", "Dep", "DepKind", "Domain", "ReductionParts", "ScopeInfo", "allocating_block", "analyzer_of",
-    "apply_reducer", "bindings", "bound_vars", "check_affine_binding", "check_complete_block",
+    "REDUCERS", "Dep", "DepKind", "Domain", "ReductionParts", "ScopeInfo", "affine_violation", "allocating_block",
+    "analyzer_of", "apply_reducer", "bindings", "bound_vars", "check_affine_binding", "check_complete_block",
     "check_complete_or_reduction_block", "check_loop_starts_at_zero", "check_not_output",
     "check_partial_affine_binding", "check_reduction_block", "check_single_child", "check_stage_pipeline",
     "check_subtree_compact_dataflow", "check_trivial_binding", "complete_block_violation", "consumed_region",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.iter_map import detect_iter_map
-from mlcc.arith.iter_nodes import is_one
+from mlcc.arith.proofs import is_one
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, IterKind
@@ -108,12 +108,22 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
 
 def is_affine_in(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> bool:
     """Is the binding affine while the variables of `domain` run and all others stand still?"""
+    return affine_violation(realize, domain, analyzer) is None
+
+
+def affine_violation(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> str | None:
+    """Why the binding is not affine while the variables of `domain` run; None if it is."""
     if not domain:
-        return True
+        return None
     if not realize.values:
-        return False
+        return "it has no axes, and the loops repeat it"
     found = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer, simplify_trivial=False)
-    return bool(found) and all(not sum.args or is_one(sum.args[0].scale) for sum in found.indices)
+    if not found:
+        return found.reason
+    for axis, sum in zip(realize.block.iter_vars, found.indices, strict=True):
+        if sum.args and not is_one(sum.args[0].scale):
+            return f"`{axis.var.name}` moves in steps of {sum.args[0].scale}"
+    return None
 
 
 # ---------------------------------------------------------------- kinds of loops

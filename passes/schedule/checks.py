@@ -6,10 +6,10 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.schedule.bindings import (
+    affine_violation,
     analyzer_of,
     domain_above,
     is_affine_binding,
-    is_affine_in,
     is_trivial_binding,
     vars_of,
 )
@@ -106,17 +106,11 @@ def check_partial_affine_binding(tree: Tree, block: tir.Block, high: tir.Stmt | 
     realize = tree.realize(block)
     if is_affine_binding(tree, realize):
         return
-    if high is not None and is_affine_in(realize, domain_above(tree, realize, high), analyzer_of(tree)):
+    words = affine_violation(realize, domain_above(tree, realize, high), analyzer_of(tree))
+    if words is None:
         return
     where = f" below `{high.var.name}`" if isinstance(high, tir.For) else ""
-    bound = ", ".join(f"{a.var.name} = {v}" for a, v in zip(block.iter_vars, realize.values, strict=True))
-    guard = "" if tir.const_int(realize.predicate) == 1 else f" where {realize.predicate}"
-    raise Refusal(
-        "E0638",
-        f"the loops{where} do not drive the axes of block `{block.name}` affinely"
-        + (f": {bound}{guard}" if bound else ": it has none"),
-        block,
-    )
+    raise Refusal("E0638", f"the loops{where} do not drive the axes of block `{block.name}` affinely: {words}", block)
 
 
 def check_trivial_binding(tree: Tree, block: tir.Block) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import IterKind
-from mlcc.passes.schedule.bindings import is_affine_binding, vars_of
+from mlcc.passes.schedule.bindings import affine_violation, analyzer_of, domain_above, is_affine_binding, vars_of
 from mlcc.passes.schedule.scope import scope_info
 from mlcc.passes.schedule.tree import Tree
 
@@ -82,8 +82,10 @@ def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str
     """What keeps `block` from being a reduction, None if it is. With a loop as scope: locally, below that loop."""
     if block.init is None:
         return "has no init"
-    if not is_affine_binding(tree, tree.realize(block)):
-        return "has axes that the loops above do not drive affinely"
+    realize = tree.realize(block)
+    if not is_affine_binding(tree, realize):
+        words = affine_violation(realize, domain_above(tree, realize), analyzer_of(tree))
+        return f"has axes that the loops above do not drive affinely ({words})"
     for axis in block.iter_vars:
         if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
             return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
@@ -99,15 +101,11 @@ def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str
 
 def reduce_indexed_write(block: tir.Block) -> tuple[tir.Buffer, tir.Var] | None:
     """A buffer that the body stores to at an index with a reduce axis in it, and that axis."""
-    reduce = {a.var for a in block.iter_vars if a.kind is IterKind.REDUCE}
+    reduce = [a.var for a in block.iter_vars if a.kind is IterKind.REDUCE]
     if not reduce:
         return None
-    for node in walk(block.body):
-        if isinstance(node, tir.BufferStore):
-            for index in node.indices:
-                for var in vars_of(index) & reduce:
-                    return node.buffer, var
-    return None
+    stores = (n for n in walk(block.body) if isinstance(n, tir.BufferStore))
+    return next(((s.buffer, v) for s in stores for v in reduce if any(v in vars_of(i) for i in s.indices)), None)
 
 
 def is_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> bool:

@@ -90,8 +90,12 @@ def _uncovered(
         return None
     names = " and ".join(f"`{w.name}`" for w in writers)
     where = f" in one iteration of `{place.var.name}`" if isinstance(place, tir.For) else ""
-    words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which {names} surely writes"
-    return f"{words} {'nothing' if any(i.empty for i in made) else spell(buffer, made)}", (*writers, block)
+    words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which "
+    if any(i.empty for i in made):
+        words += f"{names} may leave something out"
+    else:
+        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, made)}"
+    return words, (*writers, block)
 
 
 def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
@@ -165,8 +169,8 @@ def _contains(extent: Expr, made: Interval, used: Interval, analyzer: Analyzer) 
 
 
 def _within(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
-    ends = [None if e is None else analyzer.simplify(e) for e in (interval.low, interval.high)]
-    return meet(Interval(*ends), whole, analyzer)
+    low, high = (None if e is None else analyzer.simplify(e) for e in (interval.low, interval.high))
+    return meet(Interval(low, high), whole, analyzer)
 
 
 def spell(buffer: tir.Buffer, box: Box) -> str:

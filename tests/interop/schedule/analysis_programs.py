@@ -157,6 +157,58 @@ for i, j in T.grid(128, 128):
             O[vi, 0] = T.float32(0)
         O[vi, vj] = A[vi, vj]
 """),
+    "symbolic": """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, o: T.handle, n: T.int32, m: T.int32):
+    A = T.match_buffer(a, (n, m), "float32")
+    O = T.match_buffer(o, (n, m), "float32")
+    C = T.sblock_alloc_buffer((n, m))
+    for i, j in T.grid(n, m):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+    for i, j in T.grid(n, m):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = C[vi, vj]
+""",
+    "symbolic split": """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, o: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n,), "float32")
+    O = T.match_buffer(o, (n,), "float32")
+    C = T.sblock_alloc_buffer((n,))
+    for i, j in T.grid((n + 31) // 32, 32):
+        with T.sblock("C"):
+            vi = T.axis.spatial(n, i * 32 + j)
+            T.where(i * 32 + j < n)
+            C[vi] = A[vi]
+    for i, j in T.grid((n + 15) // 16, 16):
+        with T.sblock("D"):
+            vi = T.axis.spatial(n, i * 16 + j)
+            T.where(i * 16 + j < n)
+            O[vi] = C[vi]
+""",
+    "symbolic inside": """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, o: T.handle, n: T.int64):
+    A = T.match_buffer(a, (n * T.int64(32),), "float32")
+    O = T.match_buffer(o, (n * T.int64(32),), "float32")
+    C = T.sblock_alloc_buffer((n * T.int64(32),))
+    for i in range(n):
+        for j in range(T.int64(32)):
+            with T.sblock("C"):
+                vi = T.axis.spatial(n * T.int64(32), i * T.int64(32) + j)
+                C[vi] = A[vi]
+        for j in range(T.int64(31)):
+            with T.sblock("D"):
+                vi = T.axis.spatial(n * T.int64(32), i * T.int64(32) + j)
+                O[vi] = C[vi + T.int64(1)]
+        for j in range(T.int64(32)):
+            with T.sblock("E"):
+                vi = T.axis.spatial(n * T.int64(32), i * T.int64(32) + j)
+                O[vi] = C[vi + T.int64(1)]
+""",
     "opaque": _func("""
 for i, j in T.grid(128, 128):
     with T.sblock("X"):
