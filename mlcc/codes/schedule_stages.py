@@ -70,4 +70,10 @@ CODES: dict[str, tuple[str, str]] = {
         "at the bias instead of at 0. Scaling would be applied at every step. Clipping (`max(..., 0)`) is, and gives "
         "other results unless every partial sum stays within the limits.",
     ),
+    "E0653": (
+        "an index map that does not fit a block's access",
+        "The map of `reindex_cache_read` and `reindex_cache_write` takes the axes of the block to an index of the "
+        "cache. It must use the axes on which the access depends, and only these, and put different elements in "
+        "different places: `lambda i, j, k: (k, i)` for `A[vi, vk]`.",
+    ),
 }

@@ -112,7 +112,7 @@ def cache_write(
     consumers = _record(state, "write_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
     only_writer(tree, scope, buffer)
-    _check_starts_afresh(node, buffer)
+    check_starts_afresh(node, buffer)
     for ref in consumer_blocks or ():
         _check_reads_cache(tree, node, buffer, ref.block)
 
@@ -203,7 +203,7 @@ def _check_one_region(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
         region_of(realize.block.reads, buffer, realize.block)
 
 
-def _check_starts_afresh(block: tir.Block, buffer: tir.Buffer) -> None:
+def check_starts_afresh(block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) a block that goes on from what the buffer holds."""
     if block.init is None and region_of(block.reads, buffer, block) is not None:
         raise Refusal(

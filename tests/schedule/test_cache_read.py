@@ -207,7 +207,7 @@ def test_several_writers_and_missing_parts_are_refused() -> None:
     with refused("E0640", "these do: `C_init`, `C_update`"):
         sch.cache_read("C_update", 0, "local")
     partly = CHAIN.replace("T.grid(16, 12)", "T.grid(8, 12)", 1)
-    with refused("E0642", r"`C` reads `B\[0:16, 0:12\]`, of which `B` surely writes `B\[0:8, 0:12\]`"):
+    with refused("E0642", r"`C` reads `B\[0:16, 0:12\]`, of which `B` (surely )?writes `B\[0:8, 0:12\]`"):
         schedule(partly).cache_read("C", 0, "local")
 
 

@@ -1,0 +1,126 @@
+"""Terms in the stores of a block that could be computed ahead: which there are, how often, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import children, walk
+from mlcc.ir.tir import Expr
+
+
+class Terms:
+    """Compares terms by what they simplify to."""
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._known: dict[int, tuple[Expr, Expr]] = {}
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        return a is b or (a.dtype == b.dtype and self._analyzer.same(self._normal(a), self._normal(b)))
+
+    def _normal(self, term: Expr) -> Expr:
+        found = self._known.get(id(term))
+        if found is None:
+            found = self._known[id(term)] = (term, self._analyzer.simplify(term))
+        return found[1]
+
+
+@dataclass(slots=True)
+class Counted:
+    """A term, and how often it is computed."""
+
+    term: Expr
+    times: int
+
+
+def size(term: Expr) -> int:
+    """The number of expressions in a term."""
+    return sum(isinstance(n, Expr) for n in walk(term))
+
+
+def repeated_terms(stores: list[tir.BufferStore], least: int, terms: Terms) -> list[Expr]:
+    """Terms of the stored values that the stores compute at least `least` times, larger ones first.
+
+    A term that comes up less often gives way to its parts.
+    """
+    made: list[Expr] = []
+    for store in stores:
+        counted: list[Counted] = []
+        for term in _largest((store.value, *store.indices)):
+            _count(counted, term, 1, terms, ordered=False)
+        at = 0
+        while at < len(counted):  # grows on the way
+            here = counted[at]
+            if here.times < least:
+                for part in _largest(tuple(children(here.term))):
+                    _count(counted, part, here.times, terms, ordered=True)
+            at += 1
+        for expr in _post_order(store.value):
+            for candidate in counted:
+                new = candidate.times >= least and not any(candidate.term is m for m in made)
+                if new and terms.same(expr, candidate.term):
+                    made.append(candidate.term)
+        made.sort(key=size, reverse=True)
+    return made
+
+
+def _count(counted: list[Counted], term: Expr, times: int, terms: Terms, ordered: bool) -> None:
+    for known in counted:
+        if terms.same(known.term, term):
+            known.times += times
+            return
+    at = len(counted)
+    if ordered:  # behind all that are as large, found by halving
+        low, high = 0, at
+        while low < high:
+            middle = (low + high) // 2
+            if size(counted[middle].term) >= size(term):
+                low = middle + 1
+            else:
+                high = middle
+        at = low
+    counted.insert(at, Counted(term, times))
+
+
+def _largest(roots: tuple[Any, ...]) -> Iterator[Expr]:
+    """The largest terms below that can be computed ahead, from left to right."""
+    stack = [r for r in reversed(roots) if isinstance(r, Expr)]
+    while stack:
+        term = stack.pop()
+        if is_term(term):
+            yield term
+        else:
+            stack += [n for n in reversed(list(children(term))) if isinstance(n, Expr)]
+
+
+def is_term(expr: Expr) -> bool:
+    """A computation on scalars that has no effect and reads no memory."""
+    if isinstance(expr, (tir.Ramp, tir.Broadcast)) or size(expr) < 2:
+        return False
+    return not any(
+        isinstance(n, tir.BufferLoad) or (isinstance(n, tir.Call) and effect_of(n) is not Effect.PURE)
+        for n in walk(expr)
+    )
+
+
+def _post_order(root: Expr) -> Iterator[Expr]:
+    seen: set[int] = set()
+    stack: list[tuple[Any, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif id(node) not in seen and isinstance(node, Expr):
+            seen.add(id(node))
+            stack.append((node, True))
+            stack += [(n, False) for n in reversed(list(children(node)))]
+
+
+def vars_in_order(expr: Expr) -> list[tir.Var]:
+    """The variables, in the order in which they come up."""
+    return list(dict.fromkeys(n for n in walk(expr) if isinstance(n, tir.Var)))
