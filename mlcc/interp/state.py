@@ -268,6 +268,8 @@ class State:
                 mask = np.broadcast_to(mask, shape)
                 at = np.broadcast_to(at, shape)[mask]
                 value = np.broadcast_to(value, shape)[mask]
+        if np.ndim(value) > np.ndim(at):  # an element that loops of one iteration do not move
+            at = np.broadcast_to(at, np.broadcast_shapes(np.shape(at), np.shape(value)))
         view.data[at] = value
         if storage.defined is not None:
             storage.defined[at] = True

@@ -1,0 +1,250 @@
+"""Which iterations of a block give a region of a buffer: the domains of its axes, from the regions that it touches.
+
+A block touches, in one iteration, a region that depends on its axes; what is wanted is another region, of symbols.
+Where the first is a one-to-one image of the axes, the map is inverted; otherwise each dimension by itself says what
+the one axis in it must run over. The expressions are TVM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import NOTHING, Interval, from_range, meet, union
+from mlcc.arith.iter_inverse import inverse_affine_iter_map
+from mlcc.arith.iter_map import IterSum, NotAffine, detect_iter_map
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+from mlcc.passes.schedule.refusal import Refusal
+
+Box = list[Interval]
+
+
+@dataclass(slots=True, eq=False)
+class AxisDomain:
+    """What an axis runs over: `dom`, as far as it lies in `bound`. Empty intervals: nothing is known yet."""
+
+    dom: Interval = NOTHING
+    bound: Interval = NOTHING
+
+    def add(self, dom: Interval, bound: Interval) -> None:
+        """Another buffer wants this."""
+        self.dom, self.bound = hull([self.dom, dom]), hull([self.bound, bound])
+
+    def settle(self, analyzer: Analyzer) -> None:
+        """Simplify; without a domain the bound is the domain, and a bound that changes nothing goes."""
+        if self.dom.empty:
+            if self.bound.low is not None and self.bound.high is not None:
+                self.dom, self.bound = _simplified(self.bound, analyzer), NOTHING
+            return
+        self.dom, self.bound = _simplified(self.dom, analyzer), _simplified(self.bound, analyzer)
+        both = _simplified(_meet(self.dom, self.bound), analyzer)
+        if _same(self.dom, both, analyzer):
+            self.bound = NOTHING
+        elif _same(self.bound, both, analyzer):
+            self.dom, self.bound = self.bound, NOTHING
+        elif isinstance(both.low, IntImm) and isinstance(both.high, IntImm):
+            self.dom, self.bound = both, NOTHING
+
+
+def _simplified(interval: Interval, analyzer: Analyzer) -> Interval:
+    if interval.empty:
+        return interval
+    low = None if interval.low is None else analyzer.simplify(interval.low)
+    high = None if interval.high is None else low if interval.is_point else analyzer.simplify(interval.high)
+    return Interval(low, high)
+
+
+def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
+    if a.empty or b.empty:
+        return a.empty and b.empty
+    for one, other in ((a.low, b.low), (a.high, b.high)):
+        if one is None or other is None:
+            if one is not other:
+                return False
+        elif not analyzer.prove_equal(one, other):
+            return False
+    return True
+
+
+def _meet(a: Interval, b: Interval) -> Interval:
+    return _simplified(meet(a, b, Analyzer()), Analyzer())
+
+
+def hull(intervals: Sequence[Interval]) -> Interval:
+    """The least interval around several; one by itself stays as it is, of more the ends are simplified."""
+    if len(intervals) == 1:
+        return intervals[0]
+    made, analyzer = intervals[0], Analyzer()
+    for interval in intervals[1:]:
+        made = union(made, interval, analyzer)
+    return _simplified(made, analyzer)
+
+
+def axis_domains(
+    block: tir.Block,
+    touched: Mapping[tir.Buffer, Sequence[Box]],
+    wanted: Mapping[tir.Buffer, Sequence[Box]],
+    analyzer: Analyzer,
+    exact: bool = False,
+) -> list[AxisDomain]:
+    """What each axis of `block` runs over so that the regions `touched` together cover those `wanted`.
+
+    With `exact` they may not be larger. Refuses (E0651) regions that do not say it.
+    """
+    axes = {a.var: AxisDomain() for a in block.iter_vars}
+    for buffer, boxes in touched.items():
+        if not wanted.get(buffer):
+            continue
+        given = [hull(part) for part in zip(*boxes, strict=True)]
+        target = [hull(part) for part in zip(*wanted[buffer], strict=True)]
+        if not _by_inverse(block, buffer, given, target, axes, analyzer):
+            _by_dimension(block, buffer, given, target, axes, analyzer, exact)
+    for axis in block.iter_vars:
+        found = axes[axis.var]
+        whole = from_range(axis.dom)
+        found.bound = whole if found.bound.empty else _meet(found.bound, whole)
+        found.settle(analyzer)
+        if found.dom.empty:
+            raise Refusal("E0651", f"nothing is left for axis `{axis.var.name}` of block `{block.name}` to do", block)
+    return list(axes.values())
+
+
+def _is_point(interval: Interval, analyzer: Analyzer) -> bool:
+    if interval.low is None or interval.high is None:
+        return False
+    return interval.is_point or analyzer.prove_equal(interval.low, interval.high)
+
+
+# ---------------------------------------------------------------- all dimensions at once
+
+
+def _by_inverse(
+    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer
+) -> bool:
+    """False if the touched element is no one-to-one image of the axes."""
+    if not all(_is_point(part, analyzer) for part in given):
+        return False
+    domain = {a.var: a.dom for a in block.iter_vars}
+    indices = [part.low for part in given if part.low is not None]
+    found = detect_iter_map(indices, domain, tir.TRUE, "bijective", analyzer, simplify_trivial=False)
+    if not found or not found.indices:
+        return False
+    whole = [Interval(c.const(0, n.dtype), c.maximum(c.sub(n, 1), 0)) for n in buffer.shape]
+    if any(part.low is None or part.high is None for part in target):
+        raise Refusal("E0651", f"what is needed of `{buffer.name}` has no bounds", block)
+    try:
+        doms, bounds = (_inverse_box(found.indices, box, analyzer) for box in (target, whole))
+    except NotAffine as failure:
+        shown = ", ".join(map(str, indices))
+        raise Refusal(
+            "E0651", f"the indices `{buffer.name}[{shown}]` of block `{block.name}` have no inverse: {failure}", block
+        ) from None
+    for var, dom in doms.items():
+        axes[var].add(dom, bounds[var])
+    return True
+
+
+def _inverse_box(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> dict[tir.Var, Interval]:
+    lows = inverse_affine_iter_map(indices, [part.low for part in box])  # type: ignore[misc]
+    highs = inverse_affine_iter_map(indices, [part.high for part in box])  # type: ignore[misc]
+    made = {}
+    for var, low in lows.items():
+        first = analyzer.simplify(c.minimum(low, highs[var]))
+        made[var] = Interval(first, analyzer.simplify(c.maximum(low, highs[var])))
+    return made
+
+
+# ---------------------------------------------------------------- one dimension after the other
+
+
+def _by_dimension(
+    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain],
+    analyzer: Analyzer, exact: bool,
+) -> None:  # fmt: skip
+    for at, (part, want, extent) in enumerate(zip(given, target, buffer.shape, strict=True)):
+        if _is_point(part, analyzer) and isinstance(part.low, IntImm):
+            if not (_is_point(want, analyzer) and want.low and analyzer.prove_equal(part.low, want.low)):
+                raise Refusal(
+                    "E0651",
+                    f"block `{block.name}` touches only index {part.low} in dimension {at} of `{buffer.name}`, and "
+                    f"more of it is needed",
+                    block,
+                )
+            continue
+        solver = _Dimension(block, buffer, at, c.maximum(c.sub(extent, 1), 0), analyzer, exact)
+        var, dom, bound = solver.solve(part, want)
+        if var in axes:
+            axes[var].add(dom, bound)
+        elif not _same(part, want, analyzer):
+            raise solver.refusal(part.low)
+
+
+class _Dimension:
+    """Solves one dimension for the axis in it."""
+
+    def __init__(
+        self, block: tir.Block, buffer: tir.Buffer, at: int, last: Expr, analyzer: Analyzer, exact: bool
+    ) -> None:
+        self._block, self._buffer, self._at, self._last = block, buffer, at, last
+        self._analyzer, self._exact = analyzer, exact
+
+    def refusal(self, index: Expr | None) -> Refusal:
+        return Refusal(
+            "E0651",
+            f"which iterations of block `{self._block.name}` are needed cannot be told from its index "
+            f"`{index}` in dimension {self._at} of `{self._buffer.name}`",
+            self._block,
+        )
+
+    def solve(self, given: Interval, want: Interval) -> tuple[tir.Var, Interval, Interval]:
+        """The axis, what it runs over to reach `want`, and what it can at most."""
+        analyzer = self._analyzer
+        if given.low is None or given.high is None or want.low is None:
+            raise self.refusal(given.low)
+        index, low = analyzer.simplify(given.low), analyzer.simplify(want.low)
+        high = None if want.high is None else analyzer.simplify(want.high)
+        zero = c.const(0)
+        match index:
+            case tir.Mul(lhs=tir.Var() as var, rhs=by) | tir.Mul(lhs=by, rhs=tir.Var() as var):
+                if high is None:
+                    raise self.refusal(index)
+                if self._exact and not _is_point(given, analyzer):
+                    self._check_whole_tiles(index, by, low, high)
+                dom = Interval(c.floordiv(low, by), c.floordiv(high, by))
+                return var, dom, Interval(zero, c.floordiv(self._last, by))
+        if not analyzer.prove_equal(index, analyzer.simplify(given.high)):
+            raise self.refusal(index)
+        match index:
+            case tir.Var():
+                return index, Interval(low, high), Interval(zero, self._last)
+            case tir.FloorDiv(lhs=inner, rhs=by) if analyzer.prove(c.greater_equal(by, 1)):
+
+                def top(value: Expr) -> Expr:
+                    return analyzer.simplify(c.sub(c.add(c.mul(value, by), by), 1))
+
+                reach = Interval(c.mul(low, by), None if high is None else top(high))
+                if isinstance(inner, tir.Var):
+                    return inner, reach, Interval(zero, top(self._last))
+                return self.solve(Interval(inner, inner), reach)
+            case tir.FloorMod(lhs=tir.Var() as inner):
+                return inner, NOTHING, NOTHING  # any range of the axis may be needed
+            case tir.FloorMod(lhs=inner, rhs=by) if (
+                analyzer.prove(c.greater_equal(inner, 1))
+                and analyzer.prove(c.greater_equal(by, 1))
+                and analyzer.prove(c.greater_equal(low, 0))
+            ):
+                return self.solve(Interval(inner, inner), Interval(low, None))
+        raise self.refusal(index)
+
+    def _check_whole_tiles(self, index: Expr, by: Expr, low: Expr, high: Expr) -> None:
+        for end in (low, c.add(high, 1)):
+            if not self._analyzer.prove(c.equal(c.floormod(end, by), 0)):
+                raise Refusal(
+                    "E0651",
+                    f"block `{self._block.name}` takes `{self._buffer.name}` from `{index}` on in pieces of {by}, and "
+                    f"there are {low} to {high} of dimension {self._at}, which are no whole pieces",
+                    self._block,
+                )

@@ -1,0 +1,66 @@
+"""Where below a loop a block may stand: behind all of its producers, before all of its consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.tree import Body, Tree
+
+LAST, FIRST = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The statements of a body around a block to be inserted: it goes to a position of `first` to `last`.
+
+    `below` are the outermost blocks in the body.
+    """
+
+    first: int
+    last: int
+    below: list[tir.Block]
+
+
+def split_body(
+    tree: Tree, block: tir.Block, body: Body, producers: Collection[tir.Block], consumers: Collection[tir.Block]
+) -> Split:
+    """Refuses (E0650) a body in which a consumer stands before, or together with, a producer."""
+    below: list[tir.Block] = []
+    first, last = 0, len(body)
+    producer = consumer = None
+    for at, stmt in enumerate(body):
+        inside = [r.block for r in tree.child_realizes(stmt)]
+        below += inside
+        for other in inside:
+            if other in producers:
+                first, producer = at + 1, other
+            if other in consumers and last == len(body) and consumer is None:
+                last, consumer = at, other
+    if first > last:
+        assert producer is not None and consumer is not None
+        raise Refusal(
+            "E0650",
+            f"block `{block.name}` has no place there: it reads what `{producer.name}` computes, and "
+            f"`{consumer.name}`, which reads what it computes, stands before or beside that",
+            (block, producer, consumer),
+        )
+    return Split(first, last, below)
+
+
+def position(split: Split, index: int) -> int:
+    """The position that `index` means; refuses (E0650) one that is not legal."""
+    if index == LAST:
+        return split.last
+    if index == FIRST:
+        return split.first
+    if split.first <= index <= split.last:
+        return index
+    legal = [str(i) for i in range(split.first, split.last + 1)]
+    raise Refusal(
+        "E0650",
+        f"index={index} is not a legal position among the statements of the loop",
+        help=f"legal are index={' or '.join(legal)}; index=-1 is the last of them, index=-2 the first",
+    )
