@@ -38,6 +38,10 @@ def problem(indices: list[IterSum], rewriter: Rewriter, level: Level) -> tuple[s
         reason = _digits_problem(mark, splits, rewriter, level)
         if reason is not None:
             return reason, rewriter.spell.expr(mark.source)
+    if level != "none" and not rewriter.lenient:
+        flat = rewriter.fuser.unmet(found)
+        if flat is not None:
+            return "`{}` is bounded, but its parts are used apart", rewriter.spell.expr(flat)
     if level == "bijective":
         for mark in rewriter.marks:
             if mark not in found and not is_one(mark.extent):
@@ -70,13 +74,12 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: Rewriter,
     if level == "surjective":
         if not divides:
             return "the extent of `{}` is no multiple of the parts that are taken"
-        enough = proofs.at_least(original.extent, expected)
         if full:
             if len(splits) != 1:
                 return "`{}` must be padded, and the parts of it depend on one another"
-            if proofs.equal(splits[0].extent, expected) and not enough:
+            if not rewriter.lenient and not _reaches_ends(mark, original, splits[0], proofs):
                 return "`{}` must be padded, so that some values have no iteration"
-        elif not enough:
+        elif not proofs.at_least(original.extent, expected):
             return "`{}` has fewer iterations than the parts that are taken have values"
     return None
 
@@ -90,3 +93,13 @@ def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit |
         if found is None or proofs.divisible(found.lower_factor, split.lower_factor):
             found = split
     return found
+
+
+def _reaches_ends(mark: IterMark, original: IterMark, digit: IterSplit, proofs: Proofs) -> bool:
+    """Do the first and the last value of the highest digit of a padded iterator have an iteration?"""
+    assert isinstance(mark.source, IterSum)
+    left, lower = mark.source.base, digit.lower_factor
+    first_of_last = c.mul(lower, c.sub(digit.extent, 1))
+    return proofs.at_least(c.sub(lower, 1), left) and proofs.at_least(
+        c.sub(c.add(left, original.extent), 1), first_of_last
+    )

@@ -7,6 +7,7 @@ makes the two one iterator of extent 10, and then the digit above it is expected
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,6 +91,27 @@ class Fuser:
         return all(
             a <= b or not a & b for i, a in enumerate(digits) for b in digits[i + 1 :]
         )  # shorter ones come first
+
+    def unmet(self, used: Container[IterMark]) -> IterSum | None:
+        """A constrained sum that the map uses only in parts, which then depend on one another.
+
+        A sum over loops that another bounded sum covers, which is used, is taken to follow from that one: splitting
+        what was split bounds the quotient and the whole.
+        """
+        met = [{d.source for d in flat.args} for flat in self.constraints if self._mark(flat) in used]
+        for flat in self.constraints:
+            sources = {digit.source for digit in flat.args}
+            if self._mark(flat) in used or any(sources <= other for other in met):
+                continue
+            full = flat.args[0].extent
+            for digit in flat.args[1:]:
+                full = product(full, digit.extent)
+            if any(source in used for source in sources) and not self.proofs.equal(full, self._mark(flat).extent):
+                return flat
+        return None
+
+    def _mark(self, flat: IterSum) -> IterMark:
+        return self._fused[self._key(flat)].mark
 
     # ------------------------------------------------------------ search
 
@@ -181,7 +203,8 @@ class Fuser:
         joined = self.join(value) if len(value.args) > 1 else None
         if joined is not None:
             value = joined
-            if len(value.args) <= 1 and early:
+            bounded = self.level != "none" and self._constraint(value.args[0]) is not None
+            if len(value.args) <= 1 and early and not bounded:
                 return value
         args, dtype = value.args, value.base.dtype
         used, unit = [False] * len(args), _first_unit(args)

@@ -56,7 +56,7 @@ class Rewriter:
         self.fuser = Fuser(proofs, level)
         self.spell = Speller(proofs)
         self.marks: list[IterMark] = []
-        self._lenient = lenient
+        self.lenient = lenient
         self.padding: Expr = IntImm(c.BOOL, 0)
         self.collecting = False  # in the first of the two passes?
         self.needs_padding = False
@@ -185,7 +185,8 @@ class Rewriter:
                 )
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
             digit = replaced(digit, scale=c.const(1, by.dtype))
-        digit, left = self._padded(digit, base, by)
+        _check_divisor(expr, by)
+        digit, left = self._padded(digit, base, by, True)
         mark, simplify = digit.source, self.analyzer.simplify
         if divisible(digit.extent, by):
             # (x // l) % (c * d) // c == (x // (l * c)) % d
@@ -209,11 +210,12 @@ class Rewriter:
                     "in `{}` a loop is scaled by {}, which does not go with the divisor {}", expr, scale, by
                 )
             by, base = c.floordiv(by, scale), c.floordiv(base, scale)
+        _check_divisor(expr, by)
         if not divisible(digit.extent, by) and self._wraps(digit):
-            if self._lenient:
+            if self.lenient:
                 return expr
             raise NotAffine("in `{}` the remainder is taken of a remainder that {} does not divide", expr, by)
-        digit, _ = self._padded(digit, base, by)
+        digit, _ = self._padded(digit, base, by, False)
         # (x // l) % (c * d) % c == (x // l) % c
         return as_sum(IterSplit(digit.source, digit.lower_factor, by, digit.scale))
 
@@ -227,8 +229,11 @@ class Rewriter:
 
     # ------------------------------------------------------------ padding
 
-    def _padded(self, digit: IterSplit, base: Expr, by: Expr) -> tuple[IterSplit, Expr]:
-        """A digit with which `digit + base` starts and ends at multiples of `by`, and what was added at the left."""
+    def _padded(self, digit: IterSplit, base: Expr, by: Expr, quotient: bool) -> tuple[IterSplit, Expr]:
+        """A digit that starts and ends at multiples of `by`, and how much more than `digit` it is.
+
+        What is left of `base` is a multiple of `by`, so that (digit + base) // by == made // by + (base - more) // by.
+        """
         simplify, divisible = self.analyzer.simplify, self.proofs.divisible
         left = simplify(c.floormod(base, by))
         mark = digit.source
@@ -248,16 +253,27 @@ class Rewriter:
             self.proofs.assume_multiple(extent, by)
             return replaced(digit, extent=extent), left
         if pad is None or (is_zero(pad.left) and divisible(mark.extent, pad.factor)):
-            return digit, left
-        if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
-            raise NotAffine("the divisors of `{}` have no common multiple that is known", self.spell.expr(mark.source))
-        if pad.padded is None:
+            shift: Expr = c.const(0, mark.extent.dtype)
+            made = digit
+        else:
+            if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
+                raise NotAffine(
+                    "the divisors of `{}` have no common multiple that is known", self.spell.expr(mark.source)
+                )
             if not divisible(pad.left, digit.lower_factor):
                 raise NotAffine("`{}` needs a padding of {}, which does not divide", self.spell.expr(digit), pad.left)
-            left = c.floordiv(pad.left, digit.lower_factor)
-            pad.padded = self._pad(mark, pad)
-        extent = c.floordiv(pad.padded.extent, digit.lower_factor)
-        return IterSplit(pad.padded, digit.lower_factor, extent, digit.scale), left
+            shift = c.floordiv(pad.left, digit.lower_factor)
+            if pad.padded is None:
+                pad.padded = self._pad(mark, pad)
+            extent = c.floordiv(pad.padded.extent, digit.lower_factor)
+            if quotient and self._wraps(digit):
+                if not is_zero(pad.left):
+                    raise NotAffine("`{}` would be padded inside a remainder", self.spell.expr(digit))
+                extent = digit.extent
+            made = IterSplit(pad.padded, digit.lower_factor, extent, digit.scale)
+        if not divisible(simplify(c.sub(base, shift)), by):
+            raise NotAffine("`{} + {}` does not start at a multiple of {}", self.spell.expr(digit), base, by)
+        return made, shift
 
     def _pad(self, mark: IterMark, pad: Padding) -> IterMark:
         """The padded iterator; where it is padding is added to `padding`."""
@@ -309,6 +325,11 @@ class Rewriter:
         if self.proofs.divisible(y, x):
             return c.mul(y, constant)
         return c.mul(c.mul(x, y), constant)
+
+
+def _check_divisor(expr: Expr, by: Expr) -> None:
+    if isinstance(by, IntImm) and by.value < 0:
+        raise NotAffine("in `{}` a loop that counts down, or a negative number, takes part in a division", expr)
 
 
 def as_sum(value: Value | IterSplit) -> IterSum:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,7 +155,7 @@ def scheduled(seed: int) -> Case:
         var = rng.choice(loops)
         made = (rng.choice(["<", ">=", "<=", ">"]), var, rng.choice([1, 2, 3]))
         predicate = made if predicate is True else ("and", predicate, made)
-    start = rng.choice([0, 0, 0, 0, 2])
+    start = 2 if rng.random() < 0.05 else 0
     return Case([expand(b) for b in bindings], {v: (start, extents[v]) for v in loops}, predicate)
 
 
@@ -183,3 +186,37 @@ def digits(seed: int) -> Case:
     if rng.random() < 0.25:
         predicate = ("<", total(), rng.choice([3, 5, 7, 10]))
     return Case([total() for _ in range(rng.randint(1, 3))], loops, predicate)
+
+
+def refuted(case: Case, spelled_bindings: list[str], extents: list[str] | None) -> bool:
+    """Does running the loops (for one size each) show a spelling, or a claim of how many values there are, wrong?"""
+    sizes = {"n": 7, "m": 5}
+    try:
+        spans = {v: (plain(a, sizes), plain(b, sizes)) for v, (a, b) in case.loops.items()}
+        if math.prod(size for _, size in spans.values()) > 50_000:
+            return False
+        code = [compile(text, "spelled", "eval") for text in spelled_bindings]
+        seen = set()
+        for values in itertools.product(*(range(a, a + n) for a, n in spans.values())):
+            at = sizes | dict(zip(spans, values, strict=True))
+            if case.predicate is not True and not plain(case.predicate, at):
+                continue
+            seen.add(tuple(plain(b, at) for b in case.bindings))
+            if [eval(text, dict(at)) for text in code] != [plain(b, at) for b in case.bindings]:
+                return True
+        return extents is not None and len(seen) != math.prod(eval(e, dict(sizes)) for e in extents)
+    except (SyntaxError, ZeroDivisionError):  # min and max have no spelling as operators
+        return False
+
+
+def plain(tree: Any, at: dict[str, int]) -> int:
+    """The value of a tree."""
+    if isinstance(tree, tuple):
+        return PLAIN[tree[0]](plain(tree[1], at), plain(tree[2], at))
+    return at[tree] if isinstance(tree, str) else int(tree)
+
+
+PLAIN: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "and": operator.and_,
+}  # fmt: skip
