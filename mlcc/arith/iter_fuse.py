@@ -93,20 +93,18 @@ class Fuser:
         )  # shorter ones come first
 
     def unmet(self, used: Container[IterMark]) -> IterSum | None:
-        """A constrained sum that the map uses only in parts, which then depend on one another.
+        """A bounded sum that the map uses only in parts, which then depend on one another.
 
-        A sum over loops that another bounded sum covers, which is used, is taken to follow from that one: splitting
-        what was split bounds the quotient and the whole.
+        A bound that takes away less than one step of the outermost digit is what a split leaves behind: every part
+        still takes all of its values, and such a bound is passed over, as TVM does.
         """
-        met = [{d.source for d in flat.args} for flat in self.constraints if self._mark(flat) in used]
         for flat in self.constraints:
-            sources = {digit.source for digit in flat.args}
-            if self._mark(flat) in used or any(sources <= other for other in met):
+            mark, top = self._mark(flat), flat.args[0]
+            if mark in used or not any(digit.source in used for digit in flat.args):
                 continue
-            full = flat.args[0].extent
-            for digit in flat.args[1:]:
-                full = product(full, digit.extent)
-            if any(source in used for source in sources) and not self.proofs.equal(full, self._mark(flat).extent):
+            if len(flat.args) > 1 and not self.proofs.at_least(
+                c.sub(mark.extent, 1), c.mul(top.scale, c.sub(top.extent, 1))
+            ):
                 return flat
         return None
 
@@ -203,8 +201,7 @@ class Fuser:
         joined = self.join(value) if len(value.args) > 1 else None
         if joined is not None:
             value = joined
-            bounded = self.level != "none" and self._constraint(value.args[0]) is not None
-            if len(value.args) <= 1 and early and not bounded:
+            if len(value.args) <= 1 and early:
                 return value
         args, dtype = value.args, value.base.dtype
         used, unit = [False] * len(args), _first_unit(args)

@@ -55,7 +55,7 @@ def test_indices_are_the_bindings(case: tuple[list[Expr], Iters, list[Expr]], le
 @CASES
 @given(mixes(), st.booleans())
 def test_bijective_maps_are(case: tuple[list[Expr], Iters, list[Expr]], trivial: bool) -> None:
-    """Every tuple of values once, and no iteration without values of its own."""
+    """Every iteration has values of its own, and without conditions every tuple of values has an iteration."""
     bindings, iters, conditions = case
     predicate = conjunction(conditions)
     found = detect_iter_map(bindings, iters, predicate, "bijective", None, trivial)
@@ -63,22 +63,20 @@ def test_bijective_maps_are(case: tuple[list[Expr], Iters, list[Expr]], trivial:
         assert found.reason
         return
     seen = [tuple(value(b, at) for b in bindings) for at in points(iters, predicate)]
-    assert len(seen) == len(set(seen)) == math.prod(sizes(found))
+    assert len(seen) == len(set(seen))
+    if not conditions:
+        assert len(seen) == math.prod(sizes(found))
 
 
 @CASES
 @given(mixes())
 def test_surjective_maps_cover(case: tuple[list[Expr], Iters, list[Expr]]) -> None:
     """Every tuple of values of the box is taken."""
-    bindings, iters, conditions = case
-    predicate = conjunction(conditions)
-    found = detect_iter_map(bindings, iters, predicate, "surjective")
+    bindings, iters, _ = case
+    found = detect_iter_map(bindings, iters, TRUE, "surjective")
     if not found:
         return
-    at_all = list(points(iters, predicate))
-    if not at_all:
-        return
-    seen = {tuple(value(b, at) for b in bindings) for at in at_all}
+    seen = {tuple(value(b, at) for b in bindings) for at in points(iters)}
     assert len(seen) == math.prod(sizes(found))
     for k, size in enumerate(sizes(found)):
         assert len({values[k] for values in seen}) == size

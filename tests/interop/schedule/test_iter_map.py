@@ -78,4 +78,4 @@ def test_agree(
         one, two = compared(case, LEVELS[seed % 3], seed % 7 != 0)
         if one != two:
             different.append(f"{seed} {LEVELS[seed % 3]} {case}:\n  {one}\n  {two}")
-    assert len(different) <= count * 0.02, f"{len(different)}\n" + "\n".join(different)
+    assert len(different) <= count * 0.015, f"{len(different)}\n" + "\n".join(different)
