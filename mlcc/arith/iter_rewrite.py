@@ -57,7 +57,7 @@ class Rewriter:
         self.spell = Speller(proofs)
         self.marks: list[IterMark] = []
         self.lenient = lenient
-        self.padding: Expr = IntImm(c.BOOL, 0)
+        self.padding: Expr = c.const(False)
         self.collecting = False  # in the first of the two passes?
         self.needs_padding = False
         self.unpadded: dict[object, IterMark] = {}  # by padded iterator, what it was

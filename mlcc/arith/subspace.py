@@ -159,7 +159,9 @@ class _Divider:
         inner_mark = IterMark(as_sum(part.inner), part.inner_extent)
         beyond = part.side == "outer"
         expected: Expr = IntImm(mark.extent.dtype, 1)
-        left, inner, outer = list(splits), [], []
+        left = list(splits)
+        inner: list[IterSplit] = []
+        outer: list[IterSplit] = []
         while left:
             found = next((s for s in left if self._proofs.equal(s.lower_factor, expected)), None)
             if found is None:
