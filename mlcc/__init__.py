@@ -30,6 +30,7 @@ _PUBLIC = {
     "apply_schedule": "mlcc.passes.schedule.script_run",
     "Schedule": "mlcc.passes.schedule.schedule",
     "register_func": "mlcc.runtime.registry",
+    "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }
 _MODULES = ("ir", "runtime", "te")
 

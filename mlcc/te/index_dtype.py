@@ -52,10 +52,15 @@ class _Convert:
                 return replace(old, body=tuple(self.statement(s) for s in old.body), **changes)
             case tir.BlockRealize():
                 block = old.block
+                iter_vars = tuple(self.axis(v) for v in block.iter_vars)
+                views = tuple(replace(m, source=self.region(m.source)) for m in block.match_buffers)
                 made = replace(
                     block,
-                    iter_vars=tuple(self.axis(v) for v in block.iter_vars),
+                    iter_vars=iter_vars,
+                    reads=self.regions(block.reads),
+                    writes=self.regions(block.writes),
                     alloc_buffers=tuple(self.buffer(b) for b in block.alloc_buffers),
+                    match_buffers=tuple(replace(m, buffer=self.buffer(m.buffer)) for m in views),
                     init=None if block.init is None else tuple(self.statement(s) for s in block.init),
                     body=tuple(self.statement(s) for s in block.body),
                 )
@@ -70,7 +75,26 @@ class _Convert:
                 return tir.Bind(var, construct.cast(var.dtype, self.value(value)))
             case tir.Evaluate(value=value):
                 return tir.Evaluate(self.value(value))
-        raise AssertionError(f"tensor expressions make no {type(old).__name__}")
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                condition = self.condition(condition)
+                then = tuple(self.statement(s) for s in then)
+                other = None if other is None else tuple(self.statement(s) for s in other)
+                return replace(old, condition=condition, then_body=then, else_body=other)
+        return map_children(old, self._any)
+
+    def _any(self, node: Any) -> Any:
+        if isinstance(node, tir.Stmt):
+            return self.statement(node)
+        if isinstance(node, tir.Buffer):
+            return self.buffer(node)
+        return self.value(node) if isinstance(node, tir.Expr) else map_children(node, self._any)
+
+    def region(self, old: tir.BufferRegion) -> tir.BufferRegion:
+        spans = tuple(tir.Range(self.index(s.min), self.index(s.extent)) for s in old.region)
+        return tir.BufferRegion(self.buffer(old.buffer), spans, span=old.span)
+
+    def regions(self, old: tuple[tir.BufferRegion, ...] | None) -> Any:
+        return None if old is None else tuple(self.region(r) for r in old)
 
     def value(self, old: tir.Expr) -> Any:
         """A computed value: variables that count have become wider, so operands are matched again."""

@@ -272,6 +272,14 @@ def _any(state: State, value: Any) -> Any:
     return value
 
 
+def _blocks_or_loop(state: State, value: Any) -> LoopRef | list[BlockRef]:
+    if isinstance(value, LoopRV):
+        return _loop(state, value)
+    if isinstance(value, (list, tuple)) and all(isinstance(v, BlockRV) for v in value):
+        return [_block(state, v) for v in value]
+    raise _Unfit("a loop or a list of blocks")
+
+
 _READERS: dict[str, Callable[[State, Any], Any]] = {
     "BlockRef": _block, "LoopRef": _loop, "LoopRef | str": _location, "BlockRef | LoopRef": _block_or_loop,
     "BlockRef | None": _block, "LoopRef | None": _loop, "int": _int, "int | None": _int, "bool": _bool, "str": _str,
@@ -280,5 +288,5 @@ _READERS: dict[str, Callable[[State, Any], Any]] = {
     "list[int | None]": _list(_int_or_none, "integers or None"), "list[float]": _list(_float, "numbers"),
     "list[float] | None": _list(_float, "numbers"), "list[BlockRef]": _list(_block, "blocks"),
     "list[BlockRef] | None": _list(_block, "blocks"), "list[str]": _list(_str, "strings"), "Any": _any,
-    "BufferArg": _buffer, "IndexMapArg": _index_map,
+    "BufferArg": _buffer, "IndexMapArg": _index_map, "list[BlockRef] | LoopRef": _blocks_or_loop,
 }  # fmt: skip

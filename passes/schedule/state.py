@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
@@ -11,6 +11,9 @@ from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, Loo
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Rebuild, Tree
+
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.tensor_intrin import TensorIntrin
 
 INLINE = "inline"  # what `sample_compute_location` gives for "inline it"
 ROOT = "root"  # and for "leave it where it is"
@@ -70,6 +73,7 @@ class State:
         self.working_on: str | None = _entry(module)
         self.primitive = ""  # the name of the one that runs, for those that come later and find its traces
         self.recorded: dict[str, Any] = {}  # arguments of the running primitive to be recorded otherwise than given
+        self.intrins: Mapping[str, TensorIntrin] = {}  # tensor intrinsics that this schedule alone knows
         self._blocks: dict[BlockRV, tuple[str, tir.Block]] = {}
         self._loops: dict[LoopRV, tuple[str, tir.Var | str]] = {}
         self._values: dict[ExprRV, int] = {}
@@ -82,6 +86,7 @@ class State:
         made.random = self.random.copy()
         made.working_on = self.working_on
         made.primitive, made.recorded = self.primitive, {}
+        made.intrins = self.intrins
         made._blocks, made._loops = dict(self._blocks), dict(self._loops)
         made._values, made._gone = dict(self._values), dict(self._gone)
         made._trees = dict(self._trees)

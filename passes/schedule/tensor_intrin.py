@@ -1,0 +1,213 @@
+"""Tensor intrinsics: what a piece of code computes, and what is to compute it instead.
+
+An intrinsic is two PrimFuncs over the same buffers. The body of each is one block; the description says in plain loops
+what the hardware, or a micro-kernel, does, and the implementation says how it is asked to. That both compute the same
+is up to whoever registers them: `tensorize` takes it as given.
+
+`mlcc.register_tensor_intrin` adds to the process-wide table. What a script registers belongs to its schedule alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.refusal import Refusal
+
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.schedule import Schedule
+    from mlcc.passes.schedule.state import State
+
+Text = tir.PrimFunc | IRModule | str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorIntrin:
+    """A description and its implementation."""
+
+    name: str
+    desc: tir.PrimFunc
+    impl: tir.PrimFunc
+
+    @property
+    def description(self) -> tir.BlockRealize:
+        return _realize(self.desc)
+
+    @property
+    def implementation(self) -> tir.BlockRealize:
+        return _realize(self.impl)
+
+
+_lock = threading.Lock()
+_table: dict[str, TensorIntrin] = {}
+
+
+def register_tensor_intrin(
+    name: str, desc: Text | None = None, impl: Text | None = None, override: bool = False, *,
+    file: str | os.PathLike[str] | None = None,
+) -> TensorIntrin:  # fmt: skip
+    """Make `sch.tensorize(block, name)` known to every schedule of the process.
+
+    `desc` and `impl` are PrimFuncs or their texts. Without `impl`, `desc` is a text or module that holds both; so is
+    `file`. There they are the functions `NAME_desc` and `NAME_impl`, else the only two whose names end in `desc` and
+    `impl`, else the only two, description first. Raises CompileError: E0688 for a pair that does not fit, or a name
+    that is taken and not to be overridden.
+    """
+    made = make_intrin(name, desc, impl, file=file)
+    with _lock:
+        if name in _table and not override:
+            raise _wrong(name, "the name is taken", help="override=True replaces it")
+        _table[name] = made
+    return made
+
+
+def register(
+    schedule: Schedule | State, name: str, desc: Text | None = None, impl: Text | None = None, *,
+    file: str | os.PathLike[str] | None = None, folder: str | None = None,
+) -> TensorIntrin:  # fmt: skip
+    """Make an intrinsic known to one schedule and its copies; a later one of the same name takes its place.
+
+    A relative `file` is looked for in `folder`; if that is given, nothing outside it is read (E0510).
+    """
+    made = make_intrin(name, desc, impl, file=file, folder=folder)
+    state: Any = getattr(schedule, "state", schedule)
+    state.intrins = {**state.intrins, name: made}
+    return made
+
+
+def find_intrin(state: State, name: str) -> TensorIntrin:
+    """The intrinsic of that name: the schedule's own, else the process's. Raises Refusal E0687."""
+    found = state.intrins.get(name) or _table.get(name)
+    if found is None:
+        known = {*state.intrins, *_table}
+        help = did_you_mean(name, known) or (
+            f"registered are {', '.join(sorted(known)[:20])}" if known
+            else f'register it: mlcc.register_tensor_intrin("{name}", desc, impl), '
+            f'or in a script register_tensor_intrin("{name}", file="{name}.mlc")'
+        )  # fmt: skip
+        raise Refusal("E0687", f"no tensor intrinsic `{name}` is registered", help=help)
+    return found
+
+
+# ---------------------------------------------------------------- making one
+
+
+def make_intrin(
+    name: str, desc: Text | None, impl: Text | None, *, file: str | os.PathLike[str] | None = None,
+    folder: str | None = None,
+) -> TensorIntrin:  # fmt: skip
+    """A checked intrinsic. Raises CompileError."""
+    if not isinstance(name, str) or not name:
+        raise _wrong(str(name), "the name of an intrinsic is a string that is not empty")
+    if file is not None:
+        if desc is not None or impl is not None:
+            raise _wrong(name, "either a file is given, or a description and an implementation")
+        pair = _pair(name, _read(os.fspath(file), folder), os.fspath(file))
+    elif desc is None:
+        raise _wrong(name, "there is no description")
+    elif impl is None:
+        pair = _pair(name, _module(desc, f"<{name}>"), "the text")
+    else:
+        pair = _single(name, desc, "description"), _single(name, impl, "implementation")
+    _check(name, *pair)
+    return TensorIntrin(name, *pair)
+
+
+def _read(file: str, folder: str | None) -> IRModule:
+    from mlcc.files import read_bytes
+    from mlcc.grammar.parser import parse
+    from mlcc.grammar.syntax import decode
+
+    path = os.path.join(folder or "", file)
+    if folder is not None:
+        root = os.path.realpath(folder)
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it"))
+    return parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")  # type: ignore[no-any-return]
+
+
+def _module(given: Text, label: str) -> IRModule:
+    if isinstance(given, IRModule):
+        return given
+    if isinstance(given, tir.PrimFunc):
+        return IRModule.from_expr(given)
+    from mlcc.grammar.parser import parse
+
+    return parse(given, name=label)
+
+
+def _functions(module: IRModule) -> dict[str, tir.PrimFunc]:
+    return {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+
+
+def _single(name: str, given: Text, role: str) -> tir.PrimFunc:
+    if isinstance(given, tir.PrimFunc):
+        return given
+    functions = _functions(_module(given, f"<{role} of {name}>"))
+    if len(functions) != 1:
+        raise _wrong(name, f"the {role} must be one PrimFunc, and is {', '.join(functions) or 'none'}")
+    return next(iter(functions.values()))
+
+
+def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.PrimFunc]:
+    functions = _functions(module)
+    if f"{name}_desc" in functions and f"{name}_impl" in functions:
+        return functions[f"{name}_desc"], functions[f"{name}_impl"]
+    ending = [[f for n, f in functions.items() if n.endswith(role)] for role in ("desc", "impl")]
+    if len(ending[0]) == len(ending[1]) == 1:
+        return ending[0][0], ending[1][0]
+    if len(functions) == 2 and not any(ending):
+        first, second = functions.values()
+        return first, second
+    listed = ", ".join(f"`{n}`" for n in functions) or "none"
+    help = f"call them `{name}_desc` and `{name}_impl`"
+    raise _wrong(name, f"{what} does not tell which function is which: it has {listed}", help=help)
+
+
+def _check(name: str, desc: tir.PrimFunc, impl: tir.PrimFunc) -> None:
+    for role, func in (("description", desc), ("implementation", impl)):
+        match func.body:
+            case (tir.BlockRealize(),):
+                pass
+            case _:
+                raise _wrong(name, f"the body of the {role} must be one block", func)
+        for param, buffer in zip(func.params, func.buffers, strict=True):
+            if buffer is None:
+                raise _wrong(name, f"the parameter `{param.name}` of the {role} is no buffer", func)
+        block = _realize(func).block
+        touched = {r.buffer for r in (*block.reads, *block.writes)}
+        for buffer in func.buffers:
+            if buffer not in touched:
+                assert buffer is not None
+                help = "state T.reads and T.writes in its outermost block"
+                raise _wrong(name, f"the {role} neither reads nor writes its buffer `{buffer.name}`", func, help)
+    if len(desc.params) != len(impl.params):
+        counts = f"{len(desc.params)} buffers, the implementation {len(impl.params)}"
+        raise _wrong(name, f"the description has {counts}", impl)
+    for there, here in zip(desc.buffers, impl.buffers, strict=True):
+        assert there is not None and here is not None
+        if there.dtype is not here.dtype or len(there.shape) != len(here.shape) or there.scope != here.scope:
+            raise _wrong(name, f"`{here.name}` is {_words(here)}, and described as {_words(there)}", impl)
+        for a, b in zip(there.shape, here.shape, strict=True):
+            if tir.const_int(a) is not None and tir.const_int(b) is not None and tir.const_int(a) != tir.const_int(b):
+                raise _wrong(name, f"`{here.name}` is {_words(here)}, and described as {_words(there)}", impl)
+
+
+def _words(buffer: tir.Buffer) -> str:
+    return f"{buffer.dtype} ({', '.join(map(str, buffer.shape))}) in scope {buffer.scope}"
+
+
+def _realize(func: tir.PrimFunc) -> tir.BlockRealize:
+    (realize,) = func.body
+    assert isinstance(realize, tir.BlockRealize)
+    return realize
+
+
+def _wrong(name: str, message: str, at: tir.PrimFunc | None = None, help: str | None = None) -> CompileError:
+    span = None if at is None else at.span
+    return CompileError(error("E0688", f"tensor intrinsic `{name}`: {message}", span, help=help))
