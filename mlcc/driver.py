@@ -73,12 +73,13 @@ def run_passes(
 
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
-    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = False,
+    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True,
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
-    symbols; `allow_extern` and `allow_native` are what the text may reach outside itself. Raises CompileError.
+    symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
+    LLVM IR along (`pragma_import_llvm`). Raises CompileError.
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach
@@ -124,7 +125,7 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine and call one of its functions."""
     from mlcc.runtime.loader import load
 
-    return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir"))[func](*arrays)  # type: ignore[no-any-return]
+    return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _count(spans: list[Span | None]) -> str:

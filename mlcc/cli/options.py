@@ -41,7 +41,7 @@ def extern_options(command: Any) -> Any:
     return click.option(
         "--allow-native",
         is_flag=True,
-        help="Permit LLVM IR in the text (pragma_import_llvm); no target compiles it yet.",
+        help="Compile LLVM IR that the text brings along (pragma_import_llvm). It runs with your rights.",
     )(command)
 
 

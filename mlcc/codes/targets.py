@@ -43,8 +43,20 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0709": (
         "native code inside a program",
-        "An annotation (`pragma_import_llvm`, `pragma_import_c`) carries code of another language in the text. It is "
-        "not compiled: write it as a function of its own, and call it as an allowed extern.",
+        "An annotation (`pragma_import_llvm`) carries LLVM IR in the text, for `T.call_extern` to call. Such code can "
+        "do what you can, so the command line compiles it only with --allow-native; `mlcc.build` does unless it is told "
+        "otherwise. C code (`pragma_import_c`) is not compiled: have clang make LLVM IR of it.",
+    ),
+    "E0710": (
+        "native code that cannot be linked",
+        "LLVM IR in a text is checked and compiled in a process of its own. It defines functions, and constants if it "
+        "likes; it has no assembly code, no variables that can be written, no start-up code, sections or aliases, and "
+        "calls nothing but itself, libm and allowed externs. What LLVM crashes on, or does not finish, ends here too.",
+    ),
+    "E0711": (
+        "native code that defines a function twice",
+        "Two texts of LLVM IR define one function, or one that libm, an allowed extern or a PrimFunc of the module is "
+        "already.",
     ),
     "E0750": (
         "two functions with one C symbol",

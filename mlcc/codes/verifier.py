@@ -54,7 +54,7 @@ TENSORIR: dict[str, tuple[str, str]] = {
     "E0342": ("not a condition", "A condition is one bool value."),
     "E0343": (
         "this loop cannot be of that kind",
-        "A vectorized loop has a constant extent; a bound loop names a thread axis such as `threadIdx.x`; a parallel "
+        "A step is positive; a bound loop names a thread axis such as `threadIdx.x`; a parallel "
         "or vectorized loop must not carry a reduction.",
     ),
     "E0344": ("unknown block axis kind", "Axes of a block are spatial, reduce, scan or opaque."),

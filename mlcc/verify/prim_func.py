@@ -186,8 +186,6 @@ class FuncVerifier:
             self._thread(stmt.thread or "", stmt.extent, stmt)
         elif stmt.thread is not None:
             self.report.add("E0343", f"loop `{name}` names a thread axis but is not bound to it", stmt)
-        if stmt.kind is ForKind.VECTORIZED and tir.const_int(stmt.extent) is None:
-            self.report.add("E0343", f"the vectorized loop `{name}` needs a constant extent", stmt)
 
     def _thread(self, tag: str, extent: Any, at: Any) -> None:
         """One extent for each thread axis of a kernel (virtual threads may repeat)."""

@@ -13,10 +13,11 @@ from mlcc.files import write_atomic
 from mlcc.ir.tensor_data import TensorData
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
-from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.compile import Compiled, Machine, compile_text
 from mlcc.targets.llvm.header import c_header
 from mlcc.targets.llvm.host_run import CONSTANTS
 from mlcc.targets.llvm.link import shared_library
+from mlcc.targets.llvm.native import Natives, compile_with
 from mlcc.targets.llvm.objfile import Buffer, Definition, NewSection, c_identifier, finish
 
 KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}
@@ -35,6 +36,7 @@ class Artifact:
     facts: dict[str, Any]
     constants: list[TensorData]
     prefix: str | None = None
+    natives: Natives = Natives()
     _code: bytes = field(default=b"", repr=False)
 
     @property
@@ -63,7 +65,13 @@ class Artifact:
     def compile(self) -> None:
         """Have LLVM make the object, once."""
         if not self._code:
-            self._code = compile_text(self.text, self.machine, self.opt_level).obj
+            self._code = self._compiled(self.text, "obj").obj
+
+    def _compiled(self, text: str, kind: str) -> Compiled:
+        if not self.natives.texts:
+            return compile_text(text, self.machine, self.opt_level, frozenset({kind}))
+        allowed = frozenset(self.facts["externs"])
+        return compile_with(text, self.natives, self.machine, self.opt_level, frozenset({kind}), allowed)
 
     # ------------------------------------------------------------ parts
 
@@ -118,5 +126,5 @@ class Artifact:
             content = "".join(f"\\{byte:02X}" for piece in self._constant_pieces() for byte in bytes(piece))
             defined = f'@{CONSTANTS} = hidden constant [{size} x i8] c"{content}", align {ALIGNMENT}'
             text = text.replace(declared, defined)
-        made = compile_text(text, self.machine, self.opt_level, frozenset({kind}))
+        made = self._compiled(text, kind)
         return made.asm if kind == "asm" else made.llvm_ir

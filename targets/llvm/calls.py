@@ -10,6 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm import casts, intrinsics, memory, packed
+from mlcc.targets.llvm.compile import NATIVE_PREFIX
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.refuse import unsupported
@@ -17,6 +18,7 @@ from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, 
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
+    from mlcc.targets.llvm.native import NativeFunction
 
 
 def call(e: Emitter, node: tir.Call) -> Value:
@@ -88,6 +90,9 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
     if not node.args or not isinstance(node.args[0], tir.StringImm):
         raise unsupported(f"`T.{intrinsics.name_of(node)}` needs a name as its first argument", node.span)
     symbol, args = node.args[0].value, node.args[1:]
+    native = e.ctx.natives.get(symbol)
+    if native is not None:
+        return _native(e, native, args, node)
     types = LIBM.get(symbol)
     if types is not None:
         return _libm(e, symbol, types, args, node)
@@ -95,7 +100,8 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
         return _module_function(e, symbol, args, node)
     if symbol not in e.ctx.options.allow_extern:
         near = did_you_mean(symbol, LIBM)
-        help = f"allow it with --allow-extern {symbol}, or use T.call_packed" + (f"; {near}" if near else "")
+        help = f"bring it along as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
+        help += "T.call_packed" + (f"; {near}" if near else "")
         raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=help)
     return _foreign(e, symbol, args, node)
 
@@ -138,6 +144,23 @@ def _foreign(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call
         e.fn.line(f"call void {callee}({text})")
         return zero(node.dtype)
     return e.fn.op(ret, f"call {ret} {callee}({text})")
+
+
+def _native(e: Emitter, native: NativeFunction, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+    """A function of a native kernel: what is passed has the types that its LLVM IR states."""
+    fn, values = e.fn, [e.expr(a) for a in args]
+    void = native.result == "void"
+    given = tuple(v.type for v in values)
+    wanted = "void" if void else register_type(node.dtype)
+    small = any(is_small_float(a.dtype) for a in (node, *args))
+    if native.varargs or small or given != native.params or wanted != native.result:
+        message = f"`{native.name}` is {native} in its LLVM IR, and called as {node.dtype}({', '.join(given)})"
+        raise CompileError(error("E0708", message, node.span))
+    callee = e.ctx.module.declare(NATIVE_PREFIX + native.name, native.result, native.params)
+    if void:
+        fn.line(f"call void {callee}({', '.join(map(str, values))})")
+        return zero(node.dtype)
+    return fn.call(native.result, callee, values)
 
 
 def _extension(arg: tir.Expr) -> str:

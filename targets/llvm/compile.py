@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlcc.target import Target
 from mlcc.targets.llvm import machines
+
+NATIVE_PREFIX = "mlcc.native."  # of the functions of native kernels, before they become internal
 
 _lock = threading.Lock()
 
@@ -55,9 +58,12 @@ class Compiled:
     llvm_ir: str = ""
 
 
-def compile_text(text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"})) -> Compiled:
+def compile_text(
+    text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"}), kernels: Sequence[str] = ()
+) -> Compiled:
     """Compile a module at an optimisation level of 0 to 3. `emit` picks among obj, asm and llvm-ir (optimised).
 
+    `kernels` are modules of checked native kernels to link in; they are compiled in a child process only (`native`).
     Equal text gives equal bytes. `machine` must be a checked one: LLVM ends the process on some combinations. Raises
     RuntimeError (our own bug) for text that LLVM does not accept.
     """
@@ -65,9 +71,15 @@ def compile_text(text: str, machine: Machine, level: int = 2, emit: frozenset[st
 
     with _lock:  # LLVM's option state is global
         tm = target_machine(machine, level)
-        module = llvm.parse_assembly(text, llvm.create_context())
+        context = llvm.create_context()
+        module = llvm.parse_assembly(text, context)
         module.triple = machine.triple
         module.data_layout = str(tm.target_data)
+        for kernel in kernels:
+            module.link_in(llvm.parse_assembly(kernel, context))
+        for function in module.functions if kernels else ():
+            if function.name.startswith(NATIVE_PREFIX) and not function.is_declaration:
+                function.linkage = "internal"
         module.verify()
         _optimise(llvm, tm, module, level)
         return Compiled(

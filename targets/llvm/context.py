@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.native import NativeFunction
 
 # `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
@@ -41,8 +45,8 @@ class ModuleContext:
     `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
     LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
     `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
-    `externs` are the symbols that `allow_extern` let through (what `libm.ALLOWED` names is not among them). `emitting`
-    and `problems` are of the kernels under way.
+    `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
+    `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
     """
 
     module: ModuleText
@@ -50,6 +54,7 @@ class ModuleContext:
     features: frozenset[str] = frozenset()
     options: EmitOptions = EmitOptions()
     function_attrs: str = "nounwind"
+    natives: Mapping[str, NativeFunction] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     packed: dict[str, int] = field(default_factory=dict)
     errors: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -15,25 +15,29 @@ from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.facts import function_facts, object_facts
 from mlcc.targets.llvm.host import emit_host, symbol_of
 from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.native import import_kernels
 from mlcc.targets.llvm.shared import Shared
 
 
 def compile_module(
-    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...]
-) -> Artifact:
+    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
+    allow_native: bool,
+) -> Artifact:  # fmt: skip
     """Emit every public function and what it calls. Raises CompileError."""
     with deep(), uncollected():
-        return _compile(module, target, prefix, opt_level, pipeline, allow_extern)
+        return _compile(module, target, prefix, opt_level, pipeline, allow_extern, allow_native)
 
 
 def _compile(
-    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...]
-) -> Artifact:
+    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
+    allow_native: bool,
+) -> Artifact:  # fmt: skip
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(allow_extern=frozenset(allow_extern))
-    ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs)
+    natives = import_kernels(module, machine, options.allow_extern, allow_native)
+    ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
     shared = Shared(module, ctx)
     made = emit_host(shared)
     arch = machine.triple.partition("-")[0]
@@ -45,7 +49,7 @@ def _compile(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
         {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
-    artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix)
+    artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
     artifact.compile()
     return artifact
 

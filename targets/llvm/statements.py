@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.targets.llvm.ir_text import Value, integer
 from mlcc.targets.llvm.refuse import unsupported
@@ -69,7 +67,6 @@ def while_loop(e: Emitter, stmt: tir.While) -> None:
 
 def for_loop(e: Emitter, stmt: tir.For) -> None:
     """`extent` trips (counted by step), whatever the kind; the counter starts at 0 so that it cannot overflow."""
-    _no_foreign_code(stmt, stmt.annotations)
     fn = e.fn
     dtype = stmt.var.dtype
     if not dtype.is_int or dtype.lanes > 1:
@@ -138,18 +135,8 @@ def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
 
 
 def attr(e: Emitter, stmt: tir.AttrStmt) -> None:
-    """Annotations carry no meaning here, but for code in other languages; what threads mean is lowered before."""
-    _no_foreign_code(stmt, (stmt.key,))
+    """Annotations carry no meaning here: native kernels are imported, and threads lowered, before."""
     e.body(stmt.body)
-
-
-def _no_foreign_code(stmt: tir.Stmt, keys: Iterable[str]) -> None:
-    for key in keys:
-        if key in ("pragma_import_llvm", "pragma_import_c"):
-            message = f"the program brings native code along (`{key}`)"
-            raise CompileError(
-                error("E0709", message, stmt.span, help="use an extern function, and --allow-extern NAME")
-            )
 
 
 def alloc_buffer(e: Emitter, stmt: tir.AllocBuffer) -> None:
