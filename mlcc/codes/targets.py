@@ -44,7 +44,7 @@ CODES: dict[str, tuple[str, str]] = {
     "E0709": (
         "native code inside a program",
         "An annotation (`pragma_import_llvm`) carries LLVM IR in the text, for `T.call_extern` to call. Such code can "
-        "do what you can, so the command line compiles it only with --allow-native; `mlcc.build` does unless it is told "
+        "do what you can, so the command line compiles it only with --allow-native; `mlcc.build` does unless told "
         "otherwise. C code (`pragma_import_c`) is not compiled: have clang make LLVM IR of it.",
     ),
     "E0710": (

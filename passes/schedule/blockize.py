@@ -257,7 +257,7 @@ class _Axes:
     def split(self, block: tir.Block, division: Subspaces) -> bool:
         """Take over a division; False if it does not agree with the shared outer axes."""
         shared = self._shared
-        if shared is not None and len(shared.outer) != len(block.iter_vars):
+        if shared is not None and len(shared.outer) < len(block.iter_vars):
             return False
         for number, (axis, (outside, inside)) in enumerate(zip(block.iter_vars, division.pairs, strict=True)):
             value = normalize_to_expr(outside.source)  # type: ignore[arg-type]

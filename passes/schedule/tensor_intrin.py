@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -156,17 +157,23 @@ def _single(name: str, given: Text, role: str) -> tir.PrimFunc:
 
 def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.PrimFunc]:
     functions = _functions(module)
-    if f"{name}_desc" in functions and f"{name}_impl" in functions:
-        return functions[f"{name}_desc"], functions[f"{name}_impl"]
-    ending = [[f for n, f in functions.items() if n.endswith(role)] for role in ("desc", "impl")]
-    if len(ending[0]) == len(ending[1]) == 1:
-        return ending[0][0], ending[1][0]
-    if len(functions) == 2 and not any(ending):
-        first, second = functions.values()
-        return first, second
-    listed = ", ".join(f"`{n}`" for n in functions) or "none"
-    help = f"call them `{name}_desc` and `{name}_impl`"
-    raise _wrong(name, f"{what} does not tell which function is which: it has {listed}", help=help)
+    names = pair_names(name, functions)
+    if names is None:
+        listed = ", ".join(f"`{n}`" for n in functions) or "none"
+        help = f"call them `{name}_desc` and `{name}_impl`"
+        raise _wrong(name, f"{what} does not tell which function is which: it has {listed}", help=help)
+    return functions[names[0]], functions[names[1]]
+
+
+def pair_names(name: str, functions: Iterable[str]) -> tuple[str, str] | None:
+    """Which functions of a text are description and implementation of `name`; None if that cannot be told."""
+    known = list(functions)
+    if f"{name}_desc" in known and f"{name}_impl" in known:
+        return f"{name}_desc", f"{name}_impl"
+    descs, impls = ([n for n in known if n.endswith(role)] for role in ("desc", "impl"))
+    if len(descs) == len(impls) == 1:
+        return descs[0], impls[0]
+    return (known[0], known[1]) if len(known) == 2 and not descs and not impls else None
 
 
 def _check(name: str, desc: tir.PrimFunc, impl: tir.PrimFunc) -> None:

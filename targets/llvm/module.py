@@ -38,6 +38,7 @@ def _compile(
     options = EmitOptions(allow_extern=frozenset(allow_extern))
     natives = import_kernels(module, machine, options.allow_extern, allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
+    ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
     made = emit_host(shared)
     arch = machine.triple.partition("-")[0]

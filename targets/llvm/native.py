@@ -45,10 +45,11 @@ class NativeFunction:
 
 @dataclass(frozen=True, slots=True)
 class Natives:
-    """Checked texts, ready to be linked, and the functions that they define by name."""
+    """Checked texts, ready to be linked, the functions that they define by name, and the externs that they call."""
 
     texts: tuple[str, ...] = ()
     functions: dict[str, NativeFunction] = field(default_factory=dict)
+    externs: tuple[str, ...] = ()
 
 
 def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], permitted: bool) -> Natives:
@@ -66,7 +67,7 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
     answer = _child({"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(found.values())[0])
     if "wrong" in answer:
         number, why = json.loads(answer["wrong"])
-        code = "E0711" if why.startswith("it defines") else "E0710"
+        code = "E0711" if "and so does another kernel" in why else "E0710"
         help = _help(why)
         raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", found[texts[number]], help=help))
     functions: dict[str, NativeFunction] = {}
@@ -81,7 +82,8 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
                 message = f"native code (`{PRAGMA}`): it defines `{name}`, which is {taken}"
                 raise CompileError(error("E0711", message, found[text], help="give it another name"))
             functions[name] = NativeFunction(name, facts["result"], tuple(facts["params"]), facts["varargs"])
-    return Natives(tuple(k["text"] for k in answer["kernels"]), functions)
+    called = {name: None for k in answer["kernels"] for name in k["calls"] if name not in externs.ALLOWED}
+    return Natives(tuple(k["text"] for k in answer["kernels"]), functions, tuple(called))
 
 
 def _help(why: str) -> str | None:
@@ -147,8 +149,8 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
         why = exc.diagnostics[0].message.partition(": ")[2]
         raise CompileError(error("E0710", f"native code (`{PRAGMA}`): no object can be made of it: {why}")) from None
     for symbol in parts.symbols:
-        known = symbol.type == elf.FILE or not symbol.name or symbol.section != elf.UNDEFINED or symbol.name in externs.ALLOWED
-        if not known and symbol.name not in allowed and symbol.name != CONSTANTS:
+        is_needed = symbol.section == elf.UNDEFINED and symbol.type != elf.FILE and symbol.name not in ("", CONSTANTS)
+        if is_needed and symbol.name not in externs.ALLOWED | allowed:
             message = f"native code (`{PRAGMA}`) needs `{symbol.name}`, which objects do not have"
             raise CompileError(error("E0710", message))
 
