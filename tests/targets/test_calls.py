@@ -294,25 +294,6 @@ def test_unknown_intrinsics_are_refused(name: str) -> None:
         Native(func([], evaluate("int32", name, 1)))
 
 
-def test_llvm_ir_in_text_is_refused() -> None:
-    a = c.make_buffer("A", (3,), "float32")
-    i = var("i")
-    body = loop(i, 3, c.store(a, 0.0, i))
-    pragma = tir.AttrStmt("", "pragma_import_llvm", "define void @f() { ret void }", (body,))
-    annotated = tir.For(
-        i, c.const(0), c.const(3), tir.ForKind.SERIAL, body.body, annotations=c_attrs(pragma_import_llvm="x")
-    )
-    for stmt in (pragma, annotated):
-        with pytest.raises(CompileError, match="E0709"):
-            Native(func([a], stmt))
-
-
-def c_attrs(**items: object) -> Any:
-    from mlcc.ir.node import Attrs
-
-    return Attrs(items)
-
-
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int1"])
 def test_integers_without_machine_form_are_refused(dtype: str) -> None:
     a = c.make_buffer("A", (3,), dtype)

@@ -323,6 +323,22 @@ def test_an_allowed_extern() -> None:
     mlcc.load(artifact, allow_extern=("abs",))["main"](b, b.copy())
 
 
+def test_where_it_may_stand() -> None:
+    """On a loop, on a block, or in an annotated scope."""
+    scope = CALL.replace("    for i in range(4):\n        ", (
+        '    with T.attr(0, "pragma_import_llvm", KERNEL):\n        for i in range(4):\n            '
+    )).replace("KERNEL", repr(TWICE))  # fmt: skip
+    block = CALL.replace("    for i in range(4):\n        ", (
+        '    with T.block("all"):\n        T.reads(A[0:64])\n        T.writes(B[0:64])\n'
+        '        T.block_attr({"pragma_import_llvm": KERNEL})\n        for i in range(4):\n            '
+    )).replace("KERNEL", repr(TWICE))  # fmt: skip
+    for text in (scope, block):
+        refused("E0709", "--allow-native", mlcc.parse(text), allow_native=False)
+        a, b = np.ones(64, np.float32), np.zeros(64, np.float32)
+        mlcc.load(mlcc.build(mlcc.parse(text)))["main"](a, b)
+        assert (b == 2).all()
+
+
 def test_c_is_not_compiled() -> None:
     refused("E0709", "C code.*clang", program("int twice;", key="pragma_import_c"))
 
