@@ -29,7 +29,7 @@ def split(
     """A nest of `len(factors)` loops in the place of one; a factor None is computed from the others.
 
     Where the factors do not divide the extent, the blocks inside get a predicate (`T.where`), unless
-    `disable_predication` says that they need none. The new loops of `i` are `i_0`, `i_1`, ...
+    `disable_predication` promises that they divide it. The new loops of `i` are `i_0`, `i_1`, ...
 
     Refused for a loop with annotations or a thread axis (E0620), one that does not start at 0 (E0639), and for factors
     that are not positive, do not reach the extent, or leave more than one to be computed (E0621).
@@ -45,8 +45,16 @@ def split(
         value = c.add(c.mul(value, size), var)
     reuse: Reuse = {}
     body = substitute_vars(old.body, {old.var: value}, reuse)
-    if not disable_predication and not _covered(variables, sizes, value, old.extent):
-        body = add_predicate(body, c.less(value, old.extent))
+    if not _covered(variables, sizes, value, old.extent):
+        if not disable_predication:
+            body = add_predicate(body, c.less(value, old.extent))
+        elif isinstance(old.extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
+            raise Refusal(
+                "E0621",
+                f"the factors go beyond the extent {old.extent} of loop `{old.var.name}`: without a predicate the blocks"
+                " inside would run too often",
+                old, "leave `disable_predication` out, or give factors that multiply to the extent",
+            )  # fmt: skip
     zero = IntImm(dtype, 0)
     for var, size in zip(reversed(variables), reversed(sizes), strict=True):
         extent = IntImm(dtype, size.value) if isinstance(size, IntImm) else size
