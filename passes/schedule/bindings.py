@@ -101,9 +101,48 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
         if tree.scope(realize.block) is None:
             found = not realize.block.iter_vars
         else:
-            found = is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree))
+            found = is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)) or _was_affine(tree, realize)
         tree.cache[key] = found
     return found  # type: ignore[no-any-return]
+
+
+# A step that keeps which iterations there are (`split`, `fuse`, `reorder`) may make a binding so involved that it is no
+# longer seen to be affine, although it still is. So a block remembers where it stood before such a step.
+Kept = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
+
+
+def kept_bindings(tree: Tree) -> Kept:
+    """Of each block, a function and a place in it whose iterations are the same."""
+    return tree.cache.setdefault("kept", {})  # type: ignore[no-any-return]
+
+
+def keep_bindings(before: Tree, after: Tree) -> None:
+    """Take it that all blocks run as before; both functions have the same blocks in the same order."""
+    kept = kept_bindings(after)
+    for old, new in zip(before.realizes, after.realizes, strict=True):
+        if new.values:
+            kept[new.block] = (before, old)
+
+
+def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.Block]) -> None:
+    """Where the values of a block's axes have not changed, what was remembered of it stays true."""
+    kept = kept_bindings(after)
+    for block, place in kept_bindings(before).items():
+        now = follow[block]
+        if after.has_block(now):
+            old, new = before.realize(block), after.realize(now)
+            if new.values is old.values and new.predicate is old.predicate:
+                kept[now] = place
+
+
+def _was_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
+    place = kept_bindings(tree).get(realize.block)
+    while place is not None:
+        tree, realize = place
+        if is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)):
+            return True
+        place = kept_bindings(tree).get(realize.block)
+    return False
 
 
 def is_affine_in(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> bool:

@@ -7,6 +7,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm, const_int
+from mlcc.passes.schedule.bindings import keep_bindings
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero
 from mlcc.passes.schedule.dependences import conflict, merge_violation
 from mlcc.passes.schedule.loop_checks import check_plain, same_function
@@ -51,7 +52,7 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     made = tir.For(fused, IntImm(fused.dtype, 0), extent, ForKind.SERIAL, body, span=olds[0].span)
     edit = Rebuild(tree)
     edit.put(olds[0], simplify_bindings(made, tree.loops_above(olds[0]), preserve_unit_iters, reuse))
-    state.update(func_name, edit, reuse)
+    keep_bindings(tree, state.update(func_name, edit, reuse))
     return state.loop_ref(func_name, fused)
 
 

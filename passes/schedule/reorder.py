@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import IterKind
-from mlcc.passes.schedule.bindings import bound_vars
+from mlcc.passes.schedule.bindings import bound_vars, keep_bindings
 from mlcc.passes.schedule.checks import check_partial_affine_binding
 from mlcc.passes.schedule.dependences import reorder_violation
 from mlcc.passes.schedule.loop_checks import same_function
@@ -47,7 +47,7 @@ def reorder(state: State, *ordered_loops: LoopRef) -> None:
         body = (replace(loop, body=body),)
     edit = Rebuild(tree)
     edit.put(chain[0], *body)
-    state.update(func_name, edit)
+    keep_bindings(tree, state.update(func_name, edit))
 
 
 def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:

@@ -9,6 +9,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm
+from mlcc.passes.schedule.bindings import keep_bindings
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero
 from mlcc.passes.schedule.loop_checks import check_plain
 from mlcc.passes.schedule.refusal import Refusal
@@ -51,17 +52,18 @@ def split(
         elif isinstance(old.extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
             raise Refusal(
                 "E0621",
-                f"the factors go beyond the extent {old.extent} of loop `{old.var.name}`: without a predicate the blocks"
-                " inside would run too often",
+                f"the factors go beyond the extent {old.extent} of loop `{old.var.name}`:"
+                " without a predicate the blocks inside would run too often",
                 old, "leave `disable_predication` out, or give factors that multiply to the extent",
             )  # fmt: skip
     zero = IntImm(dtype, 0)
     for var, size in zip(reversed(variables), reversed(sizes), strict=True):
         extent = IntImm(dtype, size.value) if isinstance(size, IntImm) else size
         body = (tir.For(var, zero, extent, ForKind.SERIAL, body, span=old.span),)
-    edit = Rebuild(loop.tree)
-    edit.put(old, simplify_bindings(body[0], loop.tree.loops_above(old), preserve_unit_iters, reuse))
-    state.update(loop.func_name, edit, reuse)
+    tree = loop.tree
+    edit = Rebuild(tree)
+    edit.put(old, simplify_bindings(body[0], tree.loops_above(old), preserve_unit_iters, reuse))
+    keep_bindings(tree, state.update(loop.func_name, edit, reuse))
     return [state.loop_ref(loop.func_name, var) for var in variables]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.bindings import inherit_bindings, kept_bindings
 from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.refusal import Refusal
@@ -122,14 +123,14 @@ class State:
                     follow[old] = follow[new]
         else:
             func = made
+        before = self.tree(name)
         self.module.update_func(name, func)
         tree = self.tree(name)
+        inherit_bindings(before, tree, {block: _now(block, follow) for block in kept_bindings(before)})
         for rv, (where, block) in list(self._blocks.items()):
             if where != name:
                 continue
-            now, steps = block, 0
-            while now in follow and follow[now] is not now and steps <= len(follow):
-                now, steps = follow[now], steps + 1
+            now = _now(block, follow)
             if tree.has_block(now):
                 self._blocks[rv] = (name, now)
             elif not tree.has_block(block):
@@ -210,6 +211,14 @@ class State:
             return Refusal("E0611", f"this {kind} does not belong to the schedule")
         help = "use what that step returned, or look the loops up again with `sch.get_loops(block)`"
         return Refusal("E0611", f"this {kind} is no longer there: `{by}` replaced it", help=help)
+
+
+def _now(block: tir.Block, follow: Mapping[tir.Block, tir.Block]) -> tir.Block:
+    """What became of a block."""
+    now, steps = block, 0
+    while now in follow and follow[now] is not now and steps <= len(follow):
+        now, steps = follow[now], steps + 1
+    return now
 
 
 def _entry(module: IRModule) -> str | None:
