@@ -156,6 +156,15 @@ class Canonical(Rewrite):
                 made.base += quotient
                 return made
             common, coarse, _ = self._coarse(rest, divisor)
+            whole = rest.base // divisor
+            if common == 1 and whole and len({abs(t.scale) for t in rest.terms}) == 1:
+                # (g*x + r + c*k) // c == (g*x + r) // c + k
+                smaller = rest.copy()
+                smaller.base -= whole * divisor
+                factor, inner, fine = self._coarse(smaller, divisor)
+                if factor > 1 and not fine.is_zero:
+                    common, coarse = factor, inner
+                    made.base += whole
             made.add_term(divide(to_term(coarse), divisor // common, True))
             return made
         quotient = self._quotient(to_expr(a), divisor)
@@ -174,7 +183,8 @@ class Canonical(Rewrite):
         common = gcd(divisor, *(t.scale for t in rest.terms if abs(t.scale) > 1))
         if common > 1 and any(abs(t.scale) > 1 for t in rest.terms):
             even, fine = rest.split(common)
-            if not fine.is_zero and self._within(fine.expr(), common):
+            lone = not fine.terms and divisor % scale != 0  # (n*4 + 1) // 6 is as simple as it gets
+            if not fine.is_zero and not lone and self._within(fine.expr(), common):
                 return common, even.divided(common), fine
         return 1, rest, Sum(rest.dtype, rest.keys)
 

@@ -31,6 +31,9 @@ THEIR_NODES = {symbol: name for name, symbol in SYMBOLS.items()}
 
 # what splitting, fusing, reordering and tiling make, as nested tuples
 KNOWN = [
+    ("//", ("+", ("*", "n", 4), 33), 32),
+    ("//", ("+", ("*", "n", 2), -5), 6),
+    ("//", ("+", ("*", "n", 4), 1), 6),
     ("+", ("*", "z", 4), "y"),
     ("//", ("+", ("*", "z", 4), "y"), 4),
     ("%", ("+", ("*", "z", 4), "y"), 4),
