@@ -49,7 +49,7 @@ def check_same_iterations(
     """
     spatial = partial and outside_write(block, scope) is not None
     kinds = (IterKind.SPATIAL, IterKind.REDUCE) if spatial else (IterKind.REDUCE,)
-    cut = _cut_axis(tree, tree.realize(block), kinds)
+    cut = cut_axis(tree, tree.realize(block), kinds)
     if cut is not None:
         words = (
             f"block `{block.name}` runs for a part of its axis `{cut.var.name}` only; the new loops would run for all"
@@ -83,7 +83,7 @@ def _each_once(tree: Tree, nest: NewNest) -> bool:
     )
 
 
-def _cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
+def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
     """An axis of which the loops reach a part only, as far as that can be told."""
     if not any(axis.kind in kinds for axis in realize.block.iter_vars):
         return None

@@ -43,6 +43,8 @@ PURE = frozenset({
     "sample_perfect_tile", "sample_partitioned_tile", "sample_categorical", "sample_compute_location",
 })  # fmt: skip
 
+OWN_FLAGS = frozenset({"every_step"})  # that TVM does not have: left out where they are not set
+
 
 class Trace:
     """Steps in order. `str()` is a `.mls` script that gives the same module again."""
@@ -167,7 +169,7 @@ class _Names:
         given += [
             f"{k}={self.value(v)}"
             for k, v in inst.arguments.items()
-            if not (v is None and k in ("decision", "func_name", "consumer_blocks"))
+            if not (v is None and k in ("decision", "func_name", "consumer_blocks") or v is False and k in OWN_FLAGS)
         ]
         call = f"sch.{inst.name}({', '.join(given)})"
         if not inst.outputs:
