@@ -49,7 +49,7 @@ def decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
     top = len(loops) - 1  # the outermost loop, at or below the given one, that holds nothing but this block
     while top > loops.index(loop.loop) and len(loops[top - 1].body) == 1:
         top -= 1
-    const_nest = _const_nest(realize, found, filled)
+    const_nest = _const_nest(realize, found, loops, filled)
     inner = _inside(realize, found, loops, loops[top:])
     edit = Rebuild(tree)
     edit.put(loops[top], inner)
@@ -126,21 +126,23 @@ def _parts(condition: tir.Expr) -> list[tir.Expr]:
     return [condition]
 
 
-def _const_nest(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For]) -> tir.Stmt:
-    """`X_pad_const` in serial copies of `loops`."""
+def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For], loops: list[tir.For]) -> tir.Stmt:
+    """`X_pad_const` in serial copies of `loops`, the inner ones of those around."""
     block = realize.block
     fresh: dict[tir.Var, tir.Expr] = {a.var: tir.Var(a.var.name, a.var.dtype) for a in block.iter_vars}
     axes = tuple(tir.IterVar(fresh[a.var], a.dom, tir.IterKind.SPATIAL) for a in block.iter_vars)  # type: ignore[arg-type]
     analyzer = Analyzer()
-    for at in loops:
-        analyzer.bind(at.var, tir.Range(at.min, at.extent))
+    for at in around:
+        if at not in loops:
+            analyzer.bind(at.var, tir.Range(at.min, at.extent))
+    new_loops: dict[tir.Var, tir.Expr] = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
+    fresh.update(new_loops)
     writes = _regions(block.writes, fresh, analyzer)
     indices = tuple(analyzer.simplify(substitute(i, fresh)) for i in found.store.indices)
     body = (tir.BufferStore(found.store.buffer, found.pad, indices),)
     made = tir.Block(f"{block.name}_pad_const", axes, (), writes, body)
-    new_loops: dict[tir.Var, tir.Expr] = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
-    values = tuple(substitute(analyzer.simplify(v), new_loops) for v in realize.values)
-    nest: tir.Stmt = tir.BlockRealize(values, substitute(analyzer.simplify(realize.predicate), new_loops), made)
+    values = tuple(analyzer.simplify(substitute(v, fresh)) for v in realize.values)
+    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(realize.predicate, fresh)), made)
     for at in reversed(loops):
         nest = tir.For(new_loops[at.var], at.min, at.extent, tir.ForKind.SERIAL, (nest,))  # type: ignore[arg-type]
     return nest

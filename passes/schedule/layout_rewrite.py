@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlcc.arith.index_map import map_indices
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import map_children, replace, walk
 from mlcc.passes.schedule.access_rewrite import AccessRewriter, Indices
 from mlcc.passes.schedule.inline_rewrite import access_regions
 from mlcc.passes.schedule.layout_plan import Plan
@@ -39,12 +39,24 @@ class LayoutRewriter(AccessRewriter):
         if self._old in made.alloc_buffers:
             allocs = tuple(self._new if b is self._old else b for b in made.alloc_buffers)
             made = replace(made, alloc_buffers=allocs)
+        made = replace(made, reads=self._indexed(made.reads), writes=self._indexed(made.writes))
         if any(r.buffer in (self._old, self._new) for r in (*old.reads, *old.writes)):
             reads, writes = access_regions(made, {self._new.data: self._new})
-            made = replace(made, reads=self._regions(old.reads, reads), writes=self._regions(old.writes, writes))
+            made = replace(made, reads=self._regions(made.reads, reads), writes=self._regions(made.writes, writes))
         if old in self._origin:
             self.reuse[self._origin[old]] = made
         return made
+
+    def _indexed(self, regions: Regions) -> Regions:
+        """Regions whose bounds may load from the buffer."""
+        return (
+            tuple(
+                map_children(r, lambda span: map_children(span, self._leaf) if isinstance(span, tir.Range) else span)
+                for r in regions
+            )
+            if any(isinstance(n, tir.BufferLoad) for n in walk(regions))
+            else regions
+        )
 
     def _regions(self, declared: Regions, found: Regions) -> Regions:
         mine = next((r for r in found if r.buffer is self._new), None)

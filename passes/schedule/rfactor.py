@@ -125,7 +125,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
     start: _Vars = {at.var: at.min for at in gone}
     for part in _conjuncts(realize.predicate):
-        at_start = substitute(part, start)
+        at_start = part if not vars_of(part) & start.keys() else analyzer.simplify(substitute(part, start))
         implied = at_start is part or analyzer.prove(at_start) or _falls_later(part, at_start, analyzer)
         if not implied:
             raise Refusal(
@@ -162,7 +162,7 @@ def _conjuncts(condition: tir.Expr) -> Iterable[tir.Expr]:
 
 
 def _partial_buffer(buffer: tir.Buffer, axis: int, loop: tir.For) -> tir.Buffer:
-    name = f"{buffer.name}_rf"
+    name = f"{buffer.name}.rf"  # as TVM has it; blocks are named after buffers
     shape = (*buffer.shape[:axis], loop.extent, *buffer.shape[axis:])
     return replace(buffer, name=name, shape=shape, data=replace(buffer.data, name=name))  # type: ignore[no-any-return]
 

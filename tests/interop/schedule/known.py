@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.interop.schedule.differential import WE_REFUSE, Outcome
+from tests.interop.schedule.differential import DIFFER, THEY_REFUSE, WE_REFUSE, Outcome
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,11 @@ def _code(code: str, words: str = "") -> Callable[[Outcome], bool]:
     return lambda outcome: re.search(pattern, outcome.detail) is not None
 
 
+def _they(words: str) -> Callable[[Outcome], bool]:
+    """TVM refuses, and says the words."""
+    return lambda outcome: re.search(rf"TVM: refuses: .*(?:{words})", outcome.detail) is not None
+
+
 KNOWN: tuple[Known, ...] = (
     Known("bind", WE_REFUSE, "a thread axis that no target has is refused", _code("E0628")),
     Known(
@@ -36,7 +41,7 @@ KNOWN: tuple[Known, ...] = (
         _code("E0635"),
     ),
     Known(
-        "reorder merge", WE_REFUSE, "an order in which an iteration would come before one whose result it needs is refused",
+        "reorder merge", WE_REFUSE, "an order in which an iteration comes before one whose result it needs is refused",
         _code("E0633"),
     ),
     Known(
@@ -47,6 +52,35 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "sample_partitioned_tile", WE_REFUSE, "a partition position that is no position between factors is refused",
         _code("E0696"),
+    ),
+    Known(
+        "pad_einsum", WE_REFUSE,
+        "an einsum whose loops are shared, split or fused is refused: TVM pads the loops of the other block too",
+        _code("E0674"),
+    ),
+    Known(
+        "pad_einsum", WE_REFUSE, "padding that would show in the result is refused (a maximum, a part of a buffer)",
+        _code("E0675"),
+    ),
+    Known(
+        "transform_layout", WE_REFUSE, "a map that sends several elements to one place is refused",
+        _code("E0670", "go to one place"),
+    ),
+    Known(
+        "transform_layout", THEY_REFUSE, "a number as padding is brought to the dtype of the buffer",
+        _they("fills padding with"),
+    ),
+    Known(
+        "transform_layout", THEY_REFUSE, "TVM fails on padding together with assume_injective_transform",
+        _they("optional access"),
+    ),
+    Known("rolling_buffer", THEY_REFUSE, "TVM fails on int64 indices", _they("mismatched types")),
+    Known(
+        "decompose_reduction", WE_REFUSE, "a loop whose iterations each need an init is refused", _code("E0663"),
+    ),
+    Known(
+        "rfactor", DIFFER, "the combination keeps the condition under which partial results exist; TVM drops it",
+        lambda outcome: "left:" in outcome.detail and ".predicate:" in outcome.detail,
     ),
 )  # fmt: skip
 
