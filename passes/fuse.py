@@ -29,9 +29,9 @@ from mlcc.passes.graph import (
     used_vars,
 )
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.module_builder import ModuleBuilder
 from mlcc.passes.op_pattern import kind_of
 from mlcc.passes.symbolic import free_symbols, renew_symbols
+from mlcc.relax.module_builder import ModuleBuilder
 
 # operands that are written again inside a fused function instead of passed to it
 _INLINE = (relax.ShapeExpr, relax.PrimValue, relax.StringImm, relax.DataTypeImm, relax.GlobalVar, relax.ExternFunc)

@@ -25,7 +25,7 @@ from mlcc.passes.graph import (
     tir_callee,
 )
 from mlcc.passes.manager import Pass, PassContext, Requirement
-from mlcc.passes.module_builder import ModuleBuilder
+from mlcc.relax.module_builder import ModuleBuilder
 
 
 def _unlowered(module: IRModule) -> list[Diagnostic]:

@@ -17,7 +17,7 @@ from mlcc.ir.visit import substitute
 from mlcc.ops import OpDef
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.module_builder import ModuleBuilder
+from mlcc.relax.module_builder import ModuleBuilder
 
 # Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
 # functions apart from those of the C library.

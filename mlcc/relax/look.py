@@ -1,0 +1,169 @@
+"""Looking at relax functions: what calls what, what is used where, what has effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.node import Attrs, Node, field_names
+from mlcc.relax.make import CALL_TIR, CALL_TIR_INPLACE, PRIMITIVE
+
+
+def is_call(expr: Any, name: str) -> bool:
+    """Whether `expr` calls the operator `name`, such as `relax.add`."""
+    return isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name == name
+
+
+def tir_callee(expr: Any) -> str | None:
+    """The name of the function that a `call_tir` or `call_tir_inplace` calls; None for anything else."""
+    if isinstance(expr, relax.Call) and expr.op in (CALL_TIR, CALL_TIR_INPLACE):
+        callee = expr.args[0]
+        return callee.name if isinstance(callee, relax.GlobalVar) else None
+    return None
+
+
+def call_arguments(call: relax.Call) -> tuple[relax.Expr, ...]:
+    """The tensors that a call works on: those of a `call_tir` without callee and symbolic values."""
+    if call.op in (CALL_TIR, CALL_TIR_INPLACE) and isinstance(call.args[1], relax.Tuple):
+        return call.args[1].fields
+    return call.args
+
+
+def is_primitive(func: Func | None) -> bool:
+    """A fused function: one kernel to be, which no pass looks into for fusing again."""
+    return isinstance(func, relax.Function) and bool(func.attrs.get(PRIMITIVE))
+
+
+def operands(expr: Any) -> Iterator[Any]:
+    """The direct children but for the expression's own struct info."""
+    of_expr = isinstance(expr, relax.Expr)
+    for name in field_names(type(expr)):
+        if not (of_expr and name == "struct_info"):
+            yield from _nodes(getattr(expr, name))
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif isinstance(value, Attrs):
+        for item in value.values():
+            yield from _nodes(item)
+
+
+def used_vars(root: Any) -> Iterator[relax.Var]:
+    """Every use of a relax variable in an expression, in order; in nested functions and branches too.
+
+    Variables of bindings and parameters are not uses. A variable that a struct info mentions as a shape is one.
+    """
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, relax.Var):
+            yield top
+        elif isinstance(top, tir.Expr):
+            continue
+        elif isinstance(top, relax.Binding):
+            stack.append(top.value)  # type: ignore[attr-defined]
+            if isinstance(top, relax.MatchCast):
+                stack.append(top.struct_info)
+        elif isinstance(top, relax.Function):
+            stack.append(top.body)
+        else:
+            stack.extend(reversed(list(operands(top))))
+
+
+def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]]:
+    """Every binding with its block, outer ones first, in order; those of branches and nested functions too."""
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, relax.SeqExpr):
+            stack.append(top.body)
+            stack.extend(reversed(top.blocks))
+        elif isinstance(top, relax.BindingBlock):
+            stack.extend((binding, top) for binding in reversed(top.bindings))
+        elif isinstance(top, tuple):
+            yield top
+            stack.append(top[0].value)
+        elif isinstance(top, (relax.Function, relax.If, relax.Call, relax.Tuple)):
+            stack.extend(c for c in reversed(list(operands(top))) if not isinstance(c, (relax.Var, tir.Expr)))
+
+
+@dataclass
+class Uses:
+    """What the variables of one function are bound to, and how often each is used."""
+
+    value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    count: dict[relax.Var, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(func: relax.Function) -> Uses:
+        found = Uses()
+        for binding, _ in all_bindings(func.body):
+            if isinstance(binding, relax.VarBinding):
+                found.value[binding.var] = binding.value
+        for var in used_vars(func.body):
+            found.count[var] = found.count.get(var, 0) + 1
+        return found
+
+    def resolve(self, expr: relax.Expr) -> relax.Expr:
+        """What a variable is bound to, through plain renamings; other expressions as they are."""
+        seen = 0
+        while isinstance(expr, relax.Var) and expr in self.value and seen < len(self.value):
+            expr = self.value[expr]
+            seen += 1
+        return expr
+
+
+def is_impure(root: Any, module: IRModule) -> bool:
+    """Whether evaluating an expression may do more than give a value. That does not run a nested function's body."""
+    from mlcc import ops
+
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, (tir.Expr, relax.Var, relax.Function)):
+            continue
+        if isinstance(top, relax.Call):
+            if isinstance(top.op, tir.Op):
+                known = ops.get(top.op.name)
+                if known is None or not known.pure:
+                    return True
+            elif not _is_pure_callee(top.op, module):
+                return True
+        stack.extend(operands(top))
+    return False
+
+
+def _is_pure_callee(op: Any, module: IRModule) -> bool:
+    if isinstance(op, relax.GlobalVar) and op in module:
+        op = module[op]
+    if isinstance(op, relax.Function):
+        return op.is_pure
+    if isinstance(op, relax.ExternFunc):
+        return False  # what the environment does is not known
+    return isinstance(op, relax.Expr) and isinstance(op.struct_info, relax.FuncStructInfo) and op.struct_info.purity
+
+
+def callees(func: Func) -> set[str]:
+    """The functions of the module that a function mentions."""
+    found = set()
+    stack: list[Any] = [func.body]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, relax.GlobalVar):
+            found.add(top.name)
+        elif isinstance(top, tir.Call) and isinstance(top.op, relax.GlobalVar):
+            found.add(top.op.name)
+            stack.extend(operands(top))
+        elif isinstance(top, tuple):
+            stack.extend(top)
+        else:
+            stack.extend(operands(top))
+    return found
