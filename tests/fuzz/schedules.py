@@ -26,18 +26,13 @@ from typing import Any
 
 import mlcc
 from mlcc.interp import run_prim_func
-from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.tir import ForKind
-from mlcc.ir.visit import Rewriter
-from mlcc.verify import verify
 from tests.interop.schedule import cases, programs
 from tests.interop.schedule.cases import Chooser, Step
+from tests.interop.schedule.numbers import has_threads, inputs, main_of, on_host, problems
 from tests.interop.schedule.view import view
-from tests.targets.arguments import arguments, assert_alike, duplicate
+from tests.targets.arguments import assert_alike, duplicate
 
-# what may change the numbers: the caller says that it does not
-UNSAFE = {"unsafe_set_dtype", "unsafe_hide_buffer_access", "annotate_buffer_access"}
 FOREIGN = {"tensorize"}  # calls code that is elsewhere
 UNSAFE_WORDS = re.compile(r"disable_predication=True|assume_injective_transform=True")
 
@@ -135,7 +130,7 @@ class Player:
 def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any) -> Case:
     """Make and run one case. Raises Finding with `case` set."""
     rng = random.Random(f"{seed}/{number}")
-    names = [n for n in cases.PRIMITIVES if n not in UNSAFE | FOREIGN and cases.implemented(n)]
+    names = [n for n in cases.PRIMITIVES if n not in cases.UNSAFE | FOREIGN and cases.implemented(n)]
     target = only or rng.choice(names)
     _, program = cases.choose_program(rng, target, programs.SMALL)
     case = Case(program, seed=f"{seed}/{number}")
@@ -191,9 +186,7 @@ def _setup(chooser: Chooser, name: str) -> Iterator[Step]:
 
 
 def _parameters(module: IRModule) -> list[Any]:
-    func = module["main"]
-    assert isinstance(func, tir.PrimFunc)
-    return [*func.buffers]
+    return [*main_of(module).buffers]
 
 
 def again(case: Case, number: int) -> None:
@@ -239,9 +232,9 @@ def _kind(message: str) -> str:
 def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
     player.check_copies()
     module = player.sch.mod
-    found = [d for d in verify(module) if "threads here" not in d.message]  # kernels are judged when they are built
+    found = problems(module)
     if found:
-        raise Finding(f"the result does not verify: {found[0].message}")
+        raise Finding(f"the result does not verify: {found[0]}")
     text = mlcc.script(module)
     try:
         back = mlcc.parse(text)
@@ -261,25 +254,24 @@ def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
 
 def numbers(first: IRModule, last: IRModule, seed: int, counts: Counts) -> None:
     """Both compute the same: in the interpreter, and compiled unless loops are bound to threads."""
-    before, after = first["main"], last["main"]
-    assert isinstance(before, tir.PrimFunc) and isinstance(after, tir.PrimFunc)
-    inputs = _inputs(before, seed)
-    want = duplicate(inputs)
+    before, after = main_of(first), main_of(last)
+    given = inputs(before, seed)
+    want = duplicate(given)
     run_prim_func(before, want)
     counts.interpreted += 1
     if before is after:
         return
-    have = duplicate(inputs)
+    have = duplicate(given)
     try:
-        run_prim_func(_on_host(after), have)
+        run_prim_func(on_host(after), have)
         assert_alike(before, have, want, "interpreted")
     except AssertionError as exc:
         raise Finding(f"the interpreter gives other numbers: {exc}") from None
     except Exception as exc:
         raise Finding(f"the interpreter fails: {type(exc).__name__}: {exc}") from None
-    if _has_threads(after) or seed % 2:
+    if has_threads(after) or seed % 2:
         return
-    have = duplicate(inputs)
+    have = duplicate(given)
     try:
         mlcc.load(mlcc.build(last, "llvm", opt_level=1))["main"](*have)
         assert_alike(before, have, want, "compiled")
@@ -288,55 +280,6 @@ def numbers(first: IRModule, last: IRModule, seed: int, counts: Counts) -> None:
     except Exception as exc:
         raise Finding(f"compiling or running fails: {type(exc).__name__}: {exc}") from None
     counts.compiled += 1
-
-
-def _inputs(func: tir.PrimFunc, seed: int) -> list[Any]:
-    made, _ = arguments(func, seed)
-    for i, (buffer, array) in enumerate(zip(func.buffers, made, strict=True)):
-        if buffer is not None and buffer.name == "I":  # rows of `A`
-            rows = next(m.shape[0] for b, m in zip(func.buffers, made, strict=True) if b is not None and b.name == "A")
-            made[i] = (array % rows).astype(array.dtype)
-    return made
-
-
-def _has_threads(func: tir.PrimFunc) -> bool:
-    found = []
-
-    def visit(stmt: Any) -> None:
-        if isinstance(stmt, tir.For):
-            found.append(stmt.kind is ForKind.THREAD_BINDING)
-        for child in _statements(stmt):
-            visit(child)
-
-    for stmt in func.body:
-        visit(stmt)
-    return any(found)
-
-
-def _statements(stmt: Any) -> Iterator[Any]:
-    match stmt:
-        case tir.For() | tir.While() | tir.AttrStmt():
-            yield from stmt.body
-        case tir.BlockRealize():
-            yield from stmt.block.body
-        case tir.IfThenElse():
-            yield from stmt.then_body
-            yield from stmt.else_body or ()
-
-
-class _Serial(Rewriter):
-    """Loops bound to threads as plain loops: what a machine with one thread would do."""
-
-    def rewrite(self, node: Any) -> Any:
-        if isinstance(node, tir.For) and node.kind is ForKind.THREAD_BINDING:
-            return tir.For(
-                node.var, node.min, node.extent, ForKind.SERIAL, node.body, None, node.annotations, node.step
-            )
-        return node
-
-
-def _on_host(func: tir.PrimFunc) -> tir.PrimFunc:
-    return _Serial().visit(func) if _has_threads(func) else func  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- the campaign

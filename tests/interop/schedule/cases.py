@@ -876,6 +876,10 @@ def sample_compute_location(c: Chooser) -> str:
     return f"{handle}, decision={c.rng.choice((-2, -1, 0, 0, 1, 1, 2, 3, 9))}"
 
 
+# what may change the numbers: the caller says that it does not
+UNSAFE = {"unsafe_set_dtype", "unsafe_hide_buffer_access", "annotate_buffer_access"}
+
+
 # ---------------------------------------------------------------- whole cases
 
 

@@ -21,6 +21,7 @@ from tests.interop.schedule.differential import (
     DISAGREE,
     REFUSE,
     THEY_DIE,
+    THEY_ERR,
     THEY_REFUSE,
     WE_REFUSE,
     Died,
@@ -34,7 +35,7 @@ from tests.interop.schedule.differential import (
 
 WANTED = 0.97
 KNOWN = "known"
-COLUMNS = (ACCEPT, REFUSE, WE_REFUSE, THEY_REFUSE, DIFFER, CRASH, KNOWN, THEY_DIE)
+COLUMNS = (ACCEPT, REFUSE, WE_REFUSE, THEY_REFUSE, DIFFER, CRASH, KNOWN, THEY_ERR, THEY_DIE)
 
 
 @dataclass
