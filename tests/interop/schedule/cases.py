@@ -702,16 +702,19 @@ def pad_einsum(c: Chooser) -> str:
     "padding padding conv2d padded_matmul elementwise", setups=(_some("split"), _some("pad_einsum")), gives="block"
 )
 def decompose_padding(c: Chooser) -> str:
-    handle, block = c.block(lambda b: "pad" in b.name and bool(b.loops))
+    return _padding(c, text=True)
+
+
+@primitive("padding padding conv2d padded_matmul elementwise", setups=(_some("split"),))
+def can_decompose_padding(c: Chooser) -> str:
+    return _padding(c, text=False)
+
+
+def _padding(c: Chooser, text: bool) -> str:
+    handle, block = c.block(lambda b: "pad" in b.name and bool(b.loops), text)
     if not block.loops:
         raise Impossible
-    loop = c.loop(block=block)[0] if c.maybe(0.92) else c.loop()[0]
-    return f"{handle}, {loop}"
-
-
-primitive("padding padding conv2d padded_matmul elementwise", setups=(_some("split"),), name="can_decompose_padding")(
-    decompose_padding
-)
+    return f"{handle}, {c.loop(block=block)[0] if c.maybe(0.92) else c.loop()[0]}"
 
 
 def _rolling(c: Chooser) -> Iterator[Step]:
