@@ -32,14 +32,29 @@ class Domains:
         self.loops = {}
 
 
-def check_axes(realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report) -> None:
-    """Report axes whose bindings miss or leave their domain; `guarded`: a condition around may exclude values."""
+Part = tuple[object, ...]
+
+
+def part_of(block: tir.Block) -> Part:
+    """What blocks have in common that are parts of one, as a partitioned loop leaves them."""
+    axes = tuple((a.kind, tir.const_int(a.dom.min), tir.const_int(a.dom.extent)) for a in block.iter_vars)
+    known = all(low is not None and extent is not None for _, low, extent in axes)
+    return (*(r.buffer for r in block.writes or ()), *axes) if known else (block,)
+
+
+def check_axes(
+    realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool = False
+) -> None:
+    """Report axes whose bindings miss or leave their domain.
+
+    `guarded`: a condition around may exclude values. `is_part`: other blocks may have the values that are missed.
+    """
     block = realize.block
     free = guarded or not _is_true(realize.predicate)
     partial_ok = not _writes_outside(block)
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         if axis.var.dtype.is_int and value.dtype.is_int:
-            _check_axis(block, axis, value, domains, free, partial_ok, report)
+            _check_axis(block, axis, value, domains, free, partial_ok, report, is_part)
 
 
 def _is_true(predicate: Expr) -> bool:
@@ -52,8 +67,9 @@ def _writes_outside(block: tir.Block) -> bool:
 
 
 def _check_axis(
-    block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report
-) -> None:
+    block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report,
+    is_part: bool,
+) -> None:  # fmt: skip
     if isinstance(value, tir.Var) and _same_range(domains.ranges.get(value), axis.dom):
         return
     analyzer = Analyzer()
@@ -75,6 +91,8 @@ def _check_axis(
     related = _places(used, domains)
     name = f"axis `{axis.var.name}` of block `{block.name}`"
     covered, domain = _spell(found, analyzer), _spell(want, analyzer)
+    if is_part and (below.min > 0 or above.min > 0):
+        return
     if (below.min > 0 or above.min > 0) and (single or reduce or not used or not partial_ok):
         message = f"{name} runs over {domain}, but its binding covers only {covered}"
         report.add("E0334", message, axis, f"{_size(want, analyzer)} values are needed", related=related)

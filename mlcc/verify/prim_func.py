@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlcc.errors import Label, Span
 from mlcc.ir import tir
-from mlcc.ir.node import children
+from mlcc.ir.node import children, walk
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
 from mlcc.verify.access import check_regions
-from mlcc.verify.axes import Domains, check_axes
+from mlcc.verify.axes import Domains, Part, check_axes, part_of
 from mlcc.verify.calls import call_problem
 from mlcc.verify.expressions import access_dtype, access_problem, problem
 from mlcc.verify.report import Report
@@ -36,6 +37,7 @@ class FuncVerifier:
         self._threads: dict[str, tuple[int, Any]] = {}  # of the kernel around this place
         self._thread_nest = 0
         self._blocks: set[tir.Block] = set()
+        self._parts: Counter[Part] = Counter()
         self._said: set[tir.Var] = set()  # variables of which something was said
         self._stmts: dict[type, Callable[..., None]] = {
             tir.For: self._for, tir.BlockRealize: self._realize, tir.BufferStore: self._store, tir.Bind: self._bind,
@@ -46,6 +48,7 @@ class FuncVerifier:
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
+        self._parts = Counter(part_of(n) for stmt in func.body for n in walk(stmt) if isinstance(n, tir.Block))
         self.report.at(func)
         if len(func.params) != len(func.buffers):
             message = f"{len(func.params)} parameters and {len(func.buffers)} entries of `buffers`"
@@ -219,7 +222,8 @@ class FuncVerifier:
             message = f"block `{block.name}` has {len(block.iter_vars)} axes and {len(stmt.values)} bindings"
             self.report.add("E0336", message, block)
         else:
-            check_axes(stmt, self._domains, self._guards > 0, self.report)
+            is_part = self._parts[part_of(block)] > 1
+            check_axes(stmt, self._domains, self._guards > 0, self.report, is_part)
             self._reduction_loops(stmt)
         with self._scope.frame():
             if block.iter_vars:
