@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mlcc.errors import Label, Span
 from mlcc.ir import tir
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
 from mlcc.verify.access import check_regions
 from mlcc.verify.axes import Domains, Part, check_axes, part_of
@@ -48,7 +48,7 @@ class FuncVerifier:
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
-        self._parts = Counter(part_of(n) for stmt in func.body for n in walk(stmt) if isinstance(n, tir.Block))
+        self._parts = Counter(map(part_of, _blocks(func.body)))
         self.report.at(func)
         if len(func.params) != len(func.buffers):
             message = f"{len(func.params)} parameters and {len(func.buffers)} entries of `buffers`"
@@ -433,6 +433,20 @@ class FuncVerifier:
             related = (Label(loop.span, f"loop `{var.name}`"),)
             message = f"loop variable `{var.name}` is used inside a block with axes"
             self.report.add("E0340", message, None, "bind it to an axis", related=related)
+
+
+def _blocks(body: Body) -> Iterator[tir.Block]:
+    """All blocks, once for each place."""
+    stack: list[Any] = [*body]
+    while stack:
+        match stack.pop():
+            case tir.BlockRealize(block=tir.Block() as block):
+                yield block
+                stack.extend(block.body)
+            case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
+                stack.extend(inner)
+            case tir.IfThenElse(then_body=inner, else_body=other):
+                stack.extend((*inner, *(other or ())))
 
 
 class _Leave:
