@@ -14,7 +14,11 @@ WORDS = [
     "\t", "\n", ":", ",", "=", "@", "*", "**", "nan", "T.float32", "//", "%", "<<", "R.const",
     "metadata[\"relax.expr.Constant\"][0]", "# mlcc.data a float32 4 AAAA",
     "sch", "sch.split", "sch.get_loops", "sch.reorder", "factors=[None, 4]", "range(10**9)", "while True:",
-    "lambda *x: x", "[-1]", "*rest",
+    "lambda i, j: (j, i)", "[-1]", "*rest", "sch.fuse", "sch.merge", "sch.parallel", "sch.vectorize", "sch.bind",
+    "sch.cache_read", "sch.cache_write", "sch.rfactor", "sch.decompose_reduction", "sch.compute_inline",
+    "sch.loop_partition", "sch.add_unit_loop", "sch.set_scope", "sch.storage_align", "sch.pad_einsum", "sch.unannotate",
+    "sch.rolling_buffer", "sch.reorder_block_iter_var", "sch.sample_partitioned_tile", "sch.sample_compute_location",
+    '"C"', '"Y"', '"shared"', '"threadIdx.x"', "sch.get", "sch.get_consumers", "[0, 1]", "preserve_unit_iters=False",
 ]  # fmt: skip
 
 

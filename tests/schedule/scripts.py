@@ -37,11 +37,11 @@ class Notes:
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
         self.calls.append((name, args, kwargs))
         if name == "loops":
-            made = [LoopRV() for _ in range(args[0])]
+            made = [LoopRV() for _ in range(min(args[0], 100))]
             self.names |= {loop: "ijklmn"[at] for at, loop in enumerate(made)}
             return made
         if name == "sampled":
-            return [ExprRV() for _ in range(args[0])]
+            return [ExprRV() for _ in range(min(args[0], 100))]
         if name == "refuse":
             raise CompileError(mlcc.errors.error("E0613", "refused", span))
         if name == "variable":
