@@ -14,9 +14,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0602": (
         "the script goes beyond its limits",
-        "A script always comes to an end: it may evaluate 1,000,000 expressions (a primitive counts as 100, what it "
-        "makes counts by its size), make lists and strings of 100,000 elements and integers of 1024 bits, and call "
-        "its functions 200 deep. A loop that never ends shows here.",
+        "A script always comes to an end: it may evaluate 1,000,000 expressions (a primitive counts as 100 and one for "
+        "each loop and block, what is made counts by its size), make lists and strings of 100,000 elements, integers "
+        "of 1024 bits and nests of 200 loops, and call its functions 200 deep. A loop that never ends shows here.",
     ),
     "E0603": (
         "too many or too few values for the names before the `=`",

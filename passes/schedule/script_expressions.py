@@ -13,7 +13,6 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.script_builtins import METHODS, builtins, dotted, invoke, make
 from mlcc.passes.schedule.script_operators import binary, compare, element, elements, part, truth, unary
 from mlcc.passes.schedule.script_values import (
-    CALL_COST,
     MAX_CALLS,
     Budget,
     Builtin,
@@ -42,6 +41,9 @@ class Steps(Protocol):
 
     def primitives(self) -> list[str]:
         """The names that `call` knows."""
+
+    def cost(self) -> int:
+        """What the next primitive costs, by the size of the program."""
 
     def name_of(self, value: Any) -> str | None:
         """What the user calls a loop or block; None for what is no longer there."""
@@ -263,7 +265,7 @@ class Expressions:
 
     def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> Any:
         """Apply a primitive to the schedule."""
-        self.budget.spend(CALL_COST)
+        self.budget.spend(self.steps.cost())
         self.frames[-1].steps += 1
         given = [plain(a, self.budget) for a in args]
         named = {key: plain(a, self.budget) for key, a in kwargs.items()}

@@ -16,7 +16,7 @@ from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.script_builtins import invoke
 from mlcc.passes.schedule.script_statements import Script
-from mlcc.passes.schedule.script_values import Wrong
+from mlcc.passes.schedule.script_values import CALL_COST, MAX_LOOPS, Wrong
 from mlcc.recursion import deep
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class _Steps:
     def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
         self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
         self.intrinsics: list[tuple[str, str]] = []
+        self._measured: dict[str, tuple[tir.PrimFunc, int]] = {}  # functions, with how many loops and blocks
 
     def primitives(self) -> list[str]:
         return [*registry.names(), *registry.ALIASES, *_OTHERS]
@@ -74,7 +75,9 @@ class _Steps:
         other = _OTHERS.get(name)
         try:
             if other is None:
-                return self._schedule.call(name, tuple(args), kwargs, span)
+                made = self._schedule.call(name, tuple(args), kwargs, span)
+                self._measure(name)
+                return made
             return invoke(f"sch.{name}", other, self, args, kwargs)
         except RecursionError:
             raise Wrong("E0602", f"sch.{name}: the loops nest too deep") from None
@@ -82,6 +85,26 @@ class _Steps:
             if other is None:
                 raise
             raise CompileError([replace(d, primary=Label(span)) for d in exc.diagnostics]) from None
+
+    def _measure(self, name: str) -> None:
+        """Raises Wrong where a step has made a nest that is too deep."""
+        state = self._schedule.state
+        for func_name, func in state.module.functions.items():
+            if not isinstance(func, tir.PrimFunc) or self._measured.get(func_name, (None, 0))[0] is func:
+                continue
+            tree = state.tree(func_name)
+            depths: dict[int, int] = {}
+            for loop in tree.loops:  # outer ones first
+                above = tree.parent(loop)
+                while above is not None and not isinstance(above, tir.For):
+                    above = tree.parent(above)
+                depths[id(loop)] = 1 + (depths[id(above)] if above is not None else 0)
+            if max(depths.values(), default=0) > MAX_LOOPS:
+                raise Wrong("E0602", f"sch.{name}: the loops nest more than {MAX_LOOPS} deep")
+            self._measured[func_name] = (func, len(tree.loops) + len(tree.realizes))
+
+    def cost(self) -> int:
+        return CALL_COST + max((size for _, size in self._measured.values()), default=0)
 
     def name_of(self, value: Any) -> str | None:
         if not isinstance(value, (LoopRV, BlockRV)):

@@ -18,7 +18,8 @@ MAX_BITS = 1024  # of an integer
 MAX_CALLS = 200  # of the script's functions inside each other
 MAX_NESTING = 50  # of lists inside each other that a primitive is given
 MAX_SYMBOLS = 500  # operands of one symbolic expression
-CALL_COST = 100  # of one primitive
+CALL_COST = 100  # of one primitive, and one for each loop and block of the function
+MAX_LOOPS = 200  # around each other
 
 
 class Wrong(Exception):

@@ -166,7 +166,6 @@ def test_scripts_named_in_a_text_stay_in_its_folder(tool: Tool) -> None:
     tool("passes", "inner/k.mlc", code=1)
     assert "E0510" in tool.err
     tool.file("inner/k.mlc", "# PASSES: schedule{script=s.mls}\n" + KERNEL)
-    pytest.importorskip("mlcc.passes.schedule.tensor_intrin")
     tool.file("inner/s.mls", 'register_tensor_intrin("x", file="../k.mlc")')
     tool("passes", "inner/k.mlc", code=1)
     assert "E0510" in tool.err and "inner/s.mls:1:1" in tool.err
@@ -205,7 +204,6 @@ def schedule(sch):
 
 
 def test_intrinsics_lie_beside_the_script(tool: Tool) -> None:
-    pytest.importorskip("mlcc.passes.schedule.tensor_intrin")
     for folder in ("texts", "scripts", "traces"):
         (tool.folder / folder).mkdir()
     tool.file("texts/tmm.mlc", TMM)
@@ -220,7 +218,6 @@ def test_intrinsics_lie_beside_the_script(tool: Tool) -> None:
 
 
 def test_intrinsic_files_that_do_not_fit(tool: Tool) -> None:
-    pytest.importorskip("mlcc.passes.schedule.tensor_intrin")
     tool.file("bad.mlc", "x = (\n")
     for text, words in (
         ('register_tensor_intrin("x", file="none.mlc")', "i.mls:1:1: error[E0001]"),

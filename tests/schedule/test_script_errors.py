@@ -201,3 +201,16 @@ def test_numbers_beyond_any_loop(text: str) -> None:
         assert exc.diagnostics[0].primary.span is not None
     else:
         assert "max_innermost" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "while True: sch.add_unit_loop('C')",
+        "while True: sch.get_block('C')",
+        "i, j, k = sch.get_loops('C')\nwhile True: i, _ = sch.split(i, [None, 1], preserve_unit_iters=False)",
+    ],
+)
+def test_steps_without_end(text: str) -> None:
+    with pytest.raises(CompileError, match="E0602"):
+        mlcc.apply_schedule(mlcc.parse(MATMUL), text)

@@ -91,6 +91,9 @@ class Notes:
         listed = name in ("get_loops", "split", "sample_perfect_tile", "get_child_blocks", "get_consumers")
         return made if listed else made[0] if made else None
 
+    def cost(self) -> int:
+        return 100
+
     def name_of(self, value: Any) -> str | None:
         return None
 
