@@ -74,6 +74,10 @@ KNOWN: tuple[Known, ...] = (
         "transform_layout", THEY_REFUSE, "TVM fails on padding together with assume_injective_transform",
         _they("optional access"),
     ),
+    Known(
+        "can_decompose_padding", THEY_REFUSE, "a block may be given by its name, as elsewhere; TVM takes no name here",
+        _they("Mismatched type on argument"),
+    ),
     Known("rolling_buffer", THEY_REFUSE, "TVM fails on int64 indices", _they("mismatched types")),
     Known(
         "decompose_reduction", WE_REFUSE, "a loop whose iterations each need an init is refused", _code("E0663"),
