@@ -86,6 +86,49 @@ KNOWN: tuple[Known, ...] = (
         "rfactor", DIFFER, "the combination keeps the condition under which partial results exist; TVM drops it",
         lambda outcome: "left:" in outcome.detail and ".predicate:" in outcome.detail,
     ),
+    Known(
+        "reverse_compute_at", WE_REFUSE, "a loop after which consumers would have read the block's output is refused",
+        _code("E0650", "runs before loop"),
+    ),
+    Known(
+        "reverse_compute_at", WE_REFUSE,
+        "a loop at which a sum would add terms twice, read unfinished sums or more than is there is refused",
+        _code("E0651", "more than once|before they are finished|no whole pieces"),
+    ),
+    Known(
+        "compute_at reverse_compute_at", WE_REFUSE, "a block that runs for a part of an axis is refused",
+        _code("E0651", "for a part of its axis"),
+    ),
+    Known(
+        "reverse_compute_inline", WE_REFUSE,
+        "a consumer is refused if others read the producer's output: it would be gone",
+        _code("E0646", "reads it too"),
+    ),
+    Known(
+        "reverse_compute_inline", WE_REFUSE, "a consumer that uses one element in several iterations is refused",
+        _code("E0645", "the same element in several"),
+    ),
+    Known(
+        "reverse_compute_inline", THEY_REFUSE, "a consumer without axes goes into its producer too",
+        lambda outcome: "()" in outcome.program,
+    ),
+    Known(
+        "fuse_reduction_epilogue", WE_REFUSE,
+        "an epilogue that does more than to add is refused (clipping unless asked for)",
+        _code("E0652"),
+    ),
+    Known(
+        "fuse_reduction_epilogue", WE_REFUSE, "a sum that is not from 0, or that others read, keeps its buffer",
+        _code("(E0646|E0668|E0669)"),
+    ),
+    *(
+        Known(
+            "fuse_reduction_epilogue", status,
+            "axes go together by the indices of the sum; in TVM by order, right or not",
+            lambda outcome: any(step.name.startswith("transform_") for step in outcome.before),
+        )
+        for status in (DIFFER, THEY_REFUSE)
+    ),
 )  # fmt: skip
 
 
