@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls")
+NAMES = ("startup", "parsing", "calls", "schedules")
 
 
 def main() -> int:
