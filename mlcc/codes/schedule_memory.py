@@ -1,16 +1,16 @@
 """Diagnostic codes: schedules, memory."""
 
 CODES: dict[str, tuple[str, str]] = {
-    "E0670": (
+    "E0679": (
         "a buffer that no block allocates",
         "Memory, type and strides of a function's parameters are the caller's, and those of a view the source's. "
         "`cache_read` and `cache_write` make a buffer inside the function that stands in for a parameter.",
     ),
-    "E0671": (
+    "E0680": (
         "an alignment that cannot be",
         "`storage_align` takes an axis that the buffer has, counted from 0 or back from -1, and a positive factor.",
     ),
-    "E0672": (
+    "E0683": (
         "no type of data",
         "A buffer holds scalars: `float16`, `float32`, `int8`, `bool`, `bfloat16`, ...",
     ),

@@ -24,7 +24,7 @@ ALIGN = "buffer_dim_align"
 def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_scope: str) -> None:
     """Put a buffer that a block writes into memory of another scope; `B` becomes `B_shared`.
 
-    Refused for what is no storage scope (E0641), and for a buffer that no block allocates (E0670).
+    Refused for what is no storage scope (E0641), and for a buffer that no block allocates (E0679).
     """
     buffer = _written(state, block, buffer_index)
     if buffer.scope == (storage_scope or "global"):
@@ -45,21 +45,21 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
     """Ask that the stride of an axis of a buffer that a block writes be k * factor + offset for some k.
 
     Kept as the annotation `buffer_dim_align` until memory is laid out. Refused for an axis that the buffer does not
-    have or a factor that is not positive (E0671), and for a buffer that no block allocates (E0670).
+    have or a factor that is not positive (E0680), and for a buffer that no block allocates (E0679).
     """
     old = block.block
     buffer = _written(state, block, buffer_index)
     index = buffer_index.of(old, "write").index
     if factor <= 0:
-        raise Refusal("E0671", f"the factor is {factor}, and must be positive", old)
+        raise Refusal("E0680", f"the factor is {factor}, and must be positive", old)
     rank = len(buffer.shape)
     if not -rank <= axis < rank:
         help = f"its axes are 0 to {rank - 1}, or from the last one -1 to {-rank}" if rank else None
-        raise Refusal("E0671", f"buffer `{buffer.name}` has {rank} axes, and none numbered {axis}", old, help)
+        raise Refusal("E0680", f"buffer `{buffer.name}` has {rank} axes, and none numbered {axis}", old, help)
     _allocation(block, buffer, "the strides")
     known = old.annotations.get(ALIGN, ())
     if not _is_alignment(known):
-        raise Refusal("E0671", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
+        raise Refusal("E0680", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
     made = (index, axis % rank, factor, offset)
     at = next((n for n, entry in enumerate(known) if entry[:2] == made[:2]), len(known))
     edit = Rebuild(block.tree)
@@ -72,7 +72,7 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
 def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) -> None:
     """Store a buffer that a block writes as `dtype`, cast on the way in and on the way out: results may be less exact.
 
-    Refused for what is no scalar type of data (E0672), and for a buffer that no block allocates (E0670).
+    Refused for what is no scalar type of data (E0683), and for a buffer that no block allocates (E0679).
     """
     buffer = _written(state, block, buffer_index)
     made = _data_type(dtype)
@@ -94,7 +94,7 @@ def _written(state: State, block: BlockRef, given: BufferArg) -> tir.Buffer:
 
 
 def _allocation(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
-    """The block that allocates `buffer`. Raises Refusal E0670."""
+    """The block that allocates `buffer`. Raises Refusal E0679."""
     site, allocates = defining_block(block.tree, block.block, buffer)
     if site is not None and allocates:
         return site
@@ -104,7 +104,7 @@ def _allocation(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
         help = f'`sch.cache_write("{name}", {_index(block, buffer)}, scope)` makes a buffer of its own for it'
     else:
         why, help = f"a view that block `{site.name}` matches", "name the buffer that it is a view of"
-    raise Refusal("E0670", f"cannot change {what} of `{buffer.name}`: it is {why}", block.block, help)
+    raise Refusal("E0679", f"cannot change {what} of `{buffer.name}`: it is {why}", block.block, help)
 
 
 def _index(block: BlockRef, buffer: tir.Buffer) -> int:
@@ -117,7 +117,7 @@ def _data_type(text: str) -> DType:
     except ValueError:
         made = None
     if made is None or made.lanes != 1 or made.is_handle or made.is_void:
-        raise Refusal("E0672", f"{text!r} is no type of data", help='for example "float16", "int8", "bfloat16"')
+        raise Refusal("E0683", f"{text!r} is no type of data", help='for example "float16", "int8", "bfloat16"')
     return made
 
 

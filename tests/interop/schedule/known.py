@@ -30,7 +30,36 @@ def _they(words: str) -> Callable[[Outcome], bool]:
     return lambda outcome: re.search(rf"TVM: refuses: .*(?:{words})", outcome.detail) is not None
 
 
+def _differs_at(path: str, *families: str) -> Callable[[Outcome], bool]:
+    """The programs differ first at a place whose path ends so (of programs of these families, if any)."""
+    pattern = rf"not structurally equal at \S*{path}:"
+    return lambda outcome: (
+        re.search(pattern, outcome.detail) is not None and (not families or outcome.family in families)
+    )
+
+
 KNOWN: tuple[Known, ...] = (
+    Known(
+        "split", WE_REFUSE, "`disable_predication` is refused where the factors are seen to go beyond the extent",
+        _code("E0621", "go beyond the extent"),
+    ),
+    Known(
+        "loop_partition", WE_REFUSE, "a reduce loop of a block with an init is refused: each part would start again",
+        _code("E0629", "would run again"),
+    ),
+    Known(
+        "loop_partition", DIFFER,
+        "of a buffer that a block accesses elsewhere than at its axes, the region stays; TVM widens another one",
+        _differs_at(r"\.(reads|writes)\[\d+\]\.region\[\d+\]\.\w+"),
+    ),
+    Known(
+        "loop_partition", DIFFER, "a block in a block keeps its axes; TVM narrows them instead of the outer block's",
+        _differs_at(r"\.iter_vars\[\d+\]\.dom\.\w+\.value", "nested", "matched"),
+    ),
+    Known(
+        "annotate_buffer_access", THEY_REFUSE, "one range for each dimension; TVM wants one for each axis of the block",
+        _they("must match number of new_ranges_spec"),
+    ),
     Known("bind", WE_REFUSE, "a thread axis that no target has is refused", _code("E0628")),
     Known(
         "bind", WE_REFUSE, "a loop inside one that is bound to the same thread axis is refused: they have one index",
