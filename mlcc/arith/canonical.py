@@ -161,9 +161,9 @@ class Canonical(Rewrite):
                 # (g*x + r + c*k) // c == (g*x + r) // c + k
                 smaller = rest.copy()
                 smaller.base -= whole * divisor
-                factor, inner, fine = self._coarse(smaller, divisor)
+                factor, small, fine = self._coarse(smaller, divisor)
                 if factor > 1 and not fine.is_zero:
-                    common, coarse = factor, inner
+                    common, coarse = factor, small
                     made.base += whole
             made.add_term(divide(to_term(coarse), divisor // common, True))
             return made
