@@ -6,7 +6,7 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, IterKind
-from mlcc.passes.schedule.bindings import loop_iter_kind, vars_of
+from mlcc.passes.schedule.bindings import loop_iter_kind, shared_by_threads, vars_of
 from mlcc.passes.schedule.checks import check_subtree_compact_dataflow
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -58,7 +58,8 @@ def bind(state: State, loop: LoopRef, thread_axis: str) -> None:
     """Bind a loop to an axis of GPU threads, such as `blockIdx.x`, `threadIdx.y`, `vthread.x`.
 
     Refused as `parallel` is (E0627, E0657), but `threadIdx.*` may run a reduce axis, the threads then reduce
-    together; for other names of axes (E0628), and inside or around a loop with the same axis (E0634; TVM accepts that).
+    together; for other names of axes (E0628), and inside or around a loop with the same axis (E0634; TVM accepts that),
+    unless the inner loop shares out work that each thread would do alike, as when threads fill shared memory together.
     """
     if thread_axis not in THREADS:
         help = did_you_mean(thread_axis, THREADS) or f"the axes are {', '.join(THREADS)}"
@@ -81,13 +82,24 @@ def _check_free(ref: LoopRef, axis: str) -> None:
         at = tree.parent(at)
     inside = [n for n in walk(loop) if isinstance(n, tir.For) and n is not loop]
     for other in (*above, *inside):
-        if other.thread == axis:
+        outer, inner = (other, loop) if other in above else (loop, other)
+        if other.thread == axis and not _shares_work(tree, outer, inner, axis):
             raise Refusal(
                 "E0634",
                 f"cannot bind loop `{loop.var.name}` to `{axis}`: loop `{other.var.name}`"
                 f" {'around' if other in above else 'inside'} it is bound to it, and both would be the same index",
                 (loop, other), "take another axis, or fuse the two loops and bind the result",
             )  # fmt: skip
+
+
+def _shares_work(tree: Tree, outer: tir.For, inner: tir.For, axis: str) -> bool:
+    """Do all threads along `axis` do the same in `inner`, to memory that all of them see?"""
+    for realize in tree.child_realizes(inner.body):
+        if any(outer.var in vars_of(value) for value in (*realize.values, realize.predicate)):
+            return False
+        if not all(shared_by_threads(w.buffer.scope, axis) for w in realize.block.writes):
+            return False
+    return True
 
 
 def _change(state: State, loop: LoopRef, kind: ForKind, thread: str | None = None) -> None:

@@ -164,6 +164,27 @@ def test_shared_memory_is_filled_for_all_threads() -> None:
     assert "block B(vi = i, vj = j)" in nest(sch)
 
 
+def test_threads_fill_shared_memory_together() -> None:
+    text = PAIR.replace("alloc_buffer((16, 12))", 'alloc_buffer((16, 12), scope="{}")')
+    for scope, legal in (("shared", True), ("local", False)):
+        sch = schedule(text.format(scope))
+        i, j = sch.get_loops("C")
+        sch.bind(i, "blockIdx.x")
+        outer, inner = sch.split(j, [None, 4])
+        sch.reorder(inner, outer)
+        sch.bind(inner, "threadIdx.x")
+        sch.compute_at("B", inner)
+        filled = sch.get_loops("B")[-1]
+        if legal:
+            assert sch.get(filled).extent.value == 12
+            _, threads = sch.split(filled, [None, 4])
+            sch.bind(threads, "threadIdx.x")
+            assert_same_results(mlcc.parse(text.format(scope)), sch.mod)
+        else:
+            with refused("E0634", "both would be the same index"):
+                sch.bind(filled, "threadIdx.x")
+
+
 def test_symbolic_extents() -> None:
     sch = schedule(DYNAMIC)
     sch.split(sch.get_loops("C")[0], [None, 4])
