@@ -27,14 +27,15 @@ from typing import Any
 import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.tensor_intrin import register
 from tests.interop.schedule import cases, programs
 from tests.interop.schedule.cases import Chooser, Step
+from tests.interop.schedule.intrinsics import INTRINSICS
 from tests.interop.schedule.numbers import has_threads, inputs, main_of, on_host, problems
 from tests.interop.schedule.view import view
 from tests.targets.arguments import assert_alike, duplicate
 
-FOREIGN = {"tensorize"}  # calls code that is elsewhere
-UNSAFE_WORDS = re.compile(r"disable_predication=True|assume_injective_transform=True")
+UNSAFE_WORDS = re.compile(r"disable_predication=True|assume_injective_transform=True|_4x4(x4)?\"")  # or foreign code
 
 
 class Finding(Exception):
@@ -71,12 +72,18 @@ class Counts:
         return "\n".join([head, *lines, total])
 
 
+def _register(sch: mlcc.Schedule) -> None:
+    for name, (description, implementation) in INTRINSICS.items():
+        register(sch, name, description, implementation)
+
+
 class Player:
     """A schedule under test: runs steps and checks what must hold after each."""
 
     def __init__(self, program: str) -> None:
         self.module = mlcc.parse(program)
         self.sch = mlcc.Schedule(self.module, seed=1)
+        _register(self.sch)
         self.names: dict[str, Any] = {}
         self.copies: list[tuple[Any, IRModule, int]] = []
 
@@ -130,7 +137,7 @@ class Player:
 def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any) -> Case:
     """Make and run one case. Raises Finding with `case` set."""
     rng = random.Random(f"{seed}/{number}")
-    names = [n for n in cases.PRIMITIVES if n not in cases.UNSAFE | FOREIGN and cases.implemented(n)]
+    names = [n for n in cases.PRIMITIVES if n not in cases.UNSAFE and cases.implemented(n)]
     target = only or rng.choice(names)
     _, program = cases.choose_program(rng, target, programs.SMALL)
     case = Case(program, seed=f"{seed}/{number}")
@@ -243,6 +250,7 @@ def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
     if not mlcc.structural_equal(back, module):
         raise Finding("the result's text reads back as another program")
     replayed = mlcc.Schedule(player.module, seed=2)
+    _register(replayed)
     try:
         player.sch.trace.apply_to_schedule(replayed)
     except Exception as exc:

@@ -769,6 +769,8 @@ def tensorize(c: Chooser) -> str:
         raise Impossible
     else:
         where, intrin = c.place(), c.rng.choice(("mma_4x4x4", "fill_4x4", "no_such_intrinsic"))
+    if c.maybe(0.5):
+        intrin += "_loops"
     return f'{where}, "{intrin}"{c.flag("preserve_unit_iters", 0.1)}'
 
 

@@ -22,8 +22,10 @@ import mlcc
 from mlcc.ir import tir
 from mlcc.ir.equal import StructuralDifference, assert_structural_equal
 from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.tensor_intrin import register
 from tests.interop.schedule import cases, programs
 from tests.interop.schedule.cases import Chooser, Step
+from tests.interop.schedule.intrinsics import INTRINSICS
 from tests.interop.schedule.numbers import difference
 from tests.interop.schedule.view import view
 
@@ -120,6 +122,8 @@ class Ours:
     def __init__(self, program: str | IRModule) -> None:
         self.sch = mlcc.Schedule(mlcc.parse(program) if isinstance(program, str) else program)
         self.names: dict[str, Any] = {}
+        for name, (description, implementation) in INTRINSICS.items():
+            register(self.sch, name, description, implementation)
 
     def step(self, step: Step, seconds: float = 15.0) -> dict[str, Any]:
         """As TVM's side answers; `crash` is a traceback."""

@@ -41,17 +41,18 @@ for i, j in T.grid(4, 4):
 _ALL = "[0:4, 0:4]"
 _READ_3 = f"C{_ALL}, A{_ALL}, B{_ALL}"
 
-INTRINSICS = {
-    "mma_4x4x4": (
-        _text(_params("A", "B", "C"), _READ_3, f"C{_ALL}", _MMA),
-        _text(_params("A", "B", "C"), _READ_3, f"C{_ALL}", _call("mma_4x4x4", "C", "A", "B")),
-    ),
-    "fill_4x4": (
-        _text(_params("C"), "", f"C{_ALL}", _FILL),
-        _text(_params("C"), "", f"C{_ALL}", _call("fill_4x4", "C")),
-    ),
-    "copy_4x4": (
-        _text(_params("A", "C"), f"A{_ALL}", f"C{_ALL}", _COPY),
-        _text(_params("A", "C"), f"A{_ALL}", f"C{_ALL}", _call("copy_4x4", "C", "A")),
-    ),
+_LOOPS = {
+    "mma_4x4x4": "for k, i, j in T.grid(4, 4, 4):\n    C[i, j] = C[i, j] + A[i, k] * B[k, j]",
+    "fill_4x4": "for j, i in T.grid(4, 4):\n    C[i, j] = T.float32(0)",
+    "copy_4x4": "for j, i in T.grid(4, 4):\n    C[i, j] = A[i, j]",
 }
+
+# name -> description, implementation; each as a call of code elsewhere, and as loops that run anywhere
+INTRINSICS: dict[str, tuple[str, str]] = {}
+for _name, _body, _reads, _names in (
+    ("mma_4x4x4", _MMA, _READ_3, "ABC"), ("fill_4x4", _FILL, "", "C"), ("copy_4x4", _COPY, f"A{_ALL}", "AC"),
+):  # fmt: skip
+    _head = (_params(*_names), _reads, f"C{_ALL}")
+    _described = _text(*_head, _body)
+    INTRINSICS[_name] = (_described, _text(*_head, _call(_name, "C", *_names[:-1])))
+    INTRINSICS[f"{_name}_loops"] = (_described, _text(*_head, _LOOPS[_name]))
