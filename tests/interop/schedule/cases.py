@@ -518,7 +518,7 @@ def cache_inplace(c: Chooser) -> str:
     return f"{handle}, {c.buffer(block.reads)}, {c.scope()}"
 
 
-@primitive("resize resize resize conv2d gather padding pooling", gives="blocks")
+@primitive("resize resize resize resize resize resize gather padding", gives="blocks")
 def cache_index(c: Chooser) -> str:
     handle, _ = c.block()
     return f"{handle}, {c.scope()}" + c.rng.choice(("", ", 0", ", 1", ", cse_thresh=2"))

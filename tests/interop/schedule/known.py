@@ -70,6 +70,15 @@ KNOWN: tuple[Known, ...] = (
         _code("E0635"),
     ),
     Known(
+        "cache_index", THEY_REFUSE,
+        "no index or one index to cache: mlcc does what TVM documents, TVM ends in an internal error",
+        _they("SeqStmt"),
+    ),
+    Known(
+        "cache_inplace", THEY_REFUSE, "the buffer may be given by its name: TVM finds it among the writes and gives up",
+        _they("Expected buffer to be read buffer, but"),
+    ),
+    Known(
         "reorder merge", WE_REFUSE, "an order in which an iteration comes before one whose result it needs is refused",
         _code("E0633"),
     ),

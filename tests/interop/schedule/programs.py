@@ -522,10 +522,20 @@ def resize(m: Maker) -> None:
     m.param("A", [c, h, h])
     m.param("B", [c, 2 * h, 2 * h])
     two, four = m.n(2), m.n(4)
-    index = m.rng.choice(
-        (f"vi // {two}, vj // {two}", f"vi // {four} + vj // {four}, vj // {two}", f"(vi + vj) // {four}, vj // {two}")
+    one = (
+        f"vi // {two}",
+        f"vi // {four} + vj // {four}",
+        f"(vi + vj) // {four}",
+        f"(vi * {two} + vj) // ({two} * {four})",
     )
-    m.stage("B", "cij", [c, 2 * h, 2 * h], "SSS", [f"B[vc, vi, vj] = A[vc, {index}]"])
+    other = (f"vj // {two}", f"vj // {two}", f"(vi + vj) // {four}", "vc")
+    m.stage(
+        "B",
+        "cij",
+        [c, 2 * h, 2 * h],
+        "SSS",
+        [f"B[vc, vi, vj] = A[vc, {m.rng.choice(one)}, {m.rng.choice(other)}]"],
+    )
 
 
 def nested(m: Maker) -> None:
