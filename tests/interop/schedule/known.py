@@ -176,3 +176,11 @@ def reason(outcome: Outcome) -> str | None:
         if outcome.step.name in entry.primitives.split() and entry.status == outcome.status and entry.applies(outcome):
             return entry.reason
     return None
+
+
+def table() -> str:
+    """The rows of the table in docs/schedules.md."""
+    rows: dict[str, list[str]] = {}
+    for entry in KNOWN:
+        rows.setdefault(entry.reason, []).extend(entry.primitives.split())
+    return "".join(f"| {', '.join(f'`{n}`' for n in dict.fromkeys(names))} | {why} |\n" for why, names in rows.items())
