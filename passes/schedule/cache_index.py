@@ -7,12 +7,12 @@ from typing import Any
 from mlcc.arith.intset import eval_set, from_range
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import TRUE, Expr, IterKind, Range
-from mlcc.ir.visit import Rewriter, substitute
+from mlcc.ir.visit import Rewriter, substitute, used_vars
 from mlcc.passes.schedule.analysis import scope_root
 from mlcc.passes.schedule.bindings import bindings
-from mlcc.passes.schedule.cache_stage import Stage, in_loops, with_data
+from mlcc.passes.schedule.cache_stage import Stage, driving_loops, in_loops, with_data
 from mlcc.passes.schedule.index_terms import Terms, repeated_terms, vars_in_order
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -45,16 +45,17 @@ def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: i
     if not found:
         return []
     realize = block.realize
-    loops = {loop.var: Range(loop.min, loop.extent) for loop in tree.all_loops_above(realize)}
+    loops = tree.all_loops_above(realize)
     made = [_stage(n, term, realize, loops, storage_scope) for n, term in enumerate(found)]
     top: tir.Stmt = tree.child_of(scope, realize)
     edit = Rebuild(tree)
     edit.before(top, *(stage.nest for stage, _ in made))
     loads = [(term, load) for term, (_, load) in zip(found, made, strict=True)]
-    new = replace(
-        node, init=None if node.init is None else _replaced(node.init, loads, terms),
-        body=_replaced(node.body, loads, terms),
-    )  # fmt: skip
+    init = None if node.init is None else _replaced(node.init, loads, terms)
+    body = _replaced(node.body, loads, terms)
+    used = {n for n in walk((*(init or ()), *body)) if isinstance(n, tir.BufferLoad)}
+    more = (tir.BufferRegion(load.buffer, point(load.indices)) for _, load in loads if load in used)
+    new = replace(node, init=init, body=body, reads=(*node.reads, *more))
     edit.put_block(node, new)
     edit.allocate(scope, *(load.buffer for _, load in made))
     state.update(block.func_name, edit)
@@ -77,7 +78,7 @@ def _stores(body: tuple[tir.Stmt, ...]) -> list[tir.BufferStore]:
 
 
 def _stage(
-    number: int, term: Expr, realize: tir.BlockRealize, loops: dict[tir.Var, Range], storage: str
+    number: int, term: Expr, realize: tir.BlockRealize, loops: list[tir.For], storage: str
 ) -> tuple[Stage, tir.BufferLoad]:
     """The block that computes `term`, in loops, and the load that takes the place of the term."""
     values = bindings(realize)
@@ -88,8 +89,11 @@ def _stage(
                 "E0643", f"the term `{term}` of block `{realize.block.name}` depends on `{var.name}`, which is none of"
                 " its axes", realize.block,
             )  # fmt: skip
-    driving = list(dict.fromkeys(v for var in used for v in vars_in_order(values[var]) if v in loops))
-    domains = {var: from_range(span) for var, span in loops.items()}
+    order = {v: n for n, v in enumerate(v for var in used for v in vars_in_order(values[var]))}
+    driving = driving_loops((values[var] for var in used), loops)
+    if not any(used_vars(o.min) | used_vars(o.extent) for o in driving):
+        driving.sort(key=lambda loop: order[loop.var])  # as the term mentions them
+    domains = {loop.var: from_range(Range(loop.min, loop.extent)) for loop in loops}
     shape: list[Expr] = []
     for var in used:
         high = eval_set(values[var], domains).high
@@ -100,7 +104,7 @@ def _stage(
     buffer = c.make_buffer(f"index_var_{number}", tuple(shape), term.dtype, strides=strides)
     buffer = with_data(buffer, storage)
 
-    fresh: dict[tir.Var, Expr] = {v: tir.Var(f"ax{n}", v.dtype) for n, v in enumerate(driving)}
+    fresh: dict[tir.Var, Expr] = {o.var: tir.Var(f"ax{n}", o.var.dtype) for n, o in enumerate(driving)}
     own = [tir.Var(f"v{n}", var.dtype) for n, var in enumerate(used)]
     axes = [
         tir.IterVar(var, Range(c.const(0, var.dtype), extent), IterKind.SPATIAL)
@@ -110,7 +114,8 @@ def _stage(
     store = tir.BufferStore(buffer, value, tuple(own))
     made = tir.Block(f"index_{number}", tuple(axes), (), (tir.BufferRegion(buffer, point(own)),), (store,))
     inner = tir.BlockRealize(tuple(substitute(values[var], fresh) for var in used), TRUE, made)
-    nest = in_loops([(fresh[v], loops[v]) for v in driving], inner)  # type: ignore[misc]
+    spans = [Range(substitute(o.min, fresh), substitute(o.extent, fresh)) for o in driving]
+    nest = in_loops([(fresh[o.var], span) for o, span in zip(driving, spans, strict=True)], inner)  # type: ignore[misc]
     return nest, tir.BufferLoad(term.dtype, buffer, tuple(used))
 
 

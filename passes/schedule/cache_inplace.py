@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import TRUE, IntImm, Range
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.analysis import scope_root
 from mlcc.passes.schedule.bindings import bindings
 from mlcc.passes.schedule.buffers import BufferArg, listing, region_of
 from mlcc.passes.schedule.cache import check_readers_covered
-from mlcc.passes.schedule.cache_stage import Stage, copy_stage, in_scope
+from mlcc.passes.schedule.cache_stage import Stage, copy_stage, in_loops, in_scope
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.retarget import Retarget
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
-from mlcc.passes.schedule.tree import Rebuild
+from mlcc.passes.schedule.tree import Rebuild, Tree
 
 
 @primitive()
@@ -48,36 +51,39 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
 
     cache = in_scope(buffer, storage_scope)
     realize = tree.realize(node)
-    copy_in = _guarded(realize, copy_stage(_outside(realize, read), buffer, cache, storage_scope, compact=False))
-    copy_out = _guarded(realize, copy_stage(_outside(realize, written), cache, buffer, storage_scope, compact=False))
+    stages = []
+    for region, source, target in ((read, buffer, cache), (written, cache, buffer)):
+        outside = substitute(region, bindings(realize))  # over the loops around, in the place of the axes
+        stage = copy_stage(outside, source, target, storage_scope, compact=False)
+        stages.append(_guarded(tree, realize, stage, outside))
+    copy_in, copy_out = stages
     inside = {n for n in walk(node) if isinstance(n, tir.Block)}
     retarget = Retarget(buffer, cache, takes=inside.__contains__, stores=True)
     edit = Rebuild(tree)
-    at = realize
     edit.put(realize, retarget.visit(realize))
-    edit.before(at, copy_in.nest)
-    edit.after(at, copy_out.nest)
+    edit.before(realize, copy_in.nest)
+    edit.after(realize, copy_out.nest)
     edit.allocate(scope, cache)
     state.update(block.func_name, edit, reuse=retarget.reuse)
     return [state.block_ref(block.func_name, stage.block) for stage in (copy_in, copy_out)]
 
 
-def _outside(realize: tir.BlockRealize, region: tir.BufferRegion) -> tir.BufferRegion:
-    """The region over the loops around the block, in the place of its axes."""
-    return substitute(region, bindings(realize))  # type: ignore[no-any-return]
-
-
-def _guarded(realize: tir.BlockRealize, stage: Stage) -> Stage:
-    """The stage with the predicate of the block that it serves, if that bounds loops on which the stage depends."""
-    if not used_vars(realize.predicate) & used_vars(stage.nest):
+def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.BufferRegion) -> Stage:
+    """The stage where the predicate of the block holds, if its loops are bounded by that, and inside of the buffer."""
+    predicate = realize.predicate if used_vars(realize.predicate) & used_vars(stage.nest) else TRUE
+    loops, inner = [], stage.nest
+    while isinstance(inner, tir.For):
+        loops.append(inner)
+        (inner,) = inner.body
+    assert isinstance(inner, tir.BlockRealize)
+    analyzer = Analyzer()
+    for loop in (*tree.all_loops_above(realize), *loops):
+        analyzer.bind(loop.var, Range(loop.min, loop.extent))
+    with analyzer.constraint(predicate):
+        for index, extent in zip(inner.values, region.buffer.shape, strict=True):
+            for inside in (c.greater_equal(index, IntImm(index.dtype, 0)), c.less(index, extent)):
+                if not analyzer.prove(inside):
+                    predicate = c.logical_and(predicate, inside)
+    if predicate is TRUE:
         return stage
-    return _with_predicate(stage, realize.predicate)
-
-
-def _with_predicate(stage: Stage, predicate: tir.Expr) -> Stage:
-    def inner(stmt: tir.Stmt) -> tir.Stmt:
-        if isinstance(stmt, tir.For):
-            return replace(stmt, body=tuple(inner(s) for s in stmt.body))  # type: ignore[no-any-return]
-        return replace(stmt, predicate=predicate)  # type: ignore[no-any-return]
-
-    return Stage(stage.block, inner(stage.nest))
+    return in_loops([(o.var, Range(o.min, o.extent)) for o in loops], replace(inner, predicate=predicate))

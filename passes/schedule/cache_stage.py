@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
@@ -12,7 +12,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, replace
 from mlcc.ir.tir import TRUE, Expr, ForKind, IntImm, IterKind, Range
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.bindings import bindings, loop_domain
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.retarget import point
@@ -52,6 +52,17 @@ def in_loops(loops: list[tuple[tir.Var, Range]], realize: tir.BlockRealize) -> S
     for var, span in reversed(loops):
         nest = tir.For(var, span.min, span.extent, ForKind.SERIAL, (nest,))
     return Stage(realize.block, nest)
+
+
+def driving_loops(values: Iterable[Expr], loops: Sequence[tir.For]) -> list[tir.For]:
+    """Those of `loops`, outermost first, on which values depend, and on which the ranges of such loops do."""
+    used = {v for value in values for v in used_vars(value)}
+    found: list[tir.For] = []
+    for loop in reversed(loops):
+        if loop.var in used:
+            found.append(loop)
+            used |= used_vars(loop.min) | used_vars(loop.extent)
+    return found[::-1]
 
 
 def zero(like: Expr) -> Expr:
@@ -157,8 +168,17 @@ def relaxed(
     predicate = substitute(c.logical_and(realize.predicate, guard), values)
     box = upper_bound(spans, domain, predicate, Analyzer())
     shape = region.buffer.shape
-    made = tuple(cover(i, Range(zero(n), n), Analyzer()) for i, n in zip(box, shape, strict=True))
+    made = tuple(_inside(cover(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
     return tir.BufferRegion(region.buffer, made)
+
+
+def _inside(span: Range, extent: Expr) -> Range:
+    """The part of a constant range that lies in a dimension: an upper bound may be too high."""
+    low, size, end = tir.const_int(span.min), tir.const_int(span.extent), tir.const_int(extent)
+    if low is None or size is None or end is None or (low >= 0 and low + size <= end):
+        return span
+    low, high = max(low, 0), min(low + size, end)
+    return Range(c.const(low, span.min.dtype), c.const(high - low, span.extent.dtype)) if high > low else span
 
 
 def nested_guard(block: tir.Block, buffer: tir.Buffer, writing: bool) -> Expr:

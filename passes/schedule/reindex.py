@@ -9,7 +9,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
-from mlcc.ir.node import children, replace
+from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind
 from mlcc.ir.visit import has_block, substitute, used_vars
 from mlcc.passes.schedule.analysis import scope_root
@@ -77,6 +77,12 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
         found = indices
     if found is None:
         raise Refusal("E0643", f"block `{block.name}` has no load or store of `{buffer.name}`", block)
+    inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
+    for var in inner & {v for index in found for v in used_vars(index)}:
+        raise Refusal(
+            "E0643", f"block `{block.name}` accesses {_spell(buffer, found)}, and `{var.name}` is none of its axes but"
+            " varies inside it", block,
+        )  # fmt: skip
     return found
 
 

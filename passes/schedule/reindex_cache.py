@@ -20,6 +20,7 @@ from mlcc.passes.schedule.cache_stage import (
     Stage,
     copy_block,
     dependents,
+    driving_loops,
     in_loops,
     only_writer,
     place_after,
@@ -152,7 +153,7 @@ def _used_axes(block: tir.Block, buffer: tir.Buffer, old: Sequence[Expr], new: S
 def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.IterVar]) -> None:
     """Refuses (E0653) a map that may take two elements to one."""
     kept = [var for var, axis in zip(index_map.indices, block.iter_vars, strict=True) if axis in used]
-    plain = tir.IndexMap(tuple(kept), index_map.result)
+    plain = tir.IndexMap(tuple(kept), tuple(_without_gaps(index) for index in index_map.result))
     ranges = [Range(c.const(0, a.dom.extent.dtype), a.dom.extent) for a in used]
     what = "the index map may put several elements of the buffer in one place of the cache"
     try:
@@ -166,6 +167,22 @@ def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.
     for var, value in zip(kept, again, strict=True):
         if not analyzer.prove_equal(value, var):
             raise Refusal("E0653", f"{what}: the indices do not tell `{var.name}`", block)
+
+
+def _without_gaps(index: Expr) -> Expr:
+    """The index without factors and terms that are constant: it tells the same elements apart."""
+    match index:
+        case tir.Mul(lhs=rest, rhs=tir.IntImm(value=factor)) | tir.Mul(lhs=tir.IntImm(value=factor), rhs=rest) if (
+            factor
+        ):
+            return _without_gaps(rest)
+        case (
+            tir.Add(lhs=rest, rhs=tir.IntImm())
+            | tir.Add(lhs=tir.IntImm(), rhs=rest)
+            | tir.Sub(lhs=rest, rhs=tir.IntImm())
+        ):
+            return _without_gaps(rest)
+    return index
 
 
 def _cache(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...]) -> tir.Buffer:
@@ -191,9 +208,9 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
     """The loops and axes of the block, as far as the indices depend on them, around the copy of one element."""
     taken = {id(axis) for axis in used}
     pairs = [(a, v) for a, v in zip(realize.block.iter_vars, realize.values, strict=True) if id(a) in taken]
-    driving = {v for _, value in pairs for v in used_vars(value)}
-    loops = [loop for loop in _loops_below(tree, realize, spot.holder) if loop.var in driving]
+    loops = driving_loops((v for _, v in pairs), _loops_below(tree, realize, spot.holder))
     fresh: dict[tir.Var, Expr] = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in loops}
+    spans = [Range(substitute(loop.min, fresh), substitute(loop.extent, fresh)) for loop in loops]
     axes = []
     values = []
     for axis, value in pairs:
@@ -207,7 +224,7 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
     block = copy_block(copy.cache.name, axes, *sides)
     predicate = _guard(tree, realize, {loop.var for loop in loops}, spot)
     inner = tir.BlockRealize(tuple(values), substitute(predicate, fresh), block)
-    return in_loops([(fresh[o.var], Range(o.min, o.extent)) for o in loops], inner)  # type: ignore[misc]
+    return in_loops([(fresh[o.var], span) for o, span in zip(loops, spans, strict=True)], inner)  # type: ignore[misc]
 
 
 def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> list[tir.For]:

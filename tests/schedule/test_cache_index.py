@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mlcc
 from mlcc.ir import tir
+from mlcc.verify import verify
 from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
 
 RESIZE = """
@@ -31,6 +32,13 @@ def test_every_term_larger_ones_first() -> None:
         "A[index_var_0[vi, vj], index_var_1[vj]] + A[index_var_0[vi, vj], index_var_2[vj]]"
     )
     assert [s.var.name for s in sch.mod["main"].root.body] == ["ax0", "ax0", "ax0", "i"]
+    assert [r.buffer.name for r in sch.get(sch.get_block("B")).reads] == [
+        "A",
+        "index_var_0",
+        "index_var_1",
+        "index_var_2",
+    ]
+    assert verify(sch.mod) == []
     assert_same_results(mlcc.parse(RESIZE), sch.mod)
 
 
@@ -61,6 +69,23 @@ def main(A: T.Buffer((40, 40), "float32"), B: T.Buffer((20, 20), "float32")):
     (block,) = sch.cache_index("B", "global")
     assert [tir.const_int(sch.get(loop).extent) for loop in sch.get_loops(block)] == [4, 5]
     assert tir.const_int(sch.get(block).iter_vars[0].dom.extent) == 20
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
+def test_loops_whose_ranges_depend_on_loops() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((26,), "float32"), B: T.Buffer((13, 13), "float32")):
+    for i in range(13):
+        for j in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(13, j)
+                B[vi, vj] = A[vj * 2]
+"""
+    sch = schedule(text)
+    (block,) = sch.cache_index("B", "global")
+    assert [sch.get(loop).var.name for loop in sch.get_loops(block)] == ["ax0", "ax1"]
     assert_same_results(mlcc.parse(text), sch.mod)
 
 

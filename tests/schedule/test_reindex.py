@@ -88,6 +88,19 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 """
     with refused("E0642", "both reads and writes `B`"):
         schedule(update).reindex("B", ("read", 0))
+    inner = """
+@T.prim_func
+def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:3])
+            T.writes(B[vi, 0:3])
+            for j in range(3):
+                B[vi, j] = A[vi, j]
+"""
+    with refused("E0643", r"accesses `A\[vi, j\]`, and `j` is none of its axes but varies inside it"):
+        schedule(inner).reindex("B", ("read", 0))
     guarded = update.replace("B[vi] + A[vi]", "T.if_then_else(vi > 0, A[vi - 1], T.float32(0))")
     with refused("E0643", r"`A\[vi - 1\]` under a condition"):
         schedule(guarded).reindex("B", ("read", 0))

@@ -27,6 +27,34 @@ def test_read_tiled_and_by_name() -> None:
     assert_same_results(mlcc.parse(MATMUL), sch.mod)
 
 
+def test_with_gaps() -> None:
+    sch = schedule(MATMUL)
+    copy = sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j * 2, i * 3))
+    assert shape(sch.get(copy).reads[0].buffer) == [32, 96]
+    assert_same_results(mlcc.parse(MATMUL), sch.mod)
+
+
+def test_loops_whose_ranges_depend_on_loops() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((13, 13), "float32"), B: T.Buffer((13, 13), "float32")):
+    for i in range(13):
+        for j in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(13, j)
+                B[vi, vj] = A[vj, 0] * T.float32(2)
+"""
+    sch = schedule(text)
+    sch.reindex_cache_write("B", 0, "local", lambda i, j: (j, i))
+    assert_same_results(mlcc.parse(text), sch.mod)
+    sch = schedule(text)
+    copy = sch.reindex_cache_read("B", 0, "local", lambda i, j: (j,))
+    assert [sch.get(loop).var.name for loop in sch.get_loops(copy)] == ["i", "j"]
+    assert str(sch.get(sch.get_loops(copy)[1]).extent) == "i + 1"
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
 def test_write() -> None:
     sch = schedule(MATMUL)
     copy = sch.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i // 8, i % 8))

@@ -38,6 +38,11 @@ def _differs_at(path: str, *families: str) -> Callable[[Outcome], bool]:
     )
 
 
+def _says(pattern: str) -> Callable[[Outcome], bool]:
+    """The report of the disagreement has the pattern."""
+    return lambda outcome: re.search(pattern, outcome.detail) is not None
+
+
 KNOWN: tuple[Known, ...] = (
     Known(
         "split", WE_REFUSE, "`disable_predication` is refused where the factors are seen to go beyond the extent",
@@ -166,6 +171,71 @@ KNOWN: tuple[Known, ...] = (
             lambda outcome: any(step.name.startswith("transform_") for step in outcome.before),
         )
         for status in (DIFFER, THEY_REFUSE)
+    ),
+    Known(
+        "cache_read cache_inplace", THEY_REFUSE,
+        "a name means the buffer that is read, as the primitive asks; TVM takes the one that is written, and refuses",
+        _says("TVM: refuses: AssertionError: Expected buffer to be read buffer"),
+    ),
+    Known(
+        "cache_read cache_write reindex reindex_cache_read reindex_cache_write", WE_REFUSE,
+        "a cache that would be read before anything is in it is refused", _code("E0642"),
+    ),
+    Known(
+        "cache_write", DIFFER,
+        "a block that is named as a consumer of its own output starts in the cache, too: in TVM its init goes on"
+        " writing the buffer", lambda o: "consumer_blocks" in str(o.step) and "init" in o.detail,
+    ),
+    Known(
+        "cache_inplace", DIFFER,
+        "the copies are indexed by the loops around the block: TVM's use variables of the block outside of it",
+        _says(r"values\[\d+\].*do not stand for each other"),
+    ),
+    Known(
+        "cache_index", THEY_REFUSE, "no term, or one, is no failure",
+        _says(r"TVM: refuses: InternalError: Check failed: seq\.size\(\)"),
+    ),
+    Known(
+        "cache_index", THEY_REFUSE, "axes may be driven by fewer loops than there are axes",
+        _says("TVM: refuses: KeyError: 'key is not in Map'"),
+    ),
+    Known(
+        "cache_index", DIFFER, "the block says in its T.reads that it reads the buffers of indices",
+        lambda o: "index_var" in o.detail and _differs_at(r"\.reads")(o),
+    ),
+    Known("cache_index", WE_REFUSE, "an unknown storage scope is refused", _code("E0641")),
+    Known(
+        "cache_index", DIFFER, "the axes of the new blocks are as long as the buffers that they index, not as loops",
+        _says(r"iter_vars\[\d+\]\.dom\.extent"),
+    ),
+    Known(
+        "reindex_cache_read reindex_cache_write", DIFFER,
+        "the copy has the predicate of the block that it serves: without it, TVM's goes out of bounds",
+        _says(r"predicate: (\w+) against IntImm"),
+    ),
+    Known(
+        "reindex_cache_read reindex_cache_write", WE_REFUSE, "a map that puts several elements in one place is refused",
+        _code("E0653", "several elements"),
+    ),
+    Known(
+        "reindex_cache_read reindex_cache_write", DIFFER, "the ranges of the copy's loops are over its own loops",
+        _says(r"(extent|min)\S*: .* do not stand for each other"),
+    ),
+    Known(
+        "reindex", WE_REFUSE, "an index that varies inside the block is refused: TVM's copy uses its variable outside",
+        _code("E0643", "varies inside it"),
+    ),
+    Known(
+        "reindex", WE_REFUSE, "an access that a condition keeps inside the buffer is refused: the copy has none",
+        _code("E0643", "under a condition"),
+    ),
+    Known(
+        "read_at write_at", WE_REFUSE, "a cache that would be read before anything is in it is refused",
+        _code("E0644", "before anything there writes it"),
+    ),
+    Known(
+        "read_at write_at", THEY_REFUSE, "variables of an enclosing block, and symbolic sizes, may be in the region",
+        _says("TVM: refuses: KeyError: 'key is not in Map'"),
     ),
 )  # fmt: skip
 

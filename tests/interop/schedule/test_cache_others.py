@@ -14,6 +14,8 @@ import mlcc  # noqa: E402
 from mlcc.ir import tir  # noqa: E402
 from mlcc.ir.equal import assert_structural_equal  # noqa: E402
 from mlcc.ir.module import IRModule  # noqa: E402
+from mlcc.ir.node import replace  # noqa: E402
+from mlcc.ir.visit import rewrite_bottom_up  # noqa: E402
 from mlcc.passes.schedule.tree import Tree  # noqa: E402
 from tests.interop.schedule.agree import Step, assert_agree, blocks, mine, read, theirs  # noqa: E402
 from tests.interop.schedule.cache_programs import PROGRAMS  # noqa: E402
@@ -83,7 +85,7 @@ TERMS = [
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("least", [0, 1, 2, 3])
 def test_cache_index(term: str, least: int) -> None:
-    """TVM fails on fewer than two terms, and gives buffers of two dimensions one stride."""
+    """TVM fails on fewer than two terms, gives buffers of two dimensions one stride, and no block reads them."""
     text = f"""
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((200, 200), "float32"), B: T.Buffer((80, 40), "float32")):
@@ -100,4 +102,11 @@ def main(A: T.Buffer((200, 200), "float32"), B: T.Buffer((80, 40), "float32")):
         assert len(list(blocks(made))) <= len(list(blocks(mirrored))) + 1
         return
     script = re.sub(r'(\(\d+, \d+\)(, "\w+")?), strides=\(1,\)', r"\1", expected.script())
-    assert_structural_equal(made, mlcc.parse(script))
+    assert_structural_equal(rewrite_bottom_up(made["main"], _without_index_reads), mlcc.parse(script)["main"])
+
+
+def _without_index_reads(node: Any) -> Any:
+    if isinstance(node, tir.Block) and node.name == "B":
+        reads = tuple(r for r in node.reads if not r.buffer.name.startswith("index_var"))
+        return replace(node, reads=reads)
+    return node
