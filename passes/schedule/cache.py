@@ -215,8 +215,9 @@ def check_starts_afresh(block: tir.Block, buffer: tir.Buffer) -> None:
 def _check_reads_cache(tree: Tree, writer: tir.Block, buffer: tir.Buffer, consumer: tir.Block) -> None:
     """Refuses (E0642) a consumer that would read what `writer` has not written."""
     scope = tree.scope(writer)
+    assert scope is not None
     if tree.scope(consumer) is not scope:
-        help = f"consumers can be {_names(dependents(tree, scope, writer))}" if scope is not None else None
+        help = f"consumers can be {_names(dependents(tree, scope, writer))}"
         raise Refusal("E0642", f"`{consumer.name}` does not stand in the scope of `{writer.name}`", consumer, help)
     if region_of(consumer.reads, buffer, consumer) is None:
         return
