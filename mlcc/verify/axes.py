@@ -16,6 +16,7 @@ from mlcc.errors import Label
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
+from mlcc.verify.needed import Needed, needed
 from mlcc.verify.report import Report
 from mlcc.verify.spell import spell
 
@@ -42,33 +43,56 @@ def part_of(block: tir.Block) -> Part:
     return (*(r.buffer for r in block.writes or ()), *axes) if known else (block,)
 
 
+class Local:
+    """The buffers that a function allocates for itself, and what it reads of them."""
+
+    def __init__(self) -> None:
+        self.allocated: set[tir.Var] = set()
+        self.func: tir.PrimFunc | None = None
+        self._needed: Needed | None = None
+
+    def misses(self, block: tir.Block, axis: tir.Var, value: Expr, analyzer: Analyzer) -> bool:
+        """Does a block read what `block`, whose `axis` is bound to `value`, leaves unwritten?"""
+        if self._needed is None:
+            self._needed = needed(self.func) if self.func is not None else {}
+        written = analyzer.bound(value)
+        for region in block.writes:
+            spans = self._needed.get(region.buffer.data, [])
+            for span, read in zip(region.region, spans, strict=False):
+                if span.min is axis and tir.const_int(span.extent) == 1:
+                    return read.min < written.min or read.max > written.max
+        return False
+
+
 def check_axes(
-    realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool = False
+    realize: tir.BlockRealize, domains: Domains, guarded: bool, report: Report, is_part: bool, local: Local
 ) -> None:
     """Report axes whose bindings miss or leave their domain.
 
     `guarded`: a condition around may exclude values. `is_part`: other blocks may have the values that are missed.
+    `local` are the buffers that live inside the function; of these a part may be all that is needed.
     """
     block = realize.block
     free = guarded or not _is_true(realize.predicate)
-    partial_ok = not _writes_outside(block)
+    partial_ok = not _writes_outside(block, local.allocated)
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         if axis.var.dtype.is_int and value.dtype.is_int:
-            _check_axis(block, axis, value, domains, free, partial_ok, report, is_part)
+            _check_axis(block, axis, value, domains, free, partial_ok, report, is_part, local)
 
 
 def _is_true(predicate: Expr) -> bool:
     return isinstance(predicate, IntImm) and predicate.value != 0
 
 
-def _writes_outside(block: tir.Block) -> bool:
-    """Does the block write memory of the caller's? Of an intermediate, a part may be all that is needed."""
-    return any(r.buffer.scope in ("", "global") for r in block.writes or ()) or not block.writes
+def _writes_outside(block: tir.Block, allocated: set[tir.Var]) -> bool:
+    """May the block write memory of the caller's?"""
+    written = [r.buffer for r in block.writes or ()]
+    return not written or any(b.data not in allocated and b.scope in ("", "global") for b in written)
 
 
 def _check_axis(
     block: tir.Block, axis: tir.IterVar, value: Expr, domains: Domains, guarded: bool, partial_ok: bool, report: Report,
-    is_part: bool,
+    is_part: bool, local: Local,
 ) -> None:  # fmt: skip
     if isinstance(value, tir.Var) and _same_range(domains.ranges.get(value), axis.dom):
         return
@@ -86,14 +110,15 @@ def _check_axis(
     below, above = _gap(found.low, want.low, analyzer), _gap(want.high, found.high, analyzer)
     if below is None or above is None or empty:
         return
-    single = len(used) == 1 and isinstance(value, tir.Var)
     reduce = axis.kind is tir.IterKind.REDUCE
     related = _places(used, domains)
     name = f"axis `{axis.var.name}` of block `{block.name}`"
     covered, domain = _spell(found, analyzer), _spell(want, analyzer)
     if is_part and (below.min > 0 or above.min > 0):
         return
-    if (below.min > 0 or above.min > 0) and (single or reduce or not used or not partial_ok):
+    if (below.min > 0 or above.min > 0) and (
+        reduce or not partial_ok or local.misses(block, axis.var, value, analyzer)
+    ):
         message = f"{name} runs over {domain}, but its binding covers only {covered}"
         report.add("E0334", message, axis, f"{_size(want, analyzer)} values are needed", related=related)
     elif (below.max < 0 or above.max < 0) and not guarded and _attained(value, used):

@@ -11,7 +11,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
 from mlcc.verify.access import check_regions
-from mlcc.verify.axes import Domains, Part, check_axes, part_of
+from mlcc.verify.axes import Domains, Local, Part, check_axes, part_of
 from mlcc.verify.calls import call_problem
 from mlcc.verify.expressions import access_dtype, access_problem, problem
 from mlcc.verify.report import Report
@@ -38,6 +38,7 @@ class FuncVerifier:
         self._thread_nest = 0
         self._blocks: set[tir.Block] = set()
         self._parts: Counter[Part] = Counter()
+        self._local = Local()
         self._said: set[tir.Var] = set()  # variables of which something was said
         self._stmts: dict[type, Callable[..., None]] = {
             tir.For: self._for, tir.BlockRealize: self._realize, tir.BufferStore: self._store, tir.Bind: self._bind,
@@ -49,6 +50,7 @@ class FuncVerifier:
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
         self._parts = Counter(map(part_of, _blocks(func.body)))
+        self._local.func = func
         self.report.at(func)
         if len(func.params) != len(func.buffers):
             message = f"{len(func.params)} parameters and {len(func.buffers)} entries of `buffers`"
@@ -223,7 +225,7 @@ class FuncVerifier:
             self.report.add("E0336", message, block)
         else:
             is_part = self._parts[part_of(block)] > 1
-            check_axes(stmt, self._domains, self._guards > 0, self.report, is_part)
+            check_axes(stmt, self._domains, self._guards > 0, self.report, is_part, self._local)
             self._reduction_loops(stmt)
         with self._scope.frame():
             if block.iter_vars:
@@ -260,6 +262,7 @@ class FuncVerifier:
             self._define(axis.var, axis)
             self._domains.ranges[axis.var] = axis.dom
         for buffer in block.alloc_buffers:
+            self._local.allocated.add(buffer.data)
             self._buffer_form(buffer)
             self._declare(buffer, block)
         for match in block.match_buffers:
@@ -315,6 +318,7 @@ class FuncVerifier:
     # ------------------------------------------------------------ buffers and variables
 
     def _alloc(self, stmt: tir.AllocBuffer) -> None:
+        self._local.allocated.add(stmt.buffer.data)
         self._buffer_form(stmt.buffer)
         self._declare(stmt.buffer, stmt)
 

@@ -89,3 +89,23 @@ def test_one_accumulator_for_all() -> None:
         sch.decompose_reduction("S", sch.get_loops("S")[0])
     sch.decompose_reduction("S", sch.get_loops("S")[1])
     assert_same_results(mlcc.parse(ONE_PLACE), sch.mod)
+
+
+BIAS = """
+@T.prim_func
+def main(A: T.Buffer((8, 6), "float32"), bias: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = bias[vi]
+            C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+def test_an_init_that_reads() -> None:
+    sch = schedule(BIAS)
+    init = sch.decompose_reduction("C", sch.get_loops("C")[1])
+    assert [r.buffer.name for r in sch.get(init).reads] == ["bias"]
+    assert_same_results(mlcc.parse(BIAS), sch.mod)
+    mlcc.build(sch.mod)

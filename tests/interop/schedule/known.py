@@ -127,6 +127,10 @@ KNOWN: tuple[Known, ...] = (
         "decompose_reduction", WE_REFUSE, "a loop whose iterations each need an init is refused", _code("E0663"),
     ),
     Known(
+        "decompose_reduction", DIFFER, "the init block lists what it reads; TVM's lists nothing",
+        lambda outcome: "_init" in outcome.detail and ".reads:" in outcome.detail,
+    ),
+    Known(
         "rfactor", DIFFER, "the combination keeps the condition under which partial results exist; TVM drops it",
         lambda outcome: "left:" in outcome.detail and ".predicate:" in outcome.detail,
     ),

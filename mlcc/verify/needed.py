@@ -1,0 +1,46 @@
+"""What the blocks of a function read of a buffer at most, as constant bounds per dimension."""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import Bound
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+
+Needed = dict[tir.Var, list[Bound]]
+
+
+def needed(func: tir.PrimFunc) -> Needed:
+    """By data variable. Blocks that run under a condition are left out: they may read less than their region."""
+    found: Needed = {}
+    _body(func.body, Analyzer(), found)
+    return found
+
+
+def _body(body: tuple[tir.Stmt, ...], analyzer: Analyzer, found: Needed) -> None:
+    for stmt in body:
+        match stmt:
+            case tir.For():
+                analyzer.bind(stmt.var, tir.Range(stmt.min, stmt.extent))
+                _body(stmt.body, analyzer, found)
+            case tir.BlockRealize(block=block) if tir.const_int(stmt.predicate) == 1:
+                for axis, value in zip(block.iter_vars, stmt.values, strict=False):
+                    bound = analyzer.bound(value)
+                    analyzer.bind_bound(axis.var, bound.min, bound.max)
+                for region in block.reads or ():
+                    _add(region, analyzer, found)
+                _body(block.body, analyzer, found)
+            case tir.While(body=inner) | tir.AttrStmt(body=inner):
+                _body(inner, analyzer, found)
+
+
+def _add(region: tir.BufferRegion, analyzer: Analyzer, found: Needed) -> None:
+    spans = []
+    for span, size in zip(region.region, region.buffer.shape, strict=False):
+        low, high = analyzer.bound(span.min).min, analyzer.bound(c.sub(c.add(span.min, span.extent), 1)).max
+        end = analyzer.bound(size).max - 1
+        spans.append(Bound(max(low, 0), min(high, end)))
+    known = found.get(region.buffer.data)
+    if known is not None:
+        spans = [Bound(min(a.min, b.min), max(a.max, b.max)) for a, b in zip(known, spans, strict=False)]
+    found[region.buffer.data] = spans
