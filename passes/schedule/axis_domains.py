@@ -179,7 +179,7 @@ def _by_dimension(
         if var in axes:
             axes[var].add(dom, bound)
         elif not _same(part, want, analyzer):
-            raise solver.refusal(part.low)
+            raise solver.refusal(part)
 
 
 class _Dimension:
@@ -191,11 +191,14 @@ class _Dimension:
         self._block, self._buffer, self._at, self._last = block, buffer, at, last
         self._analyzer, self._exact = analyzer, exact
 
-    def refusal(self, index: Expr | None) -> Refusal:
+    def refusal(self, given: Interval) -> Refusal:
+        index = str(given.low)
+        if given.high is not None and not _is_point(given, self._analyzer):
+            index += f" to {self._analyzer.simplify(given.high)}"
         return Refusal(
             "E0651",
-            f"which iterations of block `{self._block.name}` are needed cannot be told from its index "
-            f"`{index}` in dimension {self._at} of `{self._buffer.name}`",
+            f"which iterations of block `{self._block.name}` are needed cannot be told from what it uses in "
+            f"dimension {self._at} of `{self._buffer.name}`: index {index}",
             self._block,
         )
 
@@ -203,20 +206,20 @@ class _Dimension:
         """The axis, what it runs over to reach `want`, and what it can at most."""
         analyzer = self._analyzer
         if given.low is None or given.high is None or want.low is None:
-            raise self.refusal(given.low)
+            raise self.refusal(given)
         index, low = analyzer.simplify(given.low), analyzer.simplify(want.low)
         high = None if want.high is None else analyzer.simplify(want.high)
         zero = c.const(0)
         match index:
             case tir.Mul(lhs=tir.Var() as var, rhs=by) | tir.Mul(lhs=by, rhs=tir.Var() as var):
                 if high is None:
-                    raise self.refusal(index)
+                    raise self.refusal(given)
                 if self._exact and not _is_point(given, analyzer):
                     self._check_whole_tiles(index, by, low, high)
                 dom = Interval(c.floordiv(low, by), c.floordiv(high, by))
                 return var, dom, Interval(zero, c.floordiv(self._last, by))
         if not analyzer.prove_equal(index, analyzer.simplify(given.high)):
-            raise self.refusal(index)
+            raise self.refusal(given)
         match index:
             case tir.Var():
                 return index, Interval(low, high), Interval(zero, self._last)
@@ -237,7 +240,7 @@ class _Dimension:
                 and analyzer.prove(c.greater_equal(low, 0))
             ):
                 return self.solve(Interval(inner, inner), Interval(low, None))
-        raise self.refusal(index)
+        raise self.refusal(given)
 
     def _check_whole_tiles(self, index: Expr, by: Expr, low: Expr, high: Expr) -> None:
         for end in (low, c.add(high, 1)):

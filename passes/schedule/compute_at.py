@@ -28,7 +28,7 @@ from mlcc.passes.schedule.inline import inline_into_consumers, inline_into_produ
 from mlcc.passes.schedule.insertion import LAST, position, split_body
 from mlcc.passes.schedule.moved import check_order, check_same_iterations
 from mlcc.passes.schedule.new_nest import NewNest
-from mlcc.passes.schedule.places import legal_places
+from mlcc.passes.schedule.places import offering_places
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.removal import removable
@@ -71,12 +71,8 @@ def _move(
         (inline_into_producer if reverse else inline_into_consumers)(state, block)
         return
     assert isinstance(loop, LoopRef)
-    try:
+    with offering_places(state, block, reverse):
         plan = plan_move(block, loop, preserve_unit_loops, index, reverse)
-    except Refusal as refusal:
-        if refusal.help is None and refusal.code in ("E0648", "E0649", "E0650", "E0651", "E0658"):
-            refusal.help = legal_places(state, block, reverse)
-        raise
     edit = Rebuild(block.tree)
     edit.put(plan.removed)
     edit.amend(loop.loop, lambda made: replace(made, body=_inserted(made.body, plan)))
@@ -121,7 +117,7 @@ def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index
     if missing:
         raise _not_below(block, loop, missing, reverse)
     check_order(tree, block, loop, before, after)
-    at = position(split, index)
+    at = position(split, index, loop)
     analyzer = shape_analyzer(tree.func)
     around = [*tree.loops_above(loop), loop]
     for outer in reversed(around):

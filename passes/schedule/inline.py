@@ -7,7 +7,7 @@ from mlcc.passes.schedule.analysis import check_complete_block, check_not_output
 from mlcc.passes.schedule.inline_consumer import ConsumerInlining, single_producer, single_read
 from mlcc.passes.schedule.inline_producer import ProducerInlining
 from mlcc.passes.schedule.inline_rewrite import ScopeRewriter, pointer_use
-from mlcc.passes.schedule.places import legal_places
+from mlcc.passes.schedule.places import offering_places
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.removal import removable
@@ -23,7 +23,8 @@ def compute_inline(state: State, block: BlockRef) -> None:
     them, and is not the only one of its scope. Refused otherwise (E0645, E0646, E0647, E0656, E0658, E0659).
     TVM: `compute_inline`.
     """
-    inline_into_consumers(state, block)
+    with offering_places(state, block, reverse=False):
+        inline_into_consumers(state, block)
 
 
 @primitive()
@@ -35,13 +36,14 @@ def reverse_compute_inline(state: State, block: BlockRef) -> None:
     them. Where the producer computes more than the block takes, it gets a predicate. Refused otherwise (E0645, E0646,
     E0647, E0656, E0658, E0659). TVM: `reverse_compute_inline`.
     """
-    inline_into_producer(state, block)
+    with offering_places(state, block, reverse=True):
+        inline_into_producer(state, block)
 
 
 def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False) -> None:
     """`compute_inline`; with `check_only` all its checks alone."""
     tree, block = ref.tree, ref.block
-    check_no_init(state, ref)
+    check_no_init(block)
     if len(block.writes) != 1:
         names = ", ".join(f"`{w.buffer.name}`" for w in block.writes)
         raise Refusal("E0645", f"block `{block.name}` must write one buffer, and writes {names or 'none'}", block)
@@ -66,10 +68,19 @@ def can_inline(state: State, ref: BlockRef) -> bool:
     return True
 
 
-def inline_into_producer(state: State, ref: BlockRef) -> None:
-    """`reverse_compute_inline`."""
+def can_reverse_inline(ref: BlockRef) -> bool:
+    """Would `reverse_compute_inline` accept the block?"""
+    try:
+        inline_into_producer(ref.state, ref, check_only=True)
+    except Refusal:
+        return False
+    return True
+
+
+def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) -> None:
+    """`reverse_compute_inline`; with `check_only` all its checks alone."""
     tree, block = ref.tree, ref.block
-    check_no_init(state, ref)
+    check_no_init(block)
     scope = scope_root(tree, block, require_stage_pipeline=True)
     buffer = single_read(tree, block, scope)
     check_complete_block(tree, block, scope)
@@ -78,6 +89,8 @@ def inline_into_producer(state: State, ref: BlockRef) -> None:
     inlining = ConsumerInlining(ref.realize, producer, buffer)
     removed = removable(tree, block)
     check_no_pointer_use(tree, scope, block, buffer)
+    if check_only:
+        return
     rewriter = ScopeRewriter(buffer, block, store=inlining.store_for, realize=inlining.realize)
     _rewrite(state, ref, scope, removed, rewriter)
 
@@ -90,9 +103,8 @@ def _rewrite(state: State, ref: BlockRef, scope: tir.Block, removed: tir.Stmt, r
     state.update(ref.func_name, edit)
 
 
-def check_no_init(state: State, ref: BlockRef) -> None:
+def check_no_init(block: tir.Block) -> None:
     """Refuses (E0645) a block with an init, which accumulates."""
-    block = ref.block
     if block.init is not None:
         axes = [a.var.name for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
         over = f" over {', '.join(f'`{a}`' for a in axes)}" if axes else ""
@@ -100,7 +112,6 @@ def check_no_init(state: State, ref: BlockRef) -> None:
             "E0645",
             f"block `{block.name}` has an init: it accumulates{over}, so no single expression stands for its result",
             block,
-            legal_places(state, ref),
         )
 
 

@@ -47,6 +47,7 @@ class ScopeRewriter:
         found = self._memo.get(id(node))
         if found is not None:
             return found[1]
+        made: Any
         match node:
             case tir.Block():
                 made = self._block(node)

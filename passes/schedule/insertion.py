@@ -50,7 +50,7 @@ def split_body(
     return Split(first, last, below)
 
 
-def position(split: Split, index: int) -> int:
+def position(split: Split, index: int, loop: tir.For) -> int:
     """The position that `index` means; refuses (E0650) one that is not legal."""
     if index == LAST:
         return split.last
@@ -61,6 +61,7 @@ def position(split: Split, index: int) -> int:
     legal = [str(i) for i in range(split.first, split.last + 1)]
     raise Refusal(
         "E0650",
-        f"index={index} is not a legal position among the statements of the loop",
+        f"index={index} is not a legal position among the statements of loop `{loop.var.name}`",
+        loop,
         help=f"legal are index={' or '.join(legal)}; index=-1 is the last of them, index=-2 the first",
     )

@@ -197,6 +197,14 @@ def test_symbolic_extents() -> None:
     np.testing.assert_array_equal(one, other)
 
 
+def test_symbolic_extents_that_were_fused() -> None:
+    text = DYNAMIC.replace("n = T.int32()", "n, m = T.int32(), T.int32()").replace("(n, 8)", "(n, m)")
+    sch = schedule(text)
+    sch.fuse(*sch.get_loops("B"))
+    sch.reverse_compute_at("C", sch.get_loops("B")[0])
+    assert nest(sch).endswith("block C(vi = i_j_fused // m, vj = i_j_fused % m)")
+
+
 BESIDE = """
 @T.prim_func
 def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
@@ -279,12 +287,17 @@ def test_a_refusal_offers_loops_that_are_legal() -> None:
     sch = schedule(PAIR)
     with pytest.raises(mlcc.CompileError) as refusal:
         sch.reverse_compute_at("C", sch.get_loops("C")[0])
-    offered = re.findall(r"`(sch\.reverse_compute_at\(.*?\))`", str(refusal.value))
+    offered = re.findall(r"`(sch\..*?\))`", str(refusal.value))
     assert offered == [
         'sch.reverse_compute_at("C", sch.get_loops("B")[1])',
         'sch.reverse_compute_at("C", sch.get_loops("B")[0])',
+        'sch.reverse_compute_inline("C")',
     ]
-    eval(offered[0], {"sch": sch})
+    for step in offered:
+        eval(step, {"sch": sch.copy()})
+    with refused("E0649", r'legal would be `sch.compute_inline\("B"\)`'):
+        sch = schedule(CHAIN)
+        sch.compute_at("B", sch.get_loops("C")[0])
 
 
 @pytest.mark.parametrize(
@@ -296,7 +309,7 @@ def test_a_refusal_offers_loops_that_are_legal() -> None:
         (CHAIN, "reverse_compute_at", "D", ("B", 0), "E0649", "`C`, which computes what it reads"),
         (CHAIN, "reverse_compute_at", "B", ("D", 0), "E0650", "`C`, which reads what `B` .* before loop `i`"),
         (TWO_SUMS, "reverse_compute_at", "D", ("C", 2), "E0651", "add terms more than once"),
-        (BLUR, "reverse_compute_at", "C", ("B", 0), "E0651", "cannot be told from its index"),
+        (BLUR, "reverse_compute_at", "C", ("B", 0), "E0651", "cannot be told from .* of `B`: index vi to vi \\+ 2"),
     ],
 )  # fmt: skip
 def test_refused(text: str, primitive: str, block: str, loop: tuple[str, int], code: str, words: str) -> None:
