@@ -11,6 +11,7 @@ from mlcc.arith.iter_nodes import IterMark, IterSum, is_one, normalize_to_expr
 from mlcc.arith.subspace import Subspaces, subspace_divide
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import map_children, replace
 from mlcc.ir.visit import Substitute, substitute, used_vars
 from mlcc.passes.schedule.analysis import check_single_child, scope_root
@@ -214,12 +215,56 @@ def _division(
     realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For], preserve_unit_iters: bool
 ) -> Subspaces | None:
     """Outer and inner part of every axis, then of the predicate; None if there is no such division."""
+    if not realize.values and not is_one(realize.predicate):
+        return None
     iters = {loop.var: tir.Range(loop.min, loop.extent) for loop in (*reversed(inside), *reversed(outside))}
     found = subspace_divide(
         realize.values, iters, [loop.var for loop in inside], realize.predicate, "surjective",
         simplify_trivial=not preserve_unit_iters,
     )  # fmt: skip
-    return found or _trivial_division(realize, outside, inside)
+    if not found:
+        return _trivial_division(realize, outside, inside)
+    return _whole(found, realize, outside, inside)
+
+
+def _whole(
+    found: Subspaces, realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]
+) -> Subspaces | None:
+    """The division with all that the predicate says; None if it does not cover just what the axes run over.
+
+    A bound of a single loop only narrows what the division takes the loop to run over, and a condition on loops that
+    drive no axis does not show in it at all: both must be said again. A bound inside an index is replaced where the
+    division goes through the same values in another order, `i * 4 + j < 12` for `i * 3 + j` with `j < 3`.
+    """
+    analyzer = Analyzer()
+    for loop in (*outside, *inside):
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    is_other = False
+    for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, found.pairs, strict=True):
+        if not analyzer.prove_equal(c.mul(outer.extent, inner.extent), axis.dom.extent):
+            return None
+        high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)  # type: ignore[arg-type]
+        is_other = is_other or not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value)
+    said = [*_conjuncts(found.outer_predicate), *_conjuncts(found.inner_predicate)]
+    sides = [found.outer_predicate, found.inner_predicate]
+    others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
+    for part in _conjuncts(realize.predicate):
+        used = {v for v in used_vars(part) if v not in analyzer.values}
+        replaced = is_other and bool(used) and any(used <= used_vars(known) for known in said)
+        if replaced or any(_same_bound(part, known, analyzer) for known in said) or analyzer.prove(part):
+            continue
+        side = next((n for n, other in enumerate(others) if not used_vars(part) & other), None)
+        if side is None:
+            return None
+        sides[side] = c.logical_and(sides[side], part)
+    return Subspaces(found.pairs, *sides)
+
+
+def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:
+    if isinstance(a, tir.CompareOp) and type(a) is type(b):
+        assert isinstance(b, tir.CompareOp)
+        return analyzer.prove_equal(c.sub(a.lhs, a.rhs), c.sub(b.lhs, b.rhs))
+    return structural_equal(a, b)
 
 
 def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]) -> Subspaces | None:

@@ -121,6 +121,8 @@ class Ours:
 
     def __init__(self, program: str | IRModule) -> None:
         self.sch = mlcc.Schedule(mlcc.parse(program) if isinstance(program, str) else program)
+        for name, (description, implementation) in INTRINSICS.items():
+            register(self.sch, name, description, implementation)
         self.names: dict[str, Any] = {}
         for name, (description, implementation) in INTRINSICS.items():
             register(self.sch, name, description, implementation)

@@ -241,6 +241,34 @@ KNOWN: tuple[Known, ...] = (
         "read_at write_at", THEY_REFUSE, "variables of an enclosing block, and symbolic sizes, may be in the region",
         _says("TVM: refuses: KeyError: 'key is not in Map'"),
     ),
+    Known(
+        "blockize", WE_REFUSE, "blocks in another order than they stand in, or one of them twice, are refused",
+        _code("E0686", "in this order|several blocks"),
+    ),
+    Known(
+        "blockize", WE_REFUSE, "a reduction with an init in a list of blocks is refused; TVM drops the init",
+        _code("E0686", "with an init"),
+    ),
+    Known(
+        "blockize", WE_REFUSE, "an `if` between the loop and the block is refused; TVM drops it",
+        _code("E0685", "more than loops"),
+    ),
+    Known(
+        "blockize", WE_REFUSE, "a condition that the axes of the two blocks cannot tell is refused; TVM drops it",
+        _code("E0685", "do not fall [^|]* where "),
+    ),
+    Known(
+        "blockize", DIFFER, "a condition on a loop that the axes of the two blocks do not tell stays; TVM drops it",
+        _says(r"^not structurally equal at [^\n]*predicate[^\n]*: (LT|And) against IntImm"),
+    ),
+    Known(
+        "blockize", DIFFER, "an init has the conditions of its own loops; TVM's also those of loops that it is not in",
+        _says(r"^not structurally equal at [^\n]*init\[0\][^\n]*predicate"),
+    ),
+    Known(
+        "blockize", THEY_REFUSE, "axes of 64-bit integers that are not affine: TVM gives them 32-bit extents",
+        _says("extent_ty == var_ty"),
+    ),
 )  # fmt: skip
 
 
