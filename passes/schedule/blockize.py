@@ -7,7 +7,8 @@ from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import Domains, Interval, cover, eval_range, from_range, union
-from mlcc.arith.iter_nodes import IterMark, IterSum, is_one, normalize_to_expr
+from mlcc.arith.iter_nodes import IterMark, IterSum, normalize_to_expr
+from mlcc.arith.proofs import is_one
 from mlcc.arith.subspace import Subspaces, subspace_divide
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -178,8 +179,8 @@ def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Bloc
     shared = [at for at in parents[0] if all(any(at is p for p in others) for others in parents[1:])]
     parent = next((at for at in shared if isinstance(at, (tir.For, tir.Block))), None)
     if len(blocks) < 2 or parent is None or shared[0] is not parent or len(set(map(id, blocks))) != len(blocks):
-        help = "sch.blockize(loop) makes a block of a single one" if len(blocks) < 2 else None
-        raise Refusal("E0686", "several blocks beside each other are needed", marks, help)
+        alone = "sch.blockize(loop) makes a block of a single one" if len(blocks) < 2 else None
+        raise Refusal("E0686", "several blocks beside each other are needed", marks, alone)
     statements = [tree.child_of(parent, tree.realize(b)) for b in blocks]
     places = [next((i for i, s in enumerate(parent.body) if s is statement), -1) for statement in statements]
     if places != list(range(places[0], places[0] + len(places))) or places[0] < 0:
@@ -257,7 +258,7 @@ def _whole(
         if side is None:
             return None
         sides[side] = c.logical_and(sides[side], part)
-    return Subspaces(found.pairs, *sides)
+    return Subspaces(found.pairs, sides[0], sides[1])
 
 
 def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:

@@ -68,8 +68,7 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
     if "wrong" in answer:
         number, why = json.loads(answer["wrong"])
         code = "E0711" if "and so does another kernel" in why else "E0710"
-        help = _help(why)
-        raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", found[texts[number]], help=help))
+        raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", found[texts[number]], help=_help(why)))
     functions: dict[str, NativeFunction] = {}
     for text, kernel in zip(texts, answer["kernels"], strict=True):
         for name, facts in kernel["defines"].items():
