@@ -157,6 +157,8 @@ class ConsumerInlining:
                 while len(body) == 1 and isinstance(body[0], tir.For):
                     body = body[0].body
         if len(body) == 1 and isinstance(body[0], tir.BufferStore) and body[0].buffer is self._buffer:
+            if any(isinstance(n, tir.BufferLoad) and n.buffer is self._buffer for n in walk(body[0].value)):
+                raise self._refusal(f"`{self._producer.name}` adds to what `{self._buffer.name}` holds")
             return body[0]
         raise self._refusal(f"the body of `{self._producer.name}` is not a single store to `{self._buffer.name}`")
 

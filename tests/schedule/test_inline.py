@@ -250,3 +250,23 @@ def test_not_into_a_reduction() -> None:
 
     with refused("E0656", "`C`, which is not complete: it has a reduce axis `vk`"):
         schedule(MATMUL_RELU).reverse_compute_inline("D")
+
+
+def test_a_producer_that_adds_to_its_output_keeps_it() -> None:
+    sch = schedule("""
+@T.prim_func
+def main(A: T.Buffer((8, 1), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i, k in T.grid(8, 1):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+""")
+    with pytest.raises(mlcc.CompileError, match="E0645.*adds to what `B` holds"):
+        sch.reverse_compute_inline("C")
