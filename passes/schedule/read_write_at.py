@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.analysis import scope_root
-from mlcc.passes.schedule.bindings import bindings, loop_domain
+from mlcc.passes.schedule.bindings import analyzer_of, bindings, loop_domain, vars_of
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.cache_stage import in_scope
 from mlcc.passes.schedule.refusal import Refusal
@@ -35,7 +35,8 @@ def read_at(state: State, loop: LoopRef, block: BlockRef, read_buffer_index: Buf
                  for j in range(8): B[i, j] = A_shared[i, j]
 
     `block` says which buffer. Refused if the loop's body does not read it, or writes it after reading (E0644), for an
-    unknown scope (E0641), and if the scope of the loop is no pipeline (E0659).
+    unknown scope (E0641), and if the scope of the loop is no pipeline (E0659). A copy that would leave the buffer
+    (E0644) is refused too; TVM makes it.
     """
     place = read_buffer_index.of(block.block, "read")
     state.recorded["read_buffer_index"] = place.index
@@ -70,6 +71,7 @@ def _copied(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, readin
     at = _position(loop, buffer, uses, reading)
     cache = in_scope(buffer, storage)
     spans = _touched(tree, loop, buffer, cache.scope, reading)
+    _check_inside(tree, loop, buffer, spans)
     source, target = (buffer, cache) if reading else (cache, buffer)
     copy = _copy_block(tree, loop, spans, source, target, f"{buffer.name}_{storage}")
 
@@ -170,6 +172,21 @@ def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, readin
         box = made if box is None else [union(a, b, analyzer) for a, b in zip(box, made, strict=True)]
     assert box is not None
     return [_range(i, extent, analyzer) for i, extent in zip(box, buffer.shape, strict=True)]
+
+
+def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Range]) -> None:
+    """Refuses (E0644) a copy that leaves the buffer, as for blocks that run under a condition."""
+    analyzer, known = analyzer_of(tree), {at.var for at in tree.loops}
+    for n, (span, extent) in enumerate(zip(spans, buffer.shape, strict=True)):
+        size = tir.const_int(extent)
+        low, high = (analyzer.bound(analyzer.simplify(e)) for e in (span.min, c.add(span.min, span.extent)))
+        if size is not None and vars_of(span.min) <= known and (low.min < 0 or high.max > size):
+            raise Refusal(
+                "E0644",
+                f"the copy in loop `{loop.var.name}` would leave `{buffer.name}`: dimension {n} has {size} elements,"
+                f" and the region is {span.min} : {analyzer.simplify(c.add(span.min, span.extent))}",
+                loop, "a loop further out, or the nest without the condition, may do",
+            )  # fmt: skip
 
 
 def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:

@@ -102,3 +102,19 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
     copy = sch.read_at(sch.get_loops("B")[0], "B", 0, "local")
     assert isinstance(sch.get(copy), tir.Block)
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+@pytest.mark.parametrize("step", ["read_at", "write_at"])
+def test_a_copy_stays_in_the_buffer(step: str) -> None:
+    sch = schedule("""
+@T.prim_func
+def main(A: T.Buffer((7, 4), "float32"), B: T.Buffer((7, 4), "float32")):
+    for i_0, i_1, j in T.grid(1, 8, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i_0 * 8 + i_1)
+            vj = T.axis.spatial(4, j)
+            T.where(i_0 * 8 + i_1 < 7)
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+""")
+    with pytest.raises(mlcc.CompileError, match="E0644.*dimension 0 has 7 elements"):
+        getattr(sch, step)(sch.get_loops("B")[1], "B", 0, "local")

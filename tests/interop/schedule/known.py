@@ -156,6 +156,10 @@ KNOWN: tuple[Known, ...] = (
         _code("E0651", "for a part of its axis"),
     ),
     Known(
+        "reverse_compute_inline", WE_REFUSE, "a producer that adds to its output keeps it",
+        _code("E0645", "adds to what"),
+    ),
+    Known(
         "reverse_compute_inline", WE_REFUSE,
         "a consumer is refused if others read the producer's output: it would be gone",
         _code("E0646", "reads it too"),
