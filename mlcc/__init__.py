@@ -32,7 +32,7 @@ _PUBLIC = {
     "register_func": "mlcc.runtime.registry",
     "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }
-_MODULES = ("ir", "runtime", "te")
+_MODULES = ("ir", "relax", "runtime", "te")
 
 
 def __getattr__(name: str) -> Any:

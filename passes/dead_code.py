@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph import Mutator, all_bindings, callees, is_impure, map_relax_functions, used_vars
+from mlcc.passes.graph import Mutator, callees, live_vars, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
 
 
@@ -66,42 +66,8 @@ def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
 
 def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:
     """The function without bindings that nothing needs; the same object if it has none."""
-    live = _live(func, module)
+    live = live_vars(func, module)
     return _Remover(module, live).visit_function(func)
-
-
-def _live(func: relax.Function, module: IRModule) -> set[relax.Var]:
-    """The variables whose values are needed. A branch's own bindings count on their own, not for the `if`."""
-    needs: dict[relax.Var, list[relax.Var]] = {}
-    waiting = list(_outer_uses(func.body))
-    for binding, block in all_bindings(func.body):
-        value = binding.value  # type: ignore[attr-defined]
-        needs[binding.var] = list(_outer_uses(value))
-        if isinstance(binding, relax.MatchCast):
-            needs[binding.var] += used_vars(binding.struct_info)
-        in_dataflow = isinstance(block, relax.DataflowBlock)
-        if isinstance(binding, relax.MatchCast) or (not in_dataflow and is_impure(value, module)):
-            waiting.append(binding.var)
-    live: set[relax.Var] = set()
-    while waiting:
-        var = waiting.pop()
-        if var not in live:
-            live.add(var)
-            waiting += needs.get(var, ())
-            waiting += used_vars(var.struct_info)
-    return live
-
-
-def _outer_uses(expr: Any) -> Iterable[relax.Var]:
-    """The uses in an expression, of nested sequences only their results."""
-    match expr:
-        case relax.SeqExpr(body=body):
-            return _outer_uses(body)
-        case relax.Function(body=body):
-            return _outer_uses(body)
-        case relax.If(condition=condition, true_branch=then, false_branch=other):
-            return [*_outer_uses(condition), *_outer_uses(then), *_outer_uses(other)]
-    return used_vars(expr)
 
 
 class _Remover(Mutator):

@@ -33,4 +33,21 @@ CODES: dict[str, tuple[str, str]] = {
         "axis out of range",
         "An axis is not one of the tensor's, or is given twice. Axes count from 0; negative ones count from the back.",
     ),
+    "E0460": (
+        "builder used out of order",
+        "A method of `mlcc.relax.BlockBuilder` was called where it means nothing: `emit` outside of a function, "
+        "`emit_output` outside of a dataflow block, a second result, a function without one.",
+    ),
+    "E0461": (
+        "variable of a dataflow block used after it",
+        "What `emit` binds inside `with bb.dataflow():` is visible there only. Make it an output with `emit_output`.",
+    ),
+    "E0462": (
+        "a cast that cannot succeed",
+        "`match_cast` states what no value of the given struct info can be, so the check at run time always fails.",
+    ),
+    "E0463": (
+        "one name for two public functions",
+        "Two functions of a module have the same `global_symbol`, by which callers find them.",
+    ),
 }

@@ -86,6 +86,11 @@ class Var(Expr):
     name: str
     struct_info: StructInfo | None = None
 
+    @property
+    def name_hint(self) -> str:
+        """The name, as TVM calls it."""
+        return self.name
+
 
 @node
 class DataflowVar(Var):
@@ -98,6 +103,11 @@ class GlobalVar(Expr):
 
     name: str
     struct_info: StructInfo | None = None
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as TVM calls it."""
+        return self.name
 
 
 @node

@@ -239,6 +239,11 @@ class Op:
 
     name: str
 
+    @staticmethod
+    def get(name: str) -> Op:
+        """The operator of that full name."""
+        return Op(name)
+
 
 @node
 class Call(Expr):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,3 +167,37 @@ def callees(func: Func) -> set[str]:
         else:
             stack.extend(operands(top))
     return found
+
+
+def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
+    """The variables whose values are needed. A branch's own bindings count on their own, not for the `if`."""
+    needs: dict[relax.Var, list[relax.Var]] = {}
+    waiting = list(_outer_uses(func.body))
+    for binding, block in all_bindings(func.body):
+        value = binding.value  # type: ignore[attr-defined]
+        needs[binding.var] = list(_outer_uses(value))
+        if isinstance(binding, relax.MatchCast):
+            needs[binding.var] += used_vars(binding.struct_info)
+        in_dataflow = isinstance(block, relax.DataflowBlock)
+        if isinstance(binding, relax.MatchCast) or (not in_dataflow and is_impure(value, module)):
+            waiting.append(binding.var)
+    live: set[relax.Var] = set()
+    while waiting:
+        var = waiting.pop()
+        if var not in live:
+            live.add(var)
+            waiting += needs.get(var, ())
+            waiting += used_vars(var.struct_info)
+    return live
+
+
+def _outer_uses(expr: Any) -> Iterable[relax.Var]:
+    """The uses in an expression, of nested sequences only their results."""
+    match expr:
+        case relax.SeqExpr(body=body):
+            return _outer_uses(body)
+        case relax.Function(body=body):
+            return _outer_uses(body)
+        case relax.If(condition=condition, true_branch=then, false_branch=other):
+            return [*_outer_uses(condition), *_outer_uses(then), *_outer_uses(other)]
+    return used_vars(expr)

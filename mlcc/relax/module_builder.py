@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlcc.ir import relax, tir
@@ -12,20 +13,27 @@ from mlcc.ir.module import Func, IRModule
 class ModuleBuilder:
     """A copy of a module to which functions are added. An added function that equals one of it is that one."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, unique_name: Callable[[str], str] | None = None) -> None:
         self.module = module.copy()
+        self._unique_name = unique_name or self.module.unique_name
         self._by_signature: dict[tuple[Any, ...], list[str]] = {}
         self._listed: set[str] = set()
         self._added: dict[Func, str] = {}  # functions compare by identity
         self._hashes: dict[Func, int] = {}
 
-    def add(self, func: Func, hint: str) -> str:
-        """The name of the function: `hint`, `hint1`, ... if it is new."""
+    def add(self, func: Func, hint: str, unique_name: Callable[[str], str] | None = None) -> str:
+        """The name of the function: `hint`, `hint1`, ... if it is new, or as `unique_name` makes it."""
         if func not in self._added:
-            self._added[func] = self._add(func, hint)
+            self._added[func] = self._add(func, hint, unique_name or self._unique_name)
         return self._added[func]
 
-    def _add(self, func: Func, hint: str) -> str:
+    def update(self, name: str, func: Func) -> None:
+        """Put a function in the place of the one of that name."""
+        self._added = {f: n for f, n in self._added.items() if n != name}
+        self.module.functions[name] = func
+        self._list(name, func)
+
+    def _add(self, func: Func, hint: str, unique_name: Callable[[str], str]) -> str:
         for name in self.module:
             if name not in self._listed:
                 self._list(name, self.module[name])
@@ -33,7 +41,7 @@ class ModuleBuilder:
             other = self.module[name]
             if self._hash(other) == self._hash(func) and structural_equal(other, func):
                 return name
-        name = self.module.unique_name(hint.replace(".", "_"))
+        name = unique_name(hint.replace(".", "_"))
         self.module.functions[name] = func
         self._list(name, func)
         return name

@@ -1,0 +1,376 @@
+"""The names of relax as people write them: `relax.Call(op, [x, y])`.
+
+Each stands for a class of the IR: it makes nodes of it from lists, numbers and names, checked, and `isinstance` and
+`match` know them. `type(node)` is the IR's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mlcc.errors import CompileError, Span, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.node import EMPTY, Attrs
+from mlcc.ops import signature, values
+from mlcc.relax import convert, make
+from mlcc.relax.convert import as_expr, struct_info
+
+
+class _Kind(type):
+    """The class of the names: calling one calls its `make`."""
+
+    node: type
+    make: Callable[..., Any]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> _Kind:
+        made = super().__new__(cls, name, bases, {**body, "__match_args__": getattr(node, "__match_args__", ())})
+        made.node = node
+        return made
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> None:
+        super().__init__(name, bases, body)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **{convert.NEWER.get(k, k): v for k, v in kwargs.items()})
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.node)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other.node if isinstance(other, _Kind) else other, cls.node)
+
+
+# ---------------------------------------------------------------- struct info
+
+
+class PrimStructInfo(metaclass=_Kind, node=relax.PrimStructInfo):
+    """A scalar of a dtype, or of a known value."""
+
+    @staticmethod
+    def make(dtype: Any = None, value: Any = None, span: Span | None = None) -> relax.PrimStructInfo:
+        if value is None and isinstance(convert.unwrapped(dtype), tir.Expr):
+            dtype, value = None, dtype
+        if value is None:
+            if dtype is None:
+                raise TypeError("a scalar's struct info needs a dtype or a value")
+            return relax.PrimStructInfo(convert.dtype_of(dtype), span=span)
+        known = values.scalar(convert.unwrapped(value)).value
+        if dtype is not None and convert.dtype_of(dtype) is not known.dtype:
+            raise TypeError(f"the value is {known.dtype}, not {dtype}")
+        return relax.PrimStructInfo(known.dtype, known, span=span)
+
+
+class ShapeStructInfo(metaclass=_Kind, node=relax.ShapeStructInfo):
+    """A shape of known dimensions, or of a known number of them."""
+
+    @staticmethod
+    def make(values: Any = None, ndim: int = -1, span: Span | None = None) -> relax.ShapeStructInfo:
+        if values is None:
+            return relax.ShapeStructInfo(None, ndim, span=span)
+        dims = convert.dimensions(values).values
+        if ndim not in (-1, len(dims)):
+            raise TypeError(f"{len(dims)} dimensions are given, and ndim={ndim}")
+        return relax.ShapeStructInfo(dims, len(dims), span=span)
+
+
+class TensorStructInfo(metaclass=_Kind, node=relax.TensorStructInfo):
+    """A tensor. `shape` is a list of dimensions, a shape expression or a variable holding a shape."""
+
+    @staticmethod
+    def make(
+        shape: Any = None, dtype: Any = "float32", vdevice: str | None = None, ndim: int = -1, span: Span | None = None
+    ) -> relax.TensorStructInfo:
+        known = None if dtype is None or dtype in ("", "void") else convert.dtype_of(dtype)
+        if shape is None:
+            return relax.TensorStructInfo(None, known, ndim, vdevice, span=span)
+        if isinstance(shape, relax.Expr) and not isinstance(shape, relax.ShapeExpr):
+            info = shape.struct_info
+            if not isinstance(shape, relax.Var) or not isinstance(info, relax.ShapeStructInfo):
+                raise TypeError("a shape is a list of dimensions or a variable holding a shape")
+            size = info.ndim
+        else:
+            shape = convert.dimensions(shape)
+            size = len(shape.values)
+        if ndim not in (-1, size):
+            raise TypeError(f"the shape has {size} dimensions, ndim={ndim}")
+        return relax.TensorStructInfo(shape, known, size, vdevice, span=span)
+
+
+class TupleStructInfo(metaclass=_Kind, node=relax.TupleStructInfo):
+    """A tuple of values with such struct info."""
+
+    @staticmethod
+    def make(fields: Sequence[relax.StructInfo], span: Span | None = None) -> relax.TupleStructInfo:
+        return relax.TupleStructInfo(tuple(struct_info(f, "a field") for f in fields), span=span)
+
+
+class FuncStructInfo(metaclass=_Kind, node=relax.FuncStructInfo):
+    """A function."""
+
+    @staticmethod
+    def make(
+        params: Sequence[relax.StructInfo] | None, ret: relax.StructInfo, purity: bool = True, span: Span | None = None
+    ) -> relax.FuncStructInfo:
+        infos = None if params is None else tuple(struct_info(p, "a parameter") for p in params)
+        return relax.FuncStructInfo(infos, struct_info(ret, "a result"), purity, span=span)
+
+    @staticmethod
+    def opaque_func(*, ret: relax.StructInfo | None = None, purity: bool = False) -> relax.FuncStructInfo:
+        """A function of any parameters."""
+        return relax.FuncStructInfo(None, ret or relax.ObjectStructInfo(), purity)
+
+
+# ---------------------------------------------------------------- variables and leaves
+
+
+def _variable(kind: type, name: Any, info: Any, span: Span | None) -> Any:
+    if not isinstance(name, str):
+        raise TypeError(f"a variable's name is a string, not {values.describe(name)}")
+    if info is not None:
+        struct_info(info, f"what is known of `{name}`")
+    return kind(name, info, span=span)
+
+
+class Var(metaclass=_Kind, node=relax.Var):
+    """A variable with what is known of it."""
+
+    @staticmethod
+    def make(name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Var:
+        made: relax.Var = _variable(relax.Var, name_hint, struct_info, span)
+        return made
+
+
+class DataflowVar(metaclass=_Kind, node=relax.DataflowVar):
+    """A variable that lives in its dataflow block only."""
+
+    @staticmethod
+    def make(
+        name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None
+    ) -> relax.DataflowVar:
+        made: relax.DataflowVar = _variable(relax.DataflowVar, name_hint, struct_info, span)
+        return made
+
+
+class Constant(metaclass=_Kind, node=relax.Constant):
+    """A tensor known at compile time, from an array."""
+
+    @staticmethod
+    def make(data: Any, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Constant:
+        if not convert.is_array(data):
+            raise TypeError("a constant is made from an array; relax.const takes numbers and lists, too")
+        made = convert.constant(data)
+        return relax.Constant(made.data, struct_info or made.struct_info, span=span)
+
+
+class ShapeExpr(metaclass=_Kind, node=relax.ShapeExpr):
+    """A shape as a value."""
+
+    @staticmethod
+    def make(values: Any, span: Span | None = None) -> relax.ShapeExpr:
+        dims = convert.dimensions(values).values
+        return relax.ShapeExpr(dims, relax.ShapeStructInfo(dims, len(dims)), span=span)
+
+
+class PrimValue(metaclass=_Kind, node=relax.PrimValue):
+    """A scalar as a value: Python's integers are int64, its floats float64."""
+
+    @staticmethod
+    def make(value: Any, span: Span | None = None) -> relax.PrimValue:
+        value = convert.unwrapped(value)
+        if not isinstance(value, (bool, int, float, tir.Expr)):
+            raise TypeError(f"a scalar is a number or a TensorIR expression, not {values.describe(value)}")
+        return values.scalar(value, span)
+
+
+class StringImm(metaclass=_Kind, node=relax.StringImm):
+    """A string as a value."""
+
+    @staticmethod
+    def make(value: str, span: Span | None = None) -> relax.StringImm:
+        return relax.StringImm(value, relax.ObjectStructInfo(), span=span)
+
+
+class DataTypeImm(metaclass=_Kind, node=relax.DataTypeImm):
+    """A dtype as a value."""
+
+    @staticmethod
+    def make(value: Any, span: Span | None = None) -> relax.DataTypeImm:
+        return relax.DataTypeImm(convert.dtype_of(value), relax.ObjectStructInfo(), span=span)
+
+
+class ExternFunc(metaclass=_Kind, node=relax.ExternFunc):
+    """A packed function of the environment, by its registered name."""
+
+    @staticmethod
+    def make(
+        global_symbol: str, struct_info: relax.StructInfo | None = None, span: Span | None = None
+    ) -> relax.ExternFunc:
+        if not isinstance(global_symbol, str):
+            raise TypeError(f"a packed function is known by its name, not by {values.describe(global_symbol)}")
+        plain = values.extern(global_symbol, span)
+        return plain if struct_info is None else relax.ExternFunc(global_symbol, struct_info, span=span)
+
+
+class GlobalVar(metaclass=_Kind, node=relax.GlobalVar):
+    """A function of the module, by its name."""
+
+    @staticmethod
+    def make(name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.GlobalVar:
+        made: relax.GlobalVar = _variable(relax.GlobalVar, name_hint, struct_info, span)
+        return made
+
+
+# ---------------------------------------------------------------- compound expressions
+
+
+class Tuple(metaclass=_Kind, node=relax.Tuple):
+    """A tuple of values."""
+
+    @staticmethod
+    def make(fields: Sequence[Any], span: Span | None = None) -> relax.Tuple:
+        made = tuple(map(as_expr, fields))
+        infos = tuple(f.struct_info for f in made)
+        known = None if None in infos else relax.TupleStructInfo(infos)  # type: ignore[arg-type]
+        return relax.Tuple(made, known, span=span)
+
+
+class TupleGetItem(metaclass=_Kind, node=relax.TupleGetItem):
+    """One item of a tuple."""
+
+    @staticmethod
+    def make(tuple_value: Any, index: int, span: Span | None = None) -> relax.TupleGetItem:
+        value = as_expr(tuple_value)
+        info = value.struct_info
+        if isinstance(info, (relax.TensorStructInfo, relax.ShapeStructInfo, relax.PrimStructInfo)):
+            raise TypeError("only tuples have items; relax.op.take and strided_slice give parts of tensors")
+        count = len(info.fields) if isinstance(info, relax.TupleStructInfo) else None
+        if index < 0 or (count is not None and index >= count):
+            raise IndexError(f"item {index} of a tuple of {'unknown size' if count is None else count}")
+        made = make.get_item(value, index)
+        return relax.TupleGetItem(made.tuple_value, index, made.struct_info, span=span)
+
+
+class Call(metaclass=_Kind, node=relax.Call):
+    """A call of an operator (by `Op` or name), a function or a value that is one.
+
+    The struct info of the result is inferred when the call is bound. Attributes that are not given have their default.
+    """
+
+    @staticmethod
+    def make(
+        op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None,
+        sinfo_args: Sequence[relax.StructInfo] | None = None, span: Span | None = None,
+    ) -> relax.Call:  # fmt: skip
+        if isinstance(op, str):
+            op = tir.Op(f"relax.{signature.short_name(op)}")
+        if not isinstance(op, (tir.Op, relax.Expr)):
+            raise TypeError(f"only operators and functions are called, not {values.describe(op)}")
+        if isinstance(args, relax.Expr) or not isinstance(args, (list, tuple)):
+            raise TypeError("the arguments of a call are a list")
+        types = tuple(struct_info(s, "an entry of sinfo_args") for s in sinfo_args or ())
+        filled = _attributes(op, attrs, span) if isinstance(op, tir.Op) else Attrs(attrs)
+        return relax.Call(op, tuple(map(as_expr, args)), filled, types, span=span)
+
+
+def _attributes(op: tir.Op, given: Mapping[str, Any] | None, span: Span | None) -> Attrs:
+    """The attributes of an operator, checked, those left out with their defaults."""
+    found = signature.signature(op.name)
+    if found is None or not op.name.startswith("relax."):
+        raise CompileError(error("E0440", f"there is no operator `{op.name}`", span, help=_close(op.name)))
+    known = {p.name: p for p in found.params if p.is_attr}
+    made: dict[str, Any] = {}
+    for name in given or ():
+        if name not in known:
+            help = did_you_mean(name, known) or (f"it has {', '.join(known)}" if known else "it has none")
+            raise CompileError(error("E0441", f"`{op.name}` has no attribute `{name}`", span, help=help))
+    for name in found.attr_order:
+        param = known[name]
+        value = given[name] if given is not None and name in given else param.default
+        if value is signature.REQUIRED:
+            if param.default_from is None:
+                raise CompileError(error("E0441", f"`{op.name}` lacks its attribute `{name}`", span))
+            value = (given or {}).get(param.default_from)
+        try:
+            final = values.attribute(param, value)
+        except (values.BadValue, ValueError) as problem:
+            raise CompileError(error("E0442", f"`{op.name}`: `{name}` {problem}", span)) from None
+        if final is not None or not param.hidden:
+            made[name] = final
+    return Attrs(made) if made else EMPTY
+
+
+def _close(name: str) -> str | None:
+    return did_you_mean(name, signature.names())
+
+
+class If(metaclass=_Kind, node=relax.If):
+    """One of two values. Branches that are no sequences become such when the `If` is bound."""
+
+    @staticmethod
+    def make(cond: Any, true_branch: Any, false_branch: Any, span: Span | None = None) -> relax.If:
+        then, other = _sequence(true_branch), _sequence(false_branch)
+        return relax.If(as_expr(cond), then, other, span=span)
+
+
+def _sequence(value: Any) -> relax.SeqExpr:
+    made = as_expr(value)
+    return made if isinstance(made, relax.SeqExpr) else relax.SeqExpr((), made, made.struct_info)
+
+
+class SeqExpr(metaclass=_Kind, node=relax.SeqExpr):
+    """Blocks of bindings, and a result."""
+
+    @staticmethod
+    def make(blocks: Sequence[relax.BindingBlock], body: Any, span: Span | None = None) -> relax.SeqExpr:
+        made = as_expr(body)
+        return relax.SeqExpr(tuple(blocks), made, made.struct_info, span=span)
+
+
+class Function(metaclass=_Kind, node=relax.Function):
+    """A function. What it returns is what is known of its body, unless `ret_struct_info` says less or more."""
+
+    @staticmethod
+    def make(
+        params: Sequence[relax.Var], body: Any, ret_struct_info: relax.StructInfo | None = None, is_pure: bool = True,
+        attrs: Mapping[str, Any] | None = None, span: Span | None = None,
+    ) -> relax.Function:  # fmt: skip
+        for param in params:
+            if not isinstance(param, relax.Var):
+                raise TypeError(f"a parameter is a relax.Var, not {values.describe(param)}")
+        return make.make_function(tuple(params), _sequence(body), Attrs(attrs), ret_struct_info, is_pure, span)
+
+
+# ---------------------------------------------------------------- bindings
+
+
+class VarBinding(metaclass=_Kind, node=relax.VarBinding):
+    """`var = value`."""
+
+    @staticmethod
+    def make(var: relax.Var, value: Any, span: Span | None = None) -> relax.VarBinding:
+        return relax.VarBinding(var, as_expr(value), span=span)
+
+
+class MatchCast(metaclass=_Kind, node=relax.MatchCast):
+    """`var = R.match_cast(value, struct_info)`."""
+
+    @staticmethod
+    def make(var: relax.Var, value: Any, struct_info: relax.StructInfo, span: Span | None = None) -> relax.MatchCast:
+        return relax.MatchCast(var, as_expr(value), convert.struct_info(struct_info, "what is cast to"), span=span)
+
+
+class BindingBlock(metaclass=_Kind, node=relax.BindingBlock):
+    """Bindings in order."""
+
+    @staticmethod
+    def make(bindings: Sequence[relax.Binding], span: Span | None = None) -> relax.BindingBlock:
+        return relax.BindingBlock(tuple(bindings), span=span)
+
+
+class DataflowBlock(metaclass=_Kind, node=relax.DataflowBlock):
+    """Bindings without side effects."""
+
+    @staticmethod
+    def make(bindings: Sequence[relax.Binding], span: Span | None = None) -> relax.DataflowBlock:
+        return relax.DataflowBlock(tuple(bindings), span=span)

@@ -1,0 +1,167 @@
+"""Normal form: every intermediate result has a variable of its own, and every expression struct info."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mlcc import ops
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.node import replace
+from mlcc.ops.infer import erase
+from mlcc.ops.relations import common, variables
+from mlcc.relax.make import flat, get_item, make_function, make_seq, make_tuple
+
+COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)
+
+
+class Normalizer:
+    """Brings expressions to normal form. What needs a variable is given one by `emit`.
+
+    `begin(dataflow)` and `end()` open and close the block that `emit` adds to; `functions` are the module's.
+    """
+
+    def __init__(
+        self, emit: Callable[[relax.Expr], relax.Var], begin: Callable[[bool], None],
+        end: Callable[[], relax.BindingBlock], functions: Callable[[], Mapping[str, relax.GlobalVar]],
+    ) -> None:  # fmt: skip
+        self._emit = emit
+        self._begin = begin
+        self._end = end
+        self._functions = functions
+        self._normal: dict[int, relax.Expr] = {}  # what is known to be in normal form, kept alive for its id
+
+    def keep(self, expr: relax.Expr) -> Any:
+        """Note that an expression is in normal form."""
+        self._normal[id(expr)] = expr
+        return expr
+
+    def normalize(self, expr: relax.Expr) -> relax.Expr:
+        """The expression with operands that compute nothing, and with struct info."""
+        if id(expr) in self._normal:
+            return expr
+        match expr:
+            case relax.Call():
+                return self._call(expr)
+            case relax.Tuple(fields=fields):
+                made = self._leaves(fields)
+                return expr if made is fields and expr.struct_info is not None else _at(make_tuple(made), expr)
+            case relax.TupleGetItem(tuple_value=value, index=index):
+                done = self.leaf(value)
+                same = done is value and expr.struct_info is not None
+                return expr if same else _at(get_item(done, index), expr)
+            case relax.If():
+                return self.keep(self._if(expr))  # type: ignore[no-any-return]
+            case relax.SeqExpr():
+                return self.keep(self.sequence(expr))  # type: ignore[no-any-return]
+            case relax.Function():
+                return self.keep(self._function(expr))  # type: ignore[no-any-return]
+        return expr
+
+    def leaf(self, expr: relax.Expr) -> relax.Expr:
+        """The expression as an operand: what computes something is bound to a variable; tuples stay."""
+        made = self.normalize(expr)
+        return self._emit(made) if isinstance(made, COMPUTING) else made
+
+    def _leaves(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
+        made = tuple(map(self.leaf, exprs))
+        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+
+    def _call(self, call: relax.Call) -> relax.Call:
+        op = self.leaf(call.op) if isinstance(call.op, relax.Expr) else call.op
+        args = self._leaves(call.args)
+        if op is call.op and args is call.args and call.struct_info is not None:
+            return call
+        bare = replace(call, op=op, args=args, struct_info=None)
+        info = ops.infer_struct_info(bare, self._functions())
+        return replace(bare, struct_info=call.struct_info if info is None else info)  # type: ignore[no-any-return]
+
+    def _if(self, expr: relax.If) -> relax.If:
+        condition = self.leaf(expr.condition)
+        then, other = self.normalize(expr.true_branch), self.normalize(expr.false_branch)
+        return make_if(condition, then, other, expr)  # type: ignore[arg-type]
+
+    def sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        blocks = [part for b in seq.blocks for part in flat(self._block(b))]
+        self._begin(False)
+        body = self.leaf(seq.body)
+        blocks += flat(self._end())
+        made = make_seq(blocks, body)
+        same = len(made.blocks) == len(seq.blocks) and all(a is b for a, b in zip(made.blocks, seq.blocks, strict=True))
+        return seq if same and body is seq.body and seq.struct_info is not None else _at(made, seq)
+
+    def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        self._begin(isinstance(block, relax.DataflowBlock))
+        try:
+            made = []
+            for binding in block.bindings:
+                value = binding.value  # type: ignore[attr-defined]
+                cast = isinstance(binding, relax.MatchCast)
+                done = self.leaf(value) if cast else self.normalize(value)
+                made += [*self._end().bindings, replace(binding, value=done)]
+                self._begin(isinstance(block, relax.DataflowBlock))
+        finally:
+            self._end()
+        same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))
+        return block if same else replace(block, bindings=tuple(made))  # type: ignore[no-any-return]
+
+    def _function(self, func: relax.Function) -> relax.Function:
+        body = self.normalize(func.body)
+        if body is func.body and func.struct_info is not None:
+            return func
+        return make_function(func.params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)  # type: ignore[arg-type]
+
+
+def _at(made: Any, old: relax.Expr) -> Any:
+    return replace(made, span=old.span)
+
+
+def make_if(condition: relax.Expr, then: relax.SeqExpr, other: relax.SeqExpr, old: relax.If) -> relax.If:
+    """An `if` with what is known of both branches."""
+    if then.struct_info is None or other.struct_info is None:
+        info = old.struct_info
+    else:
+        info = common(outside(then), outside(other))
+    same = condition is old.condition and then is old.true_branch and other is old.false_branch
+    if same and old.struct_info is not None:
+        return old
+    return relax.If(condition, then, other, info, span=old.span)
+
+
+def outside(seq: relax.SeqExpr) -> relax.StructInfo:
+    """What is known of a sequence's result outside of it: nothing that names symbolic variables of its own."""
+    info = seq.struct_info or relax.ObjectStructInfo()
+    own = {v for v in _defined(seq.blocks) if isinstance(v, tir.Var)}
+    return erase(info, {}, own) if own else info
+
+
+def _defined(blocks: Iterable[relax.BindingBlock]) -> Iterable[tir.Var]:
+    """The symbolic variables that casts in these blocks mention."""
+    for block in blocks:
+        for binding in block.bindings:
+            if isinstance(binding, relax.MatchCast):
+                known = binding.value.struct_info
+                bound = set() if known is None else set(variables(known))
+                yield from (v for v in variables(binding.struct_info) if v not in bound)
+
+
+def refuse_inner(expr: relax.Expr) -> None:
+    """Raise CompileError for a variable of a dataflow block that is used after it."""
+    for part in _operands(expr):
+        if isinstance(part, relax.DataflowVar):
+            message = f"`{part.name}` lives in its dataflow block only"
+            raise CompileError(error("E0461", message, part.span, help="make it an output of the block by emit_output"))
+
+
+def _operands(expr: relax.Expr) -> Iterable[relax.Expr]:
+    match expr:
+        case relax.Var():
+            yield expr
+        case relax.Call(args=parts) | relax.Tuple(fields=parts):
+            for part in parts:
+                yield from _operands(part)
+        case relax.TupleGetItem(tuple_value=value):
+            yield from _operands(value)
+        case relax.If(condition=condition):
+            yield from _operands(condition)

@@ -1,0 +1,133 @@
+"""All operators as functions: `op.add(x, y)`, `op.nn.softmax(x, axis=-1)`.
+
+They take expressions, scalars, and tensors of NumPy and other libraries, which become constants. Struct info is
+inferred at once where that of the arguments is known. Raises CompileError for what does not fit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.ir import relax
+from mlcc.ops import registry, signature
+from mlcc.relax import convert
+
+_GRAPH_KINDS = ("expr", "exprs", "rest")
+_CALLS = ("call_dps_packed", "call_pure_packed", "call_tir", "call_tir_inplace")
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> relax.Call:
+    """The call of the operator `name` (`add`, `nn.relu`, ...)."""
+    found = signature.signature(name)
+    kinds = [] if found is None else [p.kind for p in found.params]
+    at = [kinds[i] if i < len(kinds) else (kinds[-1] if kinds else "expr") for i in range(len(args))]
+    by_name = {} if found is None else {p.name: p.kind for p in found.params}
+    positional = tuple(_argument(a, kind) for a, kind in zip(args, at, strict=True))
+    keywords = {k: _argument(a, by_name.get(k, "expr")) for k, a in kwargs.items()}
+    return registry.bind_call(name, positional, keywords)
+
+
+def _argument(value: Any, kind: str) -> Any:
+    """`value` as the operators' binder takes it: arrays are constants where a tensor belongs, else numbers."""
+    if kind in _GRAPH_KINDS and convert.is_array(value) and not isinstance(value, (bool, int, float)):
+        return convert.constant(value)
+    value = convert.unwrapped(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_argument(v, kind) for v in value)
+    if kind not in _GRAPH_KINDS and convert.is_array(value):
+        return tuple(convert.array_of(value).tolist())
+    if isinstance(value, type) or type(value).__module__.startswith("numpy"):
+        return str(convert.dtype_of(value)) if kind in ("dtype", "datatype") else value
+    return value
+
+
+class _Namespace:
+    """The operators whose names begin with `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        made = _find(self._prefix + name)
+        if made is None:
+            raise AttributeError(_unknown(self._prefix, name))
+        setattr(self, name, made)
+        return made
+
+    def __dir__(self) -> list[str]:
+        return _members(self._prefix)
+
+    def __repr__(self) -> str:
+        return f"<operators relax.op.{self._prefix}*>"
+
+
+def _find(path: str) -> Any:
+    if path.rpartition(".")[2].startswith("__"):
+        return None
+    if path in _CALLS:
+        from mlcc.relax import calls
+
+        return getattr(calls, path)
+    if registry.is_operator(path):
+        return _function(path)
+    prefix = path + "."
+    known = [n for n in (*_short_names(), *registry.aliases()) if n.startswith(prefix)]
+    return _Namespace(prefix) if known else None
+
+
+def _short_names() -> list[str]:
+    return [n[len("relax.") :] for n in registry.names()]
+
+
+def _members(prefix: str) -> list[str]:
+    names = {n[len(prefix) :].split(".")[0] for n in _short_names() if n.startswith(prefix)}
+    return sorted(names)
+
+
+def _unknown(prefix: str, name: str) -> str:
+    help = did_you_mean(prefix + name, _short_names())
+    return f"there is no operator `{prefix}{name}`" + (f"; {help}" if help else "")
+
+
+def _function(path: str) -> Callable[..., relax.Call]:
+    def made(*args: Any, **kwargs: Any) -> relax.Call:
+        return call(path, *args, **kwargs)
+
+    made.__name__ = made.__qualname__ = path.rpartition(".")[2]
+    made.__doc__ = f"The operator `relax.{path}`; see docs/ops.md."
+    found = signature.signature(path)
+    if found is not None:
+        made.__signature__ = _python_signature(found)  # type: ignore[attr-defined]
+    return made
+
+
+def _python_signature(found: signature.Signature) -> inspect.Signature:
+    """The parameters as `help()` shows them."""
+    kind, made = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
+    for param in found.params:
+        if param.kind == "rest":
+            made.append(inspect.Parameter(param.name, inspect.Parameter.VAR_POSITIONAL))
+            kind = inspect.Parameter.KEYWORD_ONLY  # type: ignore[assignment]
+            continue
+        needed = param.required
+        default = inspect.Parameter.empty if needed else (None if param.default_from else param.default)
+        made.append(inspect.Parameter(param.name, kind, default=default))
+    try:
+        return inspect.Signature(made)
+    except ValueError:  # a parameter without default after one with
+        return inspect.Signature([p.replace(default=inspect.Parameter.empty) for p in made])
+
+
+def __getattr__(name: str) -> Any:
+    made = _find(name)
+    if made is None:
+        raise AttributeError(_unknown("", name))
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*_members(""), "call"})

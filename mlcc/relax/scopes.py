@@ -1,0 +1,109 @@
+"""What `with bb.function(...)` and `with bb.dataflow()` stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax
+from mlcc.ops import values
+
+if TYPE_CHECKING:
+    from mlcc.relax.block_builder import BlockBuilder
+
+
+def misuse(message: str, help: str | None = None) -> CompileError:
+    """The error of calling the builder's methods in an order that means nothing."""
+    return CompileError(error("E0460", message, help=help))
+
+
+def parameters(given: Any) -> tuple[relax.Var, ...] | None:
+    """A function's parameters, from one variable or several. Raises TypeError for what is no variable."""
+    if given is None:
+        return None
+    params = (given,) if isinstance(given, relax.Var) else given
+    if isinstance(params, relax.Tuple):
+        params = params.fields
+    if not isinstance(params, (list, tuple)):
+        raise TypeError(f"the parameters are a list of relax.Var, not {values.describe(params)}")
+    for param in params:
+        if not isinstance(param, relax.Var) or isinstance(param, relax.DataflowVar):
+            raise TypeError(f"a parameter is a relax.Var, not {values.describe(param)}")
+        if param.struct_info is None:
+            raise TypeError(f"the parameter `{param.name}` needs struct info")
+    if len(set(params)) != len(params):
+        raise TypeError("a variable is a parameter twice")
+    return tuple(params)
+
+
+class FunctionScope:
+    """A function in the making: its blocks so far."""
+
+    def __init__(
+        self, builder: BlockBuilder, name: str, params: Sequence[relax.Var] | None, attrs: Mapping[str, Any], pure: bool
+    ) -> None:
+        self.builder = builder
+        self.name = name
+        self.params = None if params is None else tuple(params)
+        self.attrs = dict(attrs)
+        self.pure = pure
+        self.blocks: list[relax.BindingBlock] = []
+        self.done = False
+        self._depth = 0
+
+    def __enter__(self) -> FunctionScope:
+        self._depth = len(self.builder._frames)
+        self.builder._functions_open.append(self)
+        self.builder.begin_scope(self.params)
+        self.builder._begin_binding_block()
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self.builder._functions_open.pop()
+        del self.builder._frames[self._depth :]
+        self.builder.end_scope()
+        if kind is None and not self.done:
+            raise misuse(f"the function `{self.name}` has no result", help="call emit_func_output inside its `with`")
+
+
+class DataflowScope:
+    """A dataflow block in the making."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> DataflowScope:
+        builder = self.builder
+        if not builder._functions_open or builder._functions_open[-1].done:
+            raise misuse("a dataflow block belongs to a function", help="open it inside `with bb.function(...)`")
+        if builder.current_block_is_dataflow():
+            raise misuse("dataflow blocks do not nest")
+        builder._functions_open[-1].blocks.append(builder._end_block())
+        builder._begin_dataflow_block()
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        if kind is not None:
+            return  # the function's scope cleans up
+        builder = self.builder
+        builder._functions_open[-1].blocks.append(builder._end_block())
+        builder._begin_binding_block()
+
+
+class TestingScope:
+    """A block outside of any function, with symbolic variables that count as known."""
+
+    __test__ = False  # no test class
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> TestingScope:
+        self.builder.begin_scope()
+        self.builder._begin_dataflow_block()
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self.builder._end_block()
+        self.builder.end_scope()

@@ -1,0 +1,162 @@
+"""Tensor expressions as calls: arguments become `te` tensors, what `func` returns becomes a TensorIR function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mlcc import te
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import walk
+from mlcc.ir.visit import substitute
+from mlcc.ops import values
+from mlcc.relax import convert
+from mlcc.relax.make import call_tir, prim_value, tensor_info
+from mlcc.te.scalar import Scalar, Value
+
+if TYPE_CHECKING:
+    from mlcc.relax.block_builder import BlockBuilder
+
+
+def te_call(
+    builder: BlockBuilder, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hint: str
+) -> relax.Call:
+    """The `call_tir` of what `func(*args, **kwargs)` computes; its function is added to the builder's module."""
+    kwargs = dict(kwargs)
+    attrs = kwargs.pop("primfunc_attrs", None)
+    stated = kwargs.pop("sinfo_args", None) or kwargs.pop("ty_args", None)
+    given = _Arguments(builder)
+    result = func(*(given.convert(a) for a in args), **{k: given.convert(a) for k, a in kwargs.items()})
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    for one in outputs:
+        if not isinstance(one, te.Tensor):
+            raise TypeError(f"`{hint}` returns te tensors, not {values.describe(one)}")
+    unbound = given.unbound(outputs)
+    made = te.create_prim_func([*given.params, *unbound, *outputs], "int64")
+    made = made.with_attr(attrs) if attrs else made
+    name = builder.add_func(made.without_attr("global_symbol"), hint)
+    back = {new: old for old, new in given.fresh.items()}
+    infos = [_result(t, back, given.vdevice) for t in outputs]
+    out: relax.StructInfo = infos[0] if not isinstance(result, (list, tuple)) else _results(infos)
+    if stated:
+        out = stated[0] if len(stated) == 1 else relax.TupleStructInfo(tuple(stated))
+    extra = [prim_value(substitute(v, back)) for v in unbound]
+    module = builder._module.module
+    return call_tir(name.name, module[name], [*given.passed, *extra], out)  # type: ignore[arg-type]
+
+
+def _results(infos: list[relax.TensorStructInfo]) -> relax.StructInfo:
+    return infos[0] if len(infos) == 1 else relax.TupleStructInfo(tuple(infos))
+
+
+def _result(tensor: te.Tensor, back: Mapping[tir.Var, tir.Var], vdevice: str | None) -> relax.TensorStructInfo:
+    dims = tuple(values.dim(substitute(d, back)) for d in tensor.buffer.shape)
+    info = tensor_info(dims, tensor.dtype)
+    return relax.TensorStructInfo(info.shape, info.dtype, info.ndim, vdevice)
+
+
+@dataclass
+class _Arguments:
+    """The arguments of a call, over symbolic variables of the TensorIR function's own."""
+
+    builder: BlockBuilder
+    params: list[Any] = field(default_factory=list)  # te tensors and variables
+    passed: list[relax.Expr] = field(default_factory=list)  # what is given for them
+    scalars: list[tir.Expr] = field(default_factory=list)
+    fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)  # the caller's -> the function's
+    vdevice: str | None = None
+
+    def convert(self, value: Any) -> Any:
+        """What the tensor expressions see of an argument."""
+        match value:
+            case list():
+                return [self.convert(v) for v in value]
+            case tuple():
+                return tuple(self.convert(v) for v in value)
+            case Mapping():
+                for key in value:
+                    if not isinstance(key, str):
+                        raise TypeError("the keys of a dict among the arguments are strings")
+                return {k: self.convert(v) for k, v in value.items()}
+            case te.Tensor() | te.Axis():
+                raise TypeError("emit_te makes tensors of its arguments itself: give it relax expressions")
+        value = convert.unwrapped(value)
+        if convert.is_array(value):
+            value = convert.constant(value)
+        if isinstance(value, tir.Expr) and not isinstance(value, relax.Expr):
+            return self._scalar(value)
+        return self._expression(self.builder.normalize(value)) if isinstance(value, relax.Expr) else value
+
+    def _expression(self, expr: relax.Expr) -> Any:
+        match expr:
+            case relax.Tuple(fields=fields):
+                return [self._expression(f) for f in fields]
+            case relax.ShapeExpr(values=dims):
+                return [self._scalar(d) for d in dims]
+            case relax.PrimValue(value=known):
+                return self._scalar(known)
+            case relax.StringImm(value=text):
+                return text
+            case relax.DataTypeImm(value=dtype):
+                return str(dtype)
+        match expr.struct_info:
+            case relax.TensorStructInfo() as info:
+                return self._tensor(expr, info)
+            case relax.ShapeStructInfo(values=dims) if dims is not None:
+                return [self._scalar(d) for d in dims]
+            case relax.PrimStructInfo(dtype=dtype, value=known):
+                if known is not None:
+                    return self._scalar(known)
+                var = tir.Var(expr.name if isinstance(expr, relax.Var) else "scalar", dtype)
+                self.params.append(var)
+                self.passed.append(expr)
+                return Scalar(var)
+            case relax.TupleStructInfo(fields=fields):
+                from mlcc.relax.make import get_item
+
+                return [self._expression(self.builder.emit(get_item(expr, i))) for i in range(len(fields))]
+        what = f"`{expr.name}`" if isinstance(expr, relax.Var) else "an argument"
+        raise TypeError(f"{what} of emit_te is no tensor, shape or scalar of which enough is known")
+
+    def _tensor(self, expr: relax.Expr, info: relax.TensorStructInfo) -> te.Tensor:
+        count = len(self.params)
+        name = expr.name if isinstance(expr, relax.Var) else _letter(count)
+        if info.dims is None or info.dtype is None:
+            help = "match_cast states it"
+            raise TypeError(f"`{name}` has no known {'shape' if info.dims is None else 'dtype'} for emit_te; {help}")
+        made = te.placeholder(tuple(self._renew(d) for d in info.dims), info.dtype, name)
+        self.params.append(made)
+        self.passed.append(expr)
+        self.vdevice = self.vdevice or info.vdevice
+        return made
+
+    def _scalar(self, value: tir.Expr) -> Value:
+        if isinstance(value, tir.Var) and value.dtype is not INT64:
+            var = tir.Var(value.name, value.dtype)
+            self.params.append(var)
+            self.passed.append(prim_value(value))
+            return Scalar(var)
+        made = self._renew(value)
+        self.scalars.append(made)
+        return Scalar(made)
+
+    def _renew(self, value: tir.Expr) -> tir.Expr:
+        for var in walk(value):
+            if isinstance(var, tir.Var) and var not in self.fresh:
+                self.fresh[var] = tir.Var(var.name, var.dtype)
+        made: tir.Expr = substitute(value, self.fresh)
+        return made
+
+    def unbound(self, outputs: Iterable[te.Tensor]) -> list[tir.Var]:
+        """Symbolic variables that no tensor has alone as a dimension, in order of first use."""
+        tensors = [*(p for p in self.params if isinstance(p, te.Tensor)), *outputs]
+        dims = [d for t in tensors for d in t.buffer.shape]
+        bound = {d for d in dims if isinstance(d, tir.Var)} | {p for p in self.params if isinstance(p, tir.Var)}
+        used = (v for e in [*dims, *self.scalars] for v in walk(e))
+        return list(dict.fromkeys(v for v in used if isinstance(v, tir.Var) and v not in bound))
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"
