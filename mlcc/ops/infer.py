@@ -91,6 +91,16 @@ def _match_dims(
             bound.setdefault(mine, theirs)
 
 
+def _replaced(value: tir.Expr, bound: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
+    """The expression over other variables, simplified where it changes."""
+    made: tir.Expr = substitute(value, bound)
+    if made is value or isinstance(made, (tir.Var, tir.IntImm)):
+        return made
+    from mlcc.arith.analyzer import Analyzer
+
+    return Analyzer().simplify(made)
+
+
 def _vars(infos: Any) -> set[tir.Var]:
     from mlcc.ir.visit import used_vars
 
@@ -111,7 +121,7 @@ def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[
 
         if any(used_vars(v) & unbound for v in values):
             return None
-        return tuple(substitute(v, bound) for v in values)
+        return tuple(_replaced(v, bound) for v in values)
 
     match info:
         case relax.TensorStructInfo(dtype=dtype, ndim=ndim, vdevice=device):
