@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import mlcc
 from mlcc.ir import tir
 from tests.schedule.test_cache_read import UNDER_ONE_LOOP, reads

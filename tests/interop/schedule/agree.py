@@ -13,6 +13,7 @@ from mlcc.ir.equal import assert_structural_equal
 from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.tree import child_realizes
 from tests.interop.harness import from_tvm
+from tests.interop.schedule.numbers import difference
 
 Step = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -62,6 +63,8 @@ def _handles(sch: Any, args: tuple[Any, ...]) -> list[Any]:
 
 def assert_agree(module: Any, mirrored: IRModule, step: Step) -> None:
     left, right = mine(mirrored, step), theirs(module, step)
+    if left is None and right is not None and difference(mirrored, from_tvm(right)):
+        return  # TVM's result computes something else, or is no program
     assert (left is None) == (right is None), f"{step}: refused by {'mlcc' if left is None else 'TVM'} alone"
     if left is not None:
         assert_structural_equal(left, from_tvm(right))
