@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.tree import Tree
 
@@ -48,3 +50,9 @@ def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
     if sites is None:
         sites = tree.cache["allocations"] = {b: r.block for r in tree.realizes for b in r.block.alloc_buffers}
     return sites.get(buffer)  # type: ignore[no-any-return]
+
+
+def with_own_reads(init: tir.Block) -> tir.Block:
+    """A block made of an init, with what it loads itself (a bias that `fuse_reduction_epilogue` starts from)."""
+    loaded = {n.buffer.data: n.buffer for n in walk(init.body) if isinstance(n, tir.BufferLoad)}
+    return replace(init, reads=BlockAccess(loaded).collect(init).reads.as_regions()) if loaded else init

@@ -15,6 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import map_children, replace
 from mlcc.ir.visit import Substitute, substitute, used_vars
+from mlcc.passes.schedule.access import with_own_reads
 from mlcc.passes.schedule.analysis import check_single_child, scope_root
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -404,7 +405,7 @@ def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Seq
     for part in _conjuncts(inner.predicate):
         if not used_vars(part) & left_out:
             predicate = part if predicate is tir.TRUE else c.logical_and(predicate, part)
-    block = tir.Block(name, tuple(axes), (), inner.block.writes, init)
+    block = with_own_reads(tir.Block(name, tuple(axes), (), inner.block.writes, init))
     nest = _nest(tir.BlockRealize(tuple(values), predicate, block), kept)
     for loop in kept:
         renamed[loop.var] = tir.Var(loop.var.name, loop.var.dtype)

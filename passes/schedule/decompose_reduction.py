@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mlcc.arith.regions import BlockAccess
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.access import with_own_reads
 from mlcc.passes.schedule.analysis import check_reduction_block, scope_root, vars_of
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -50,7 +50,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
         f"{old.name}_init", tuple(axes), (), substitute(old.writes, renamed), substitute(old.init, renamed),
         annotations=old.annotations,
     )  # fmt: skip
-    init = _with_reads(init)
+    init = with_own_reads(init)
     predicate = _without(realize.predicate, discarded, used, block)
     body: tir.Stmt = tir.BlockRealize(tuple(values), predicate, init)
     fresh = {at.var: tir.Var(f"{at.var.name}_init", at.var.dtype) for at in chosen}
@@ -65,12 +65,6 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
     edit.put_block(old, update)
     made = state.update(block.func_name, edit)
     return state.block_ref(block.func_name, made.child_realizes((body,))[0].block)
-
-
-def _with_reads(init: tir.Block) -> tir.Block:
-    """What the init itself loads, such as the bias that `fuse_reduction_epilogue` starts from."""
-    loaded = {n.buffer.data: n.buffer for n in walk(init.body) if isinstance(n, tir.BufferLoad)}
-    return replace(init, reads=BlockAccess(loaded).collect(init).reads.as_regions()) if loaded else init
 
 
 def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:

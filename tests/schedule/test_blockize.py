@@ -224,3 +224,19 @@ def test_what_comes_out_compiles() -> None:
     c = np.zeros((32, 16), np.float32)
     mlcc.load(mlcc.build(sch.mod))["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b)
+
+
+def test_an_init_that_reads() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 6), "float32"), bias: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = bias[vi]
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    sch = mlcc.Schedule(mlcc.parse(text))
+    sch.blockize(sch.get_loops("C")[0])
+    mlcc.build(sch.mod)
