@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.errors import CallError, error
 from mlcc.interp import numbers
 from mlcc.interp.calls import Returned
@@ -68,7 +69,8 @@ class Program:
     def __init__(self, func: tir.PrimFunc) -> None:
         self.func = func
         compiler = Compiler()
-        self._body = compiler.body(func.body) if func.body else lambda s: None
+        body = with_empty_inits(func).body
+        self._body = compiler.body(body) if body else lambda s: None
         self._expr = compiler
 
     def run(self, args: Sequence[Any], state: State) -> Any:

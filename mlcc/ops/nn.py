@@ -183,13 +183,13 @@ def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Ten
 
 def _np_softmax(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    power = np.exp(x - np.max(x, axis=at, keepdims=True))
+    power = np.exp(x - np.max(x, axis=at, keepdims=True, initial=-np.inf))
     return power / np.sum(power, axis=at, keepdims=True)
 
 
 def _np_log_softmax(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    moved = x - np.max(x, axis=at, keepdims=True)
+    moved = x - np.max(x, axis=at, keepdims=True, initial=-np.inf)
     return moved - np.log(np.sum(np.exp(moved), axis=at, keepdims=True))
 
 

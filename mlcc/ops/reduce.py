@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.dtypes import FLOAT32, INT64, DType
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import plain_product
@@ -197,10 +197,23 @@ def _np_reduce(name: str) -> Callable[..., Any]:
         given = call.attrs["axis"]
         if given == ():
             return np.asarray(x)
-        made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"])
+        start = {}
+        if x.size == 0 and name in ("max", "min"):
+            start = {"initial": _worst(call, name == "max")}
+        elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
+            return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
+        made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
         return made.astype(x.dtype) if made.dtype != x.dtype else made
 
     return reference
+
+
+def _worst(call: relax.Call, largest: bool) -> Any:
+    """The extreme of no elements: the identity of the reduction."""
+    dtype = tensor(call, 0).dtype or FLOAT32
+    bound = construct.min_value(dtype) if largest else construct.max_value(dtype)
+    assert isinstance(bound, (tir.IntImm, tir.FloatImm))
+    return bound.value
 
 
 def _np_mean(call: relax.Call, x: Any) -> Any:
@@ -212,7 +225,13 @@ def _np_mean(call: relax.Call, x: Any) -> Any:
 
 
 def _np_arg(name: str) -> Callable[..., Any]:
-    return lambda call, x: getattr(np, name)(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"])
+    def reference(call: relax.Call, x: Any) -> Any:
+        at, keep = call.attrs["axis"], call.attrs["keepdims"]
+        if x.size == 0:  # there is no place of no elements: -1
+            return np.full_like(np.sum(x, axis=at, keepdims=keep, dtype=np.int64), -1)
+        return getattr(np, name)(x, axis=at, keepdims=keep)
+
+    return reference
 
 
 def _np_scan(name: str) -> Callable[..., Any]:

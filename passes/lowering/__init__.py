@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.flatten import flatten_buffers
@@ -26,7 +27,7 @@ def lower_func(
     """The loop code of a function; `functions` are the PrimFuncs that it may call. Raises CompileError."""
     options = options or LowerOptions()
     with deep_recursion():
-        func = realize_blocks(func)
+        func = realize_blocks(with_empty_inits(func))
         func = serial_threads(func)
         func = flatten_buffers(func, functions or {})
         func = vectorize_loops(func, options.vector_lanes)

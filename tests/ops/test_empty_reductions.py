@@ -1,0 +1,114 @@
+"""Reductions over symbolic axes that turn out to be empty give the identity, interpreted and compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.interp import run_function
+from mlcc.passes.lower_to_tir import LowerToTir
+from mlcc.passes.manager import PassContext
+from tests.ops.cases import Case, Mine, T
+
+REDUCTIONS = [
+    Case("sum", (T(("m", "n")), 1)),
+    Case("sum", (T(("m", "n"), "int64"), 0), {"keepdims": True}),
+    Case("sum", (T(("m", "n"), "bool"), 1)),
+    Case("prod", (T(("m", "n")), None)),
+    Case("max", (T(("m", "n")), -1)),
+    Case("min", (T(("m", "n"), "int32"), 1)),
+    Case("mean", (T(("m", "n")), 1)),
+    Case("argmax", (T(("m", "n")), 1)),
+    Case("matmul", (T(("m", "n")), T(("n", 3)))),
+    Case("matmul", (T((2, 5, "n")), T(("n",)))),
+    Case("nn.conv1d", (T((1, "n", 5)), T((2, "n", 3)))),
+    Case("nn.softmax", (T(("m", "n")), 1)),
+]
+
+
+def arrays(case: Case, sizes: dict[str, int]) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    made = []
+    for arg in case.args:
+        if isinstance(arg, T):
+            shape = tuple(sizes.get(d, d) for d in arg.shape or ())
+            made.append(rng.integers(-4, 5, shape).astype(arg.dtype))
+    return made
+
+
+@pytest.mark.parametrize("case", REDUCTIONS, ids=str)
+def test_empty(case: Case) -> None:
+    module = Mine().module(case)
+    lowered = LowerToTir().run(module, PassContext())
+    executable = mlcc.load(mlcc.build(module))
+    for sizes in ({"m": 3, "n": 0}, {"m": 0, "n": 0}, {"m": 0, "n": 2}, {"m": 3, "n": 4}):
+        inputs = arrays(case, sizes)
+        wanted = run_function(module, "main", inputs)
+        for got in (run_function(lowered, "main", inputs), executable["main"](*inputs)):
+            assert got.shape == wanted.shape and got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+SCHEDULES = [
+    "    i, j, k = sch.get_loops(b)\n    sch.split(k, factors=[None, 4])",
+    "    i, j, k = sch.get_loops(b)\n    ko, ki = sch.split(k, factors=[None, 4])\n    sch.reorder(ko, i, j, ki)",
+    "    i, j, k = sch.get_loops(b)\n    sch.fuse(i, j)",
+    "    i, j, k = sch.get_loops(b)\n    f = sch.fuse(j, k)\n    sch.split(f, factors=[None, 8])",
+    "    i, j, k = sch.get_loops(b)\n    sch.parallel(i)",
+    "    i, j, k = sch.get_loops(b)\n    sch.decompose_reduction(b, k)",
+    "    i, j, k = sch.get_loops(b)\n    jo, ji = sch.split(j, factors=[None, 4])\n    sch.vectorize(ji)",
+]
+
+
+@pytest.mark.parametrize("steps", SCHEDULES)
+def test_empty_however_scheduled(steps: str) -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    m, n = T.int64(), T.int64()
+    A = T.match_buffer(a, (m, n), "float32")
+    B = T.match_buffer(b, (n, 5), "float32")
+    C = T.match_buffer(c, (m, 5), "float32")
+    for i, j, k in T.grid(m, 5, n):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+    script = f'def main(sch):\n    b = sch.get_block("C", func_name="main")\n{steps}\n'
+    module = mlcc.apply_schedule(mlcc.parse(text), script)
+    executable = mlcc.load(mlcc.build(module))
+    for m, n in ((3, 0), (0, 0), (3, 4), (2, 7)):
+        a, b = (np.arange(r * c, dtype="float32").reshape(r, c) for r, c in ((m, n), (n, 5)))
+        for run in (lambda *x: run_function(module, "main", x), executable["main"]):
+            c: Any = np.full((m, 5), 7, "float32")
+            run(a, b, c)
+            np.testing.assert_array_equal(c, a @ b)
+
+
+def test_a_block_under_a_condition_stays() -> None:
+    """Only some places are reduced: the others are not touched, be the axis empty or not."""
+    text = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (8, n), "float32")
+    C = T.match_buffer(c, (8,), "float32")
+    for i, k in T.grid(8, n):
+        with T.block("C"):
+            T.where(i < 3)
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    module = mlcc.parse(text)
+    executable = mlcc.load(mlcc.build(module))
+    for run in (lambda *x: run_function(module, "main", x), executable["main"]):
+        c = np.full(8, 7, "float32")
+        run(np.zeros((8, 0), "float32"), c)
+        np.testing.assert_array_equal(c, np.full(8, 7))
