@@ -29,9 +29,11 @@ def in_scope(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...] | None = 
 
 
 def with_data(buffer: tir.Buffer, storage: str) -> tir.Buffer:
-    """The buffer over memory of its own in a storage scope."""
+    """The buffer over memory of its own in a storage scope. A view's place in its memory is not kept (TVM keeps it)."""
     pointee = buffer.data.pointer.dtype if buffer.data.pointer is not None else buffer.dtype.element
     data = tir.Var(buffer.name, buffer.data.dtype, tir.PointerType(pointee, storage or "global"))
+    if isinstance(buffer.elem_offset, tir.Var):
+        return replace(buffer, data=data, elem_offset=None, offset_factor=1, strides=())  # type: ignore[no-any-return]
     return replace(buffer, data=data)  # type: ignore[no-any-return]
 
 
