@@ -68,8 +68,15 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
     return [state.block_ref(block.func_name, stage.block) for stage in (copy_in, copy_out)]
 
 
+def _decidable(condition: tir.Expr, loops: list[tir.For], tree: Tree, realize: tir.BlockRealize) -> bool:
+    """Is the condition over nothing but loops of constant extent, so that it can be decided?"""
+    known = {o.var for o in (*tree.all_loops_above(realize), *loops) if tir.const_int(o.extent) is not None}
+    return used_vars(condition) <= known
+
+
 def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.BufferRegion) -> Stage:
-    """The stage where the predicate of the block holds, if its loops are bounded by that, and inside of the buffer."""
+    """The stage where the predicate of the block holds, if that bounds its loops; refuses (E0643) one that may leave
+    the buffer."""
     predicate = realize.predicate if used_vars(realize.predicate) & used_vars(stage.nest) else TRUE
     loops, inner = [], stage.nest
     while isinstance(inner, tir.For):
@@ -79,11 +86,14 @@ def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.Bu
     analyzer = Analyzer()
     for loop in (*tree.all_loops_above(realize), *loops):
         analyzer.bind(loop.var, Range(loop.min, loop.extent))
-    with analyzer.constraint(predicate):
+    with analyzer.constraint(realize.predicate):
         for index, extent in zip(inner.values, region.buffer.shape, strict=True):
             for inside in (c.greater_equal(index, IntImm(index.dtype, 0)), c.less(index, extent)):
-                if not analyzer.prove(inside):
-                    predicate = c.logical_and(predicate, inside)
+                if _decidable(inside, loops, tree, realize) and not analyzer.prove(inside):
+                    raise Refusal(
+                        "E0643", f"block `{realize.block.name}` uses `{region.buffer.name}` at {index}, which"
+                        " may be outside of the buffer: a copy would go there, too", realize.block,
+                    )  # fmt: skip
     if predicate is TRUE:
         return stage
     return in_loops([(o.var, Range(o.min, o.extent)) for o in loops], replace(inner, predicate=predicate))

@@ -486,7 +486,7 @@ def _axis_map(c: Chooser, block: BlockView) -> str:
     names = [f"v{i}" for i in range(len(block.kinds))]
     if not names:
         return "lambda: ()"
-    keep = [n for n, k in zip(names, block.kinds, strict=True) if k == "S" or c.maybe(0.5)] or names
+    keep = [n for n, k in zip(names, block.kinds, strict=True) if k == "S" or c.maybe(0.5)] or list(names)
     c.rng.shuffle(keep)
     if c.maybe(0.3):
         keep = c.rng.sample(keep, max(1, len(keep) - 1))

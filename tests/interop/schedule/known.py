@@ -199,6 +199,10 @@ KNOWN: tuple[Known, ...] = (
         " writing the buffer", lambda o: "consumer_blocks" in str(o.step) and "init" in o.detail,
     ),
     Known(
+        "cache_inplace", WE_REFUSE, "a region that leaves the buffer is refused: the copy would leave it too",
+        _code("E0643", "may be outside"),
+    ),
+    Known(
         "cache_inplace", DIFFER,
         "the copies are indexed by the loops around the block: TVM's use variables of the block outside of it",
         _says(r"values\[\d+\].*do not stand for each other"),
