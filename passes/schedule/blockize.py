@@ -220,17 +220,24 @@ def _division(
     if not realize.values and not is_one(realize.predicate):
         return None
     iters = {loop.var: tir.Range(loop.min, loop.extent) for loop in (*reversed(inside), *reversed(outside))}
-    found = subspace_divide(
-        realize.values, iters, [loop.var for loop in inside], realize.predicate, "surjective",
-        simplify_trivial=not preserve_unit_iters,
-    )  # fmt: skip
-    if not found:
-        return _trivial_division(realize, outside, inside)
-    return _whole(found, realize, outside, inside)
+    analyzer = Analyzer()
+    for var, span in iters.items():
+        analyzer.bind(var, span)
+    found = None
+    # a condition that fusing loops made long may tell more when it is short
+    for predicate in dict.fromkeys((realize.predicate, analyzer.simplify(realize.predicate))):
+        found = subspace_divide(
+            realize.values, iters, [loop.var for loop in inside], predicate, "surjective",
+            simplify_trivial=not preserve_unit_iters,
+        )  # fmt: skip
+        made = _whole(found, realize, predicate, outside, inside) if found else None
+        if made is not None:
+            return made
+    return None if found else _trivial_division(realize, outside, inside)
 
 
 def _whole(
-    found: Subspaces, realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]
+    found: Subspaces, realize: tir.BlockRealize, predicate: tir.Expr, outside: list[tir.For], inside: list[tir.For]
 ) -> Subspaces | None:
     """The division with all that the predicate says; None if it does not cover just what the axes run over.
 
@@ -241,22 +248,25 @@ def _whole(
     analyzer = Analyzer()
     for loop in (*outside, *inside):
         analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
-    is_other = False
+    respelled: set[tir.Var] = set()  # what drives axes whose values come in another order
     for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, found.pairs, strict=True):
         if not analyzer.prove_equal(c.mul(outer.extent, inner.extent), axis.dom.extent):
             return None
         high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)  # type: ignore[arg-type]
-        is_other = is_other or not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value)
+        if not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value):
+            respelled |= used_vars(value)
+    if respelled and predicate is not realize.predicate:
+        return None
     said = [*_conjuncts(found.outer_predicate), *_conjuncts(found.inner_predicate)]
     sides = [found.outer_predicate, found.inner_predicate]
     others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
-    for part in _conjuncts(realize.predicate):
+    for part in _conjuncts(predicate):
         used = {v for v in used_vars(part) if v not in analyzer.values}
-        replaced = is_other and bool(used) and any(used <= used_vars(known) for known in said)
+        replaced = bool(used & respelled) and any(used <= used_vars(known) for known in said)
         if replaced or any(_same_bound(part, known, analyzer) for known in said) or analyzer.prove(part):
             continue
         side = next((n for n, other in enumerate(others) if not used_vars(part) & other), None)
-        if side is None:
+        if side is None or used & respelled:
             return None
         sides[side] = c.logical_and(sides[side], part)
     return Subspaces(found.pairs, sides[0], sides[1])
