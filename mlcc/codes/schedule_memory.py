@@ -67,6 +67,6 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0678": (
         "an axis made of spatial and reduce axes",
-        "A new axis is spatial if it is made of spatial axes, and reduce if of reduce axes; made of both it is neither.",
+        "A new axis is spatial if it is made of spatial axes, reduce if of reduce axes; made of both it is neither.",
     ),
 }

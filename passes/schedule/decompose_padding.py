@@ -153,7 +153,8 @@ def _inside(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For], ow
     block = realize.block
     ranges = {at.var: tir.Range(at.min, at.extent) for at in own}
     moved: dict[tir.Var, tir.Expr] = {}
-    axes, raw = [], []
+    axes: list[tir.IterVar] = []
+    raw: list[tuple[tir.Expr, tir.Expr | None]] = []
     for axis, span, value in zip(block.iter_vars, found.region, realize.values, strict=True):
         var = tir.Var(axis.var.name, axis.var.dtype)
         new = tir.Range(c.const(0, var.dtype), span.extent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
@@ -151,7 +152,7 @@ class _Padded:
     def of(region: tir.BufferRegion, extents: _Extents) -> _Padded:
         old = region.buffer
         shape = [
-            c.const(1, span.min.dtype) if isinstance(span.min, tir.IntImm) else extents.get(span.min, size)  # type: ignore[arg-type]
+            extents.get(span.min, size) if isinstance(span.min, tir.Var) else c.const(1, span.min.dtype)
             for span, size in zip(region.region, old.shape, strict=True)
         ]
         return _Padded(old, c.make_buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope))
@@ -195,13 +196,13 @@ class _Pad(Rewriter):
         for old, new in buffers.items():
             self._memo[id(old)] = (old, new)
 
-    def visit(self, node: object) -> object:
+    def visit(self, node: Any) -> Any:
         made = super().visit(node)
         if isinstance(node, tir.Block) and made is not node:
             self.reuse[node] = made
         return made
 
-    def rewrite(self, node: object) -> object:
+    def rewrite(self, node: Any) -> Any:
         match node:
             case tir.For(var=var) if var in self._extents:
                 return replace(node, extent=self._extents[var])

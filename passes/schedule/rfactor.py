@@ -117,7 +117,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
 
     The condition of the block must be such that a later round is never the first one.
     """
-    guard = tir.TRUE
+    guard: tir.Expr = tir.TRUE
     if tir.const_int(realize.predicate) == 1:
         return guard
     analyzer = Analyzer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import cover, eval_range, eval_set, from_range, point
@@ -51,7 +52,7 @@ def rolling_buffer(state: State, block: BlockRef, write_buffer_index: int) -> No
     window = _window(block, region, _relaxed(tree, writer, region, loop))
     _check_movers(tree, writer, region, window)
     rewriter = _Fold(tree, scope, region.buffer, window)
-    made = rewriter.visit(scope)
+    made: tir.Block = rewriter.visit(scope)
     edit = Rebuild(tree)
     edit.put_block(scope, made)
     state.update(block.func_name, edit, rewriter.reuse)
@@ -173,14 +174,14 @@ class _Fold(Rewriter):
         self._new = replace(buffer, shape=tuple(shape))
         self._stored = False
 
-    def visit(self, node: object) -> object:
+    def visit(self, node: Any) -> Any:
         if isinstance(node, tir.Block):
             made = self._block(node, super().visit(node))  # type: ignore[arg-type]
             self.reuse[node] = made
             return made
         return super().visit(node)
 
-    def rewrite(self, node: object) -> object:
+    def rewrite(self, node: Any) -> Any:
         match node:
             case tir.BufferStore(buffer=buffer) if buffer is self._old:
                 self._stored = True

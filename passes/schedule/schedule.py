@@ -140,7 +140,7 @@ class Schedule:
         outputs = _outputs(state, found.returns, result)
         recorded = {**given, **state.recorded}
         star = [p for p, v in found.signature.parameters.items() if v.kind is v.VAR_POSITIONAL]
-        taken = recorded.pop(star[0]) if star else ()
+        taken: tuple[Any, ...] = recorded.pop(star[0]) if star else ()
         if len(taken) == 1 and isinstance(taken[0], (list, tuple)):
             taken = tuple(taken[0])
         listed = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
