@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
+from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ops import values
@@ -139,7 +140,7 @@ class BlockBuilder:
         """Bind a variable to a value that run time checks to be as `struct_info` says; binds symbolic variables."""
         frame = self._writable("match_cast")
         convert.struct_info(struct_info, "what is cast to")
-        made = self._normal.leaf(convert.as_expr(value))
+        made = self._leaf(value)
         known = made.struct_info
         free = any(isinstance(v, tir.Var) for v in _variables(struct_info))
         if known is not None and not free and fit(struct_info, known) is Fit.CONTRADICTS:
@@ -163,7 +164,12 @@ class BlockBuilder:
 
     def normalize(self, expr: Any) -> relax.Expr:
         """The expression with struct info, its nested parts bound to variables in the open block."""
-        return self._normal.normalize(convert.as_expr(expr))
+        with deep_recursion():
+            return self._normal.normalize(convert.as_expr(expr))
+
+    def _leaf(self, expr: Any) -> relax.Expr:
+        with deep_recursion():
+            return self._normal.leaf(convert.as_expr(expr))
 
     def _writable(self, what: str) -> _Frame:
         frame = self._frame(what)
@@ -226,7 +232,7 @@ class BlockBuilder:
         scope.params = parameters(params) if params is not None else scope.params
         if scope.params is None:
             raise misuse(f"the function `{scope.name}` has no parameters", help="params=[] says that it takes none")
-        result = self._normal.leaf(convert.as_expr(output))
+        result = self._leaf(output)
         refuse_inner(result)
         blocks = [*scope.blocks, self._end_block()]
         self._begin_binding_block()

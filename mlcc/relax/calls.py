@@ -75,12 +75,15 @@ def const(value: Any, dtype: Any = None) -> relax.Constant:
     if isinstance(value, relax.Constant):
         return value
     if isinstance(value, (bool, int, float, list, tuple, np.generic)):
-        value = np.asarray(value)
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            raise TypeError("the lists of a constant have different lengths") from None
     if not convert.is_array(value):
         raise TypeError(f"a constant is a number, a list or an array, not {values.describe(value)}")
     array = convert.array_of(value)
     if array.dtype.kind == "O":
-        raise TypeError("a constant's numbers are of one dtype, its lists of one length")
+        raise TypeError("a constant's numbers are of one dtype")
     if dtype is None:
         name = str(array.dtype)
         known = DType.of({"int64": "int32", "float64": "float32"}.get(name, name))

@@ -98,7 +98,7 @@ def as_expr(value: Any) -> relax.Expr:
 
 def is_array(value: Any) -> bool:
     """Whether a value is a tensor of NumPy or of another library."""
-    return hasattr(value, "__dlpack__") or hasattr(value, "__array__")
+    return not isinstance(value, type) and (hasattr(value, "__dlpack__") or hasattr(value, "__array__"))
 
 
 def array_of(value: Any) -> Any:

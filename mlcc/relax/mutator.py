@@ -136,7 +136,7 @@ class PyExprMutator(Dispatcher):
         builder = self.builder_
         builder._begin_binding_block()
         try:
-            body = builder._normal.leaf(self.visit_expr(op.body))
+            body = builder._leaf(self.visit_expr(op.body))
         finally:
             rest = builder._end_block()
         made = make_seq([*blocks, *flat(rest)], body)
@@ -146,7 +146,7 @@ class PyExprMutator(Dispatcher):
         return self._keep(replace(made, span=op.span))  # type: ignore[no-any-return]
 
     def visit_if_(self, op: relax.If) -> relax.Expr:
-        condition = self.builder_._normal.leaf(self.visit_expr(op.condition))
+        condition = self.builder_._leaf(self.visit_expr(op.condition))
         then = self.visit_with_new_scope(op.true_branch)
         other = self.visit_with_new_scope(op.false_branch)
         return self._keep(make_if(condition, then, other, op))  # type: ignore[no-any-return]
@@ -177,7 +177,7 @@ class PyExprMutator(Dispatcher):
         self.builder_.emit_normalized(relax.VarBinding(made, value, span=binding.span))
 
     def visit_match_cast_(self, binding: relax.MatchCast) -> None:
-        value = self.builder_._normal.leaf(self.visit_expr(binding.value))
+        value = self.builder_._leaf(self.visit_expr(binding.value))
         info = self._info(binding.struct_info)
         var = self.with_struct_info(self.visit_var_def(binding.var), info)
         if var is not binding.var:

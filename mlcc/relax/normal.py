@@ -65,8 +65,8 @@ class Normalizer:
         return self._emit(made) if isinstance(made, COMPUTING) else made
 
     def _leaves(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
-        made = tuple(map(self.leaf, exprs))
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+        made = [self.leaf(e) for e in exprs]  # no generator: it would take C stack for every level of nesting
+        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else tuple(made)
 
     def _call(self, call: relax.Call) -> relax.Call:
         op = self.leaf(call.op) if isinstance(call.op, relax.Expr) else call.op

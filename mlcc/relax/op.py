@@ -6,7 +6,7 @@ inferred at once where that of the arguments is known. Raises CompileError for w
 
 from __future__ import annotations
 
-import inspect
+import inspect as _inspect  # `inspect` is a namespace of operators
 from collections.abc import Callable
 from typing import Any
 
@@ -104,21 +104,21 @@ def _function(path: str) -> Callable[..., relax.Call]:
     return made
 
 
-def _python_signature(found: signature.Signature) -> inspect.Signature:
+def _python_signature(found: signature.Signature) -> _inspect.Signature:
     """The parameters as `help()` shows them."""
-    kind, made = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
+    kind, made = _inspect.Parameter.POSITIONAL_OR_KEYWORD, []
     for param in found.params:
         if param.kind == "rest":
-            made.append(inspect.Parameter(param.name, inspect.Parameter.VAR_POSITIONAL))
-            kind = inspect.Parameter.KEYWORD_ONLY  # type: ignore[assignment]
+            made.append(_inspect.Parameter(param.name, _inspect.Parameter.VAR_POSITIONAL))
+            kind = _inspect.Parameter.KEYWORD_ONLY  # type: ignore[assignment]
             continue
         needed = param.required
-        default = inspect.Parameter.empty if needed else (None if param.default_from else param.default)
-        made.append(inspect.Parameter(param.name, kind, default=default))
+        default = _inspect.Parameter.empty if needed else (None if param.default_from else param.default)
+        made.append(_inspect.Parameter(param.name, kind, default=default))
     try:
-        return inspect.Signature(made)
+        return _inspect.Signature(made)
     except ValueError:  # a parameter without default after one with
-        return inspect.Signature([p.replace(default=inspect.Parameter.empty) for p in made])
+        return _inspect.Signature([p.replace(default=_inspect.Parameter.empty) for p in made])
 
 
 def __getattr__(name: str) -> Any:

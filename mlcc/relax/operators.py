@@ -28,11 +28,12 @@ def install() -> None:
     methods: dict[str, Any] = {"__neg__": _negative, "__getitem__": _item, "__call__": _call, "__iter__": _iterate}
     for name, method in methods.items():
         setattr(relax.Expr, name, method)
+    relax.Expr.__array_ufunc__ = None  # so that `array + x` is ours, not NumPy's element by element
     relax.Expr.ty = property(lambda self: self.struct_info)
     relax.Function.ret_ty = property(lambda self: self.ret_struct_info)
     relax.Call.ty_args = property(lambda self: self.sinfo_args)
-    relax.ShapeExpr.__getitem__ = lambda self, index: self.values[index]
-    relax.ShapeExpr.__iter__ = lambda self: iter(self.values)
+    relax.ShapeExpr.__getitem__ = _dimension
+    relax.ShapeExpr.__iter__ = lambda self: (self[i] for i in range(len(self.values)))
 
 
 def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], relax.Call]:
@@ -60,6 +61,13 @@ def _item(self: relax.Expr, index: int) -> relax.Expr:
 
     made: relax.Expr = TupleGetItem(self, index)
     return made
+
+
+def _dimension(self: relax.ShapeExpr, index: int) -> Any:
+    """A dimension as a scalar to compute with; `values` holds the expressions themselves."""
+    from mlcc.te.scalar import Scalar
+
+    return Scalar(self.values[index])
 
 
 def _iterate(self: relax.Expr) -> Any:

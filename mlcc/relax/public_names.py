@@ -26,9 +26,10 @@ def with_public_names(module: IRModule) -> IRModule:
             raise CompileError(error("E0463", message))
         wanted[symbol] = name
     renamed = {name: symbol for symbol, name in wanted.items() if name != symbol}
-    taken = {*module.functions, *wanted}
-    for name in module.functions:
-        if name in wanted and wanted[name] != name and name not in renamed:
+    private = [n for n in module.functions if n not in wanted.values()]
+    taken = {*private, *wanted}
+    for name in private:
+        if name in wanted:
             renamed[name] = _free(name, taken)
     return _renamed(module, renamed) if renamed else module
 

@@ -27,6 +27,13 @@ class Value:
     def dtype(self) -> DType:
         return self.expr.dtype  # type: ignore[no-any-return]
 
+    @property
+    def value(self) -> int | float:
+        """The number, of a constant. Raises AttributeError for any other expression."""
+        if isinstance(self.expr, (tir.IntImm, tir.FloatImm)):
+            return self.expr.value
+        raise AttributeError(f"`{self.expr}` is not a constant")
+
     def astype(self, dtype: DType | str) -> Scalar:
         return Scalar(construct.cast(dtype, self.expr))
 

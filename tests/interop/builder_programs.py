@@ -260,6 +260,20 @@ def functions_updated(lib: Library) -> Any:
 
 
 @program
+def functions_finalized(lib: Library) -> Any:
+    """Public functions get the names by which they are known outside; a private one in the way gives way."""
+    relax = lib.relax
+    bb = relax.BlockBuilder()
+    x = tensor(lib, "x", 4)
+    with bb.function("main", [x], private=True):
+        inner = bb.emit_func_output(relax.op.exp(x))
+    y = tensor(lib, "y", 4)
+    with bb.function("main", [y]):
+        bb.emit_func_output(relax.op.log(relax.Call(inner, [y])))
+    return bb.finalize()
+
+
+@program
 def packed_functions(lib: Library) -> Any:
     relax = lib.relax
     x = tensor(lib, "x", 2, 2)
