@@ -75,8 +75,7 @@ class PyExprMutator(Dispatcher):
             self.builder_.end_scope()
         if isinstance(made, relax.SeqExpr):
             return made
-        kept: relax.SeqExpr = self._normal(relax.SeqExpr((), made, span=expr.span))
-        return kept
+        return self.builder_._normal.sequence(relax.SeqExpr((), made, span=expr.span))
 
     def _normal(self, made: Any) -> relax.Expr:
         return self.builder_.normalize(made)

@@ -25,19 +25,13 @@ def install() -> None:
         setattr(relax.Expr, f"__r{name}__", _binary(operator, True))
     for name, operator in _COMPARE.items():
         setattr(relax.Expr, f"__{name}__", _binary(operator, False))
-    methods: dict[str, Any] = {"__neg__": _negative, "__getitem__": _item, "__call__": _call, "__iter__": _iterate}
-    for name, method in methods.items():
-        setattr(relax.Expr, name, method)
-    relax.Expr.__array_ufunc__ = None  # so that `array + x` is ours, not NumPy's element by element
-    relax.Expr.ty = property(lambda self: self.struct_info)
-    relax.Function.ret_ty = property(lambda self: self.ret_struct_info)
-    relax.Call.ty_args = property(lambda self: self.sinfo_args)
-    relax.ShapeExpr.__getitem__ = _dimension
-    relax.ShapeExpr.__iter__ = lambda self: (self[i] for i in range(len(self.values)))
+    for cls, members in _MEMBERS.items():
+        for name, member in members.items():
+            setattr(cls, name, member)
 
 
-def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], relax.Call]:
-    def method(self: relax.Expr, other: Any) -> relax.Call:
+def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], Any]:
+    def method(self: relax.Expr, other: Any) -> Any:
         from mlcc.relax import convert
         from mlcc.relax.op import call
 
@@ -45,7 +39,8 @@ def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], relax.C
             raise TypeError(f"the dtype of {other} is not known: write relax.const({other}, dtype)")
         if not isinstance(other, relax.Expr) and not convert.is_array(other):
             return NotImplemented
-        return call(operator, other, self) if swapped else call(operator, self, other)
+        operands = (other, self) if swapped else (self, other)
+        return call(operator, *operands)
 
     return method
 
@@ -59,8 +54,7 @@ def _negative(self: relax.Expr) -> relax.Call:
 def _item(self: relax.Expr, index: int) -> relax.Expr:
     from mlcc.relax.nodes import TupleGetItem
 
-    made: relax.Expr = TupleGetItem(self, index)
-    return made
+    return TupleGetItem.make(self, index)
 
 
 def _dimension(self: relax.ShapeExpr, index: int) -> Any:
@@ -80,5 +74,18 @@ def _iterate(self: relax.Expr) -> Any:
 def _call(self: relax.Expr, *args: Any) -> relax.Call:
     from mlcc.relax.nodes import Call
 
-    made: relax.Call = Call(self, list(args))
-    return made
+    return Call.make(self, list(args))
+
+
+_MEMBERS: dict[type, dict[str, Any]] = {
+    relax.Expr: {
+        "__neg__": _negative, "__getitem__": _item, "__call__": _call, "__iter__": _iterate,
+        "__array_ufunc__": None,  # so that `array + x` is ours, not NumPy's element by element
+        "ty": property(lambda self: self.struct_info),
+    },
+    relax.ShapeExpr: {
+        "__getitem__": _dimension, "__iter__": lambda self: (self[i] for i in range(len(self.values))),
+    },
+    relax.Function: {"ret_ty": property(lambda self: self.ret_struct_info)},
+    relax.Call: {"ty_args": property(lambda self: self.sinfo_args)},
+}  # fmt: skip

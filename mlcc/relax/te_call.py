@@ -13,7 +13,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.ops import values
 from mlcc.relax import convert
-from mlcc.relax.make import call_tir, prim_value, tensor_info
+from mlcc.relax.make import call_tir, get_item, prim_value, tensor_info
 from mlcc.te.scalar import Scalar, Value
 
 if TYPE_CHECKING:
@@ -104,19 +104,17 @@ class _Arguments:
         match expr.struct_info:
             case relax.TensorStructInfo() as info:
                 return self._tensor(expr, info)
-            case relax.ShapeStructInfo(values=dims) if dims is not None:
-                return [self._scalar(d) for d in dims]
-            case relax.PrimStructInfo(dtype=dtype, value=known):
-                if known is not None:
-                    return self._scalar(known)
-                var = tir.Var(expr.name if isinstance(expr, relax.Var) else "scalar", dtype)
+            case relax.ShapeStructInfo() as info if info.values is not None:
+                return [self._scalar(d) for d in info.values]
+            case relax.PrimStructInfo() as info:
+                if info.value is not None:
+                    return self._scalar(info.value)
+                var = tir.Var(expr.name if isinstance(expr, relax.Var) else "scalar", info.dtype)
                 self.params.append(var)
                 self.passed.append(expr)
                 return Scalar(var)
-            case relax.TupleStructInfo(fields=fields):
-                from mlcc.relax.make import get_item
-
-                return [self._expression(self.builder.emit(get_item(expr, i))) for i in range(len(fields))]
+            case relax.TupleStructInfo() as info:
+                return [self._expression(self.builder.emit(get_item(expr, i))) for i in range(len(info.fields))]
         what = f"`{expr.name}`" if isinstance(expr, relax.Var) else "an argument"
         raise TypeError(f"{what} of emit_te is no tensor, shape or scalar of which enough is known")
 
