@@ -13,6 +13,7 @@ from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.cache_stage import (
     Spot,
     copy_stage,
+    covers_all,
     dependents,
     in_scope,
     nested_guard,
@@ -119,7 +120,13 @@ def cache_write(
     written = region_of(node.writes, buffer, node)
     assert written is not None
     where = place_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
-    region = relaxed(tree, node, written, where.holder, nested_guard(node, buffer, writing=True))
+    guard = nested_guard(node, buffer, writing=True)
+    region = relaxed(tree, node, written, where.holder, guard)
+    if not covers_all(tree, node, written, where.holder, guard):
+        part = spell(buffer, [from_range(s) for s in region.region])
+        raise Refusal(
+            "E0642", f"block `{node.name}` may leave out some of {part}, and the copy would write garbage there", node,
+        )  # fmt: skip
     compact = where.holder is scope
     if compact:
         _check_one_region(tree, scope, buffer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import cover
-from mlcc.arith.region_bound import upper_bound
+from mlcc.arith.region_bound import strict_bound, upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, replace
@@ -172,6 +172,16 @@ def relaxed(
     shape = region.buffer.shape
     made = tuple(_inside(cover(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
     return tir.BufferRegion(region.buffer, made)
+
+
+def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE) -> bool:
+    """Is `relaxed` what the block surely touches, and not just all that it may?"""
+    realize = tree.realize(block)
+    values = bindings(realize)
+    spans = [Range(substitute(r.min, values), substitute(r.extent, values)) for r in region.region]
+    domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
+    predicate = substitute(c.logical_and(realize.predicate, guard), values)
+    return not spans or strict_bound(spans, domain, predicate, Analyzer()) is not None
 
 
 def _inside(span: Range, extent: Expr) -> Range:

@@ -63,13 +63,13 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
             "E0643", f"block `{block.name}` holds other blocks, and only the innermost block knows its accesses", block
         )
     found: tuple[Expr, ...] | None = None
-    for indices, guarded in _accesses(block, buffer):
+    for indices, guarded in accesses(block, buffer):
         if found is not None and not all(structural_equal(a, b) for a, b in zip(found, indices, strict=True)):
             raise Refusal(
                 "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_spell(buffer, found)}"
                 f" and {_spell(buffer, indices)}", block,
             )  # fmt: skip
-        if guarded and not _in_bounds(block, buffer, indices):
+        if guarded and not in_bounds(block, buffer, indices):
             raise Refusal(
                 "E0643", f"block `{block.name}` accesses {_spell(buffer, indices)} under a condition, without which it"
                 " may be outside of the buffer", block,
@@ -90,7 +90,7 @@ def _spell(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
     return f"`{buffer.name}[{', '.join(map(str, indices))}]`"
 
 
-def _accesses(block: tir.Block, buffer: tir.Buffer) -> Iterator[tuple[tuple[Expr, ...], bool]]:
+def accesses(block: tir.Block, buffer: tir.Buffer) -> Iterator[tuple[tuple[Expr, ...], bool]]:
     """Indices of loads and stores, and whether a condition guards them; refuses (E0643) uses of the pointer."""
     stack: list[tuple[Any, bool]] = [(s, False) for s in (*block.body, *(block.init or ()))][::-1]
     while stack:
@@ -108,7 +108,7 @@ def _accesses(block: tir.Block, buffer: tir.Buffer) -> Iterator[tuple[tuple[Expr
         stack += [(n, guarded) for n in children(node)][::-1]
 
 
-def _in_bounds(block: tir.Block, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> bool:
+def in_bounds(block: tir.Block, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> bool:
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)

@@ -29,6 +29,7 @@ from mlcc.passes.schedule.cache_stage import (
 from mlcc.passes.schedule.index_maps import IndexMapArg, index_dtype
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.reindex import accesses, in_bounds
 from mlcc.passes.schedule.retarget import Retarget, fixed
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
@@ -60,6 +61,11 @@ def reindex_cache_read(
     assert region is not None
     if region_of(node.writes, buffer, node) is not None:
         raise Refusal("E0642", f"block `{node.name}` both reads and writes `{buffer.name}`", node)
+    if any(guarded and not in_bounds(node, buffer, at) for at, guarded in accesses(node, buffer)):
+        raise Refusal(
+            "E0643", f"block `{node.name}` reads `{buffer.name}` under a condition, without which it may be outside of"
+            " the buffer, as a copy would be", node,
+        )  # fmt: skip
     writer = only_writer(tree, scope, buffer)
     spot = Spot(scope, scope.body[0]) if writer is None else place_after(tree, scope, writer, [node])
     state.recorded["read_buffer_index"] = place.index

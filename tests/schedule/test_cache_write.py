@@ -125,6 +125,21 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((32,), "float32")):
         schedule(text).cache_write("call", 0, "local")
 
 
+def test_a_copy_of_more_than_is_written_is_refused() -> None:
+    triangle = """
+@T.prim_func
+def main(A: T.Buffer((5, 5), "float32"), B: T.Buffer((5, 5), "float32")):
+    for i in range(5):
+        for j in range(5 - i):
+            with T.block("B"):
+                vi = T.axis.spatial(5, i)
+                vj = T.axis.spatial(5, j)
+                B[vi, vj] = A[vi, vj]
+"""
+    with refused("E0642", "block `B` may leave out some of `B"):
+        schedule(triangle).cache_write("B", 0, "local")
+
+
 def test_several_writers_are_refused() -> None:
     sch = schedule(MATMUL)
     sch.decompose_reduction("C", sch.get_loops("C")[2])

@@ -86,6 +86,19 @@ def test_predicates_go_along() -> None:
     assert_same_results(mlcc.parse(CHAIN), sch.mod)
 
 
+def test_a_guarded_access_is_refused() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.if_then_else(vi > 0, A[vi - 1], T.float32(0))
+"""
+    with refused("E0643", "reads `A` under a condition"):
+        schedule(text).reindex_cache_read("B", 0, "local", lambda i: (i,))
+
+
 def test_refusals() -> None:
     sch = schedule(MATMUL)
     with refused("E0653", r"uses the axis `vj`, and `A\[vi, vk\]` does not depend on it.*must use `vi`, `vk`"):

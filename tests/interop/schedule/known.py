@@ -238,7 +238,8 @@ KNOWN: tuple[Known, ...] = (
         _code("E0643", "varies inside it"),
     ),
     Known(
-        "reindex", WE_REFUSE, "an access that a condition keeps inside the buffer is refused: the copy has none",
+        "reindex reindex_cache_read", WE_REFUSE,
+        "an access that a condition keeps inside the buffer is refused: the copy has none",
         _code("E0643", "under a condition"),
     ),
     Known(
