@@ -50,4 +50,9 @@ CODES: dict[str, tuple[str, str]] = {
         "one name for two public functions",
         "Two functions of a module have the same `global_symbol`, by which callers find them.",
     ),
+    "E0464": (
+        "a nested computation in a finished binding",
+        "`emit_normalized` takes bindings whose operands are variables, constants, or tuples of these. `emit` gives "
+        "every nested computation a variable.",
+    ),
 }

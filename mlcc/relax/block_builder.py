@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
@@ -17,7 +18,7 @@ from mlcc.ops.relations import Fit, fit
 from mlcc.relax import convert
 from mlcc.relax.make import flat, function_info, global_vars, make_function, make_seq
 from mlcc.relax.module_builder import ModuleBuilder
-from mlcc.relax.normal import Normalizer, refuse_inner
+from mlcc.relax.normal import Normalizer, refuse_inner, refuse_nested
 from mlcc.relax.scopes import DataflowScope, FunctionScope, TestingScope, misuse, parameters
 
 
@@ -43,21 +44,20 @@ class BlockBuilder:
     Raises CompileError for what does not fit together and TypeError for what has no meaning where it stands.
     """
 
-    _stack: ClassVar[list[BlockBuilder]] = []
-
     def __init__(self, mod: IRModule | None = None) -> None:
         self._names: dict[str, int] = dict.fromkeys(mod or (), 0)
         self._module = ModuleBuilder(mod or IRModule(), self.get_unique_name)
-        self._global_vars: dict[str, relax.GlobalVar] | None = None
+        self._global_vars = global_vars(self._module.module)
         self._functions_open: list[FunctionScope] = []
         self._frames: list[_Frame] = []
         self._bound: dict[relax.Var, relax.Expr] = {}
-        self._normal = Normalizer(self._emit_plain, self._begin, self._end_block, self._known_functions)
+        self._normal = Normalizer(self._emit_plain, self._begin, self._end_block, self._global_vars)
 
     @staticmethod
     def current() -> BlockBuilder | None:
         """The builder whose function is open, the innermost one."""
-        return BlockBuilder._stack[-1] if BlockBuilder._stack else None
+        open_scopes = _scopes.get()
+        return open_scopes[-1] if open_scopes else None
 
     # ------------------------------------------------------------ scopes
 
@@ -90,13 +90,13 @@ class BlockBuilder:
 
     def begin_scope(self, params: Any = None) -> None:
         """Begin a scope, of a function or a branch, in which the parameters are visible."""
-        BlockBuilder._stack.append(self)
+        _scopes.set((*_scopes.get(), self))
 
     def end_scope(self) -> None:
         """End the scope that began last."""
-        if not BlockBuilder._stack or BlockBuilder._stack[-1] is not self:
+        if self.current() is not self:
             raise misuse("no scope of this builder is open")
-        BlockBuilder._stack.pop()
+        _scopes.set(_scopes.get()[:-1])
 
     def current_block_is_dataflow(self) -> bool:
         """Whether bindings go to a dataflow block now."""
@@ -153,7 +153,10 @@ class BlockBuilder:
     emit_match_cast = match_cast
 
     def emit_normalized(self, binding: relax.Binding) -> None:
-        """Add a binding as it is."""
+        """Add a binding as it is; its value is in normal form."""
+        if not isinstance(binding, relax.Binding):
+            raise TypeError(f"a binding is added, not {values.describe(binding)}")
+        refuse_nested(binding)
         self._writable("emit_normalized").bindings.append(binding)
         if isinstance(binding, relax.VarBinding):
             self._bound[binding.var] = binding.value
@@ -188,6 +191,9 @@ class BlockBuilder:
         return self._bind(value, self._frame("a nested expression").dataflow, "")
 
     def _bind(self, value: relax.Expr, dataflow: bool, hint: str) -> relax.Var:
+        if isinstance(value, relax.If) and self._frames[-1].dataflow:
+            message = "no `if` inside a dataflow block"
+            raise CompileError(error("E0417", message, value.span, help="emit it before the block or after it"))
         var = self._variable(dataflow, hint, value.struct_info)
         self.emit_normalized(relax.VarBinding(var, value, span=value.span))
         return var
@@ -256,20 +262,16 @@ class BlockBuilder:
 
     def _add(self, func: Func, hint: str, unique: Callable[[str], str] | None) -> relax.GlobalVar:
         name = self._module.add(func, _identifier(hint), unique)
-        self._global_vars = None
-        return relax.GlobalVar(name, function_info(self._module.module[name]))
+        if name not in self._global_vars:
+            self._global_vars[name] = relax.GlobalVar(name, function_info(self._module.module[name]))
+        return self._global_vars[name]
 
     def update_func(self, gv: relax.GlobalVar | str, updated_func: Func) -> None:
         """Put a function in the place of another, or add it under that name."""
         name = gv if isinstance(gv, str) else gv.name
         self._names.setdefault(name, 0)
         self._module.update(name, updated_func)
-        self._global_vars = None
-
-    def _known_functions(self) -> dict[str, relax.GlobalVar]:
-        if self._global_vars is None:
-            self._global_vars = global_vars(self._module.module)
-        return self._global_vars
+        self._global_vars[name] = relax.GlobalVar(name, function_info(updated_func))
 
     def get(self) -> IRModule:
         """The module as it is now; building may go on."""
@@ -301,3 +303,6 @@ def _variables(info: relax.StructInfo) -> list[tir.Var]:
     from mlcc.ops.relations import variables
 
     return variables(info)
+
+
+_scopes: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("open scopes", default=())  # of this thread, or task

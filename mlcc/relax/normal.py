@@ -9,8 +9,9 @@ from mlcc import ops
 from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
-from mlcc.ops.infer import erase
-from mlcc.ops.relations import common, variables
+from mlcc.ir.visit import substitute
+from mlcc.ops.infer import erase, match_info
+from mlcc.ops.relations import Fit, common, fit, variables
 from mlcc.relax.make import flat, get_item, make_function, make_seq, make_tuple
 
 COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)
@@ -24,7 +25,7 @@ class Normalizer:
 
     def __init__(
         self, emit: Callable[[relax.Expr], relax.Var], begin: Callable[[bool], None],
-        end: Callable[[], relax.BindingBlock], functions: Callable[[], Mapping[str, relax.GlobalVar]],
+        end: Callable[[], relax.BindingBlock], functions: Mapping[str, relax.GlobalVar],
     ) -> None:  # fmt: skip
         self._emit = emit
         self._begin = begin
@@ -74,8 +75,29 @@ class Normalizer:
         if op is call.op and args is call.args and call.struct_info is not None:
             return call
         bare = replace(call, op=op, args=args, struct_info=None)
-        info = ops.infer_struct_info(bare, self._functions())
+        self._check_arguments(bare)
+        info = ops.infer_struct_info(bare, self._functions)
         return replace(bare, struct_info=call.struct_info if info is None else info)  # type: ignore[no-any-return]
+
+    def _check_arguments(self, call: relax.Call) -> None:
+        """Raise CompileError for an argument that the parameter of a function can never be."""
+        if not isinstance(call.op, relax.Expr):
+            return
+        info = call.op.struct_info
+        if info is None and isinstance(call.op, relax.GlobalVar) and call.op.name in self._functions:
+            info = self._functions[call.op.name].struct_info
+        params = info.params if isinstance(info, relax.FuncStructInfo) else None
+        if params is None or len(params) != len(call.args):
+            return  # inference looks at the number
+        bound: dict[tir.Var, tir.Expr] = {}
+        for want, argument in zip(params, call.args, strict=True):
+            if argument.struct_info is not None:
+                match_info(want, argument.struct_info, bound)
+        for index, (want, argument) in enumerate(zip(params, call.args, strict=True)):
+            said, known = substitute(want, bound), argument.struct_info
+            if known is not None and fit(said, known) is Fit.CONTRADICTS:
+                message = f"argument {index} is `{known}`, the function takes `{want}`"
+                raise CompileError(error("E0441", message, call.span))
 
     def _if(self, expr: relax.If) -> relax.If:
         condition = self.leaf(expr.condition)
@@ -165,3 +187,22 @@ def _operands(expr: relax.Expr) -> Iterable[relax.Expr]:
             yield from _operands(value)
         case relax.If(condition=condition):
             yield from _operands(condition)
+
+
+def refuse_nested(binding: Any) -> None:
+    """Raise CompileError for a binding whose value has a computation inside."""
+    value = binding.value
+    if isinstance(value, relax.Call):
+        parts = value.args
+    elif isinstance(value, (relax.Tuple, relax.TupleGetItem)):
+        parts = (value,) if isinstance(value, relax.Tuple) else (value.tuple_value,)
+    else:
+        return
+    stack = list(parts)
+    while stack:
+        part = stack.pop()
+        if isinstance(part, relax.Tuple):
+            stack += part.fields
+        elif isinstance(part, COMPUTING):
+            message = f"the value of `{binding.var.name}` has a computation inside"
+            raise CompileError(error("E0464", message, value.span, help="emit gives it a variable of its own"))

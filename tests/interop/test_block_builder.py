@@ -103,3 +103,53 @@ def random_program(lib: Any, seed: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed: int) -> None:
     assert_same(random_program(MINE, seed), random_program(THEIRS, seed))
+
+
+def mutated(lib: Any, seed: int) -> Any:
+    """A random program rewritten by random rules, one for each of a few operators."""
+    relax, te, rng = lib.relax, lib.te, random.Random(seed + 1000)
+    mod = random_program(lib, seed)
+
+    def negated(self: Any, call: Any) -> Any:
+        return relax.op.negative(relax.op.tanh(call.args[0]))
+
+    def lowered(self: Any, call: Any) -> Any:
+        return self.builder_.emit_te(te_relu(te), call.args[0])
+
+    def called(self: Any, call: Any) -> Any:
+        return self.builder_.call_te(te_relu(te), call.args[-1], primfunc_name_hint="rewritten")
+
+    def first(self: Any, call: Any) -> Any:
+        return call.args[0]
+
+    def bound(self: Any, call: Any) -> Any:
+        value = self.lookup_binding(call.args[0])
+        return call if value is None else relax.op.add(value, call.args[-1])
+
+    names = ["relax.exp", "relax.nn.relu", "relax.add", "relax.multiply", "relax.maximum", "relax.tanh"]
+    rules = [negated, lowered, called, first]
+    table = {name: rng.choice(rules) for name in names if rng.random() < 0.6}
+    table.setdefault("relax.negative", bound)
+
+    @relax.expr_functor.mutator
+    class Rewrite(relax.PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = self.visit_expr_post_order(call)
+            for name, rule in table.items():
+                if lib.is_call(call, name):
+                    return rule(self, call)
+            return call
+
+    mutator = Rewrite(mod)
+    for gv in sorted(mod.get_global_vars(), key=lambda g: g.name_hint):
+        if isinstance(mod[gv], relax.Function):
+            func = mutator.visit_expr(mod[gv])
+            if seed % 2:
+                func = relax.analysis.remove_all_unused(func)
+            mutator.builder_.update_func(gv, func)
+    return mutator.builder_.get()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_mutations(seed: int) -> None:
+    assert_same(mutated(MINE, seed), mutated(THEIRS, seed))

@@ -261,6 +261,44 @@ def test_errors_leave_the_builder_usable() -> None:
     assert list(bb.get()) == ["main"]
 
 
+def test_builders_in_threads_keep_apart() -> None:
+    import threading
+
+    barrier, modules = threading.Barrier(2, timeout=60), []
+
+    def build() -> None:
+        bb = relax.BlockBuilder()
+        x = tensor("x", 3)
+        with bb.function("main", [x]):
+            barrier.wait()
+            assert relax.BlockBuilder.current() is bb
+            bb.emit_func_output(relax.op.exp(x))
+            barrier.wait()
+        modules.append(bb.get())
+
+    threads = [threading.Thread(target=build) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(modules) == 2 and mlcc.structural_equal(*modules)
+
+
+def test_blocks_without_a_function() -> None:
+    bb = relax.BlockBuilder()
+    x = tensor("x", 3)
+    with bb.testing_scope([te.var("n", "int64")]):
+        assert isinstance(bb.emit(relax.op.exp(x)), relax.DataflowVar)
+        assert isinstance(bb.normalize(relax.op.exp(relax.op.exp(x))).args[0], relax.DataflowVar)
+    bb.begin_scope([x])
+    bb._begin_binding_block()
+    var = bb.emit(relax.op.exp(x))
+    assert bb.lookup_binding(var).op == relax.Op.get("relax.exp")
+    assert [b.var for b in bb._end_block().bindings] == [var]
+    bb.end_scope()
+    assert relax.BlockBuilder.current() is None
+
+
 def test_functions_can_be_begun_inside_others() -> None:
     bb = relax.BlockBuilder()
     x, y = tensor("x", 3), tensor("y", 3)
@@ -323,6 +361,24 @@ def without_parameters() -> None:
         bb.emit_func_output(relax.const(1.0))
 
 
+def branch_in_dataflow(bb: Any, x: Any) -> None:
+    with bb.dataflow():
+        bb.emit_output(relax.If(relax.const(True), x, x))
+
+
+def wrong_argument(bb: Any, x: Any) -> None:
+    n = te.var("n", "int64")
+    y = tensor("y", n, n)
+    with bb.function("square", [y], private=True):
+        square = bb.emit_func_output(y)
+    bb.emit(square(x))
+
+
+def nested_binding(bb: Any, x: Any) -> None:
+    value = relax.op.exp(relax.op.exp(x))
+    bb.emit_normalized(relax.VarBinding(relax.Var("y", value.struct_info), value))
+
+
 X = tensor("x", 2, 3)
 CAST = relax.TensorStructInfo((2, 4), "float32")
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -337,6 +393,11 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (in_function(outside_of_dataflow), CompileError, "`lv` lives in its dataflow block only"),
     (in_function(nested_dataflow), CompileError, "do not nest"),
     (in_function(output_in_dataflow), CompileError, "a dataflow block is open"),
+    (in_function(branch_in_dataflow), CompileError, "no `if` inside a dataflow block"),
+    (in_function(wrong_argument), CompileError, "argument 0 is `R.Tensor((2, 3)"),
+    (in_function(lambda bb, x: bb.emit(x(x))), CompileError, "not a function"),
+    (in_function(nested_binding), CompileError, "the value of `y` has a computation inside"),
+    (in_function(lambda bb, x: bb.emit_normalized(x)), TypeError, "a binding is added"),
     (in_function(after_the_end), CompileError, "has its result already"),
     (in_function(second_result), CompileError, "has its result already"),
     (in_function(lambda bb, x: bb.emit_func_output(x, [x])), CompileError, "has its parameters already"),
