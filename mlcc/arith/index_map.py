@@ -146,7 +146,7 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
             reach = eval_set(expr, domains)
             if reach.low is None or reach.high is None:
                 raise IndexMapError(f"the values of `{expr}` are not bounded")
-            size = analyzer.simplify(c.add(c.sub(reach.high, reach.low), 1))
+            size = analyzer.simplify(c.maximum(c.add(c.sub(reach.high, reach.low), 1), 0))
             made.append(Range(analyzer.simplify(reach.low), size))
     bits = max((span.extent.dtype.bits for span in ranges), default=32)
     dtype = DType.of(f"int{bits}")

@@ -31,11 +31,11 @@ def command(
         raise click.UsageError("only one of FILE and --script can be standard input")
     from mlcc.driver import parse_file, write_module
     from mlcc.files import read_bytes, write_atomic
+    from mlcc.grammar.printer_literals import quote
     from mlcc.grammar.syntax import read_source
     from mlcc.passes.schedule.schedule import Schedule
     from mlcc.passes.schedule.script_run import run_script
     from mlcc.passes.schedule.show import ShowEach
-    from mlcc.passes.schedule.trace import quote
     from mlcc.verify import check
 
     source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)

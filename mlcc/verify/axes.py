@@ -100,6 +100,8 @@ def _check_axis(
     used = [v for v in _vars(value) if v in domains.ranges]
     for var in used:
         analyzer.bind(var, domains.ranges[var])
+    if any(analyzer.bound(domains.ranges[var].extent).max <= 0 for var in used):
+        return  # the block never runs
     value = analyzer.simplify(value)
     used = [v for v in _vars(value) if v in domains.ranges]
     if not _affine(value):

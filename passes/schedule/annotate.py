@@ -6,7 +6,7 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
-from mlcc.ir.node import EMPTY, Attrs, Node, freeze, replace
+from mlcc.ir.node import EMPTY, Attrs, freeze, replace
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe, primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -56,4 +56,4 @@ def _is_value(value: Any) -> bool:
         return all(map(_is_value, value))
     if isinstance(value, dict):
         return all(isinstance(k, str) and _is_value(v) for k, v in value.items())
-    return isinstance(value, (bool, int, float, str, Node, Attrs))
+    return isinstance(value, (bool, int, float, str, tir.IntImm, tir.FloatImm, tir.StringImm))

@@ -10,9 +10,9 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.bindings import vars_of
-from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_single_child, check_trivial_binding
-from mlcc.passes.schedule.index_maps import IndexMapArg
-from mlcc.passes.schedule.layout import of_dtype, shape_analyzer, spelled
+from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_single_child, check_trivial_binding, scope_root
+from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
+from mlcc.passes.schedule.layout import of_dtype, shape_analyzer
 from mlcc.passes.schedule.layout_rewrite import AccessSimplifier
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -24,11 +24,13 @@ from mlcc.passes.schedule.tree import Rebuild
 def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg) -> None:
     """Run a block over other axes: `lambda i, j: (i * 16 + j,)` makes one axis, and one loop, of two.
 
-    The block is alone in its loops, which are its axes one by one. Refused: other loops (E0638, E0639, E0655), a map
-    that is not one to one over the axes (E0677), or that mixes spatial and reduce axes in one (E0678).
+    The block is alone in its loops, which are its axes one by one. Refused: the root block and other loops (E0638,
+    E0639, E0655), a map that is not one to one over the axes (E0677), or that mixes spatial and reduce axes in one
+    (E0678).
     TVM: `transform_block_layout`.
     """
     tree, old, realize = block.tree, block.block, block.realize
+    scope_root(tree, old)
     loops = tree.loops_above(old)
     for loop in loops:
         check_loop_starts_at_zero(loop)
@@ -63,7 +65,9 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     simplifier = AccessSimplifier()
     made = simplifier.block(made)
     variables = tuple(tir.Var(f"ax{n}", axis.var.dtype) for n, axis in enumerate(new_axes))
-    nest: tir.Stmt = replace(realize, values=variables, block=made)
+    before = im.map_indices(back, variables, analyzer)
+    predicate = substitute(realize.predicate, {loop.var: v for loop, v in zip(loops, before, strict=True)})
+    nest: tir.Stmt = replace(realize, values=variables, predicate=predicate, block=made)
     for var, size in zip(reversed(variables), reversed(new_sizes), strict=True):
         nest = tir.For(var, c.const(0, var.dtype), size, tir.ForKind.SERIAL, (nest,))
     edit = Rebuild(tree)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import keyword
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
+from mlcc.arith.index_map import AXIS_SEPARATOR
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexMapArg:
-    """A map as a caller gave it; the dtype, and the number, of its indices depend on what it is applied to."""
+    """A map as a caller gave it; the dtype, and the number, of its indices depend on what it is applied to.
+
+    `separators` are where the results of an `IndexMap` are parted; functions put AXIS_SEPARATOR among theirs.
+    """
 
     value: tir.IndexMap | Callable[..., Any]
+    separators: tuple[int, ...] = ()
 
     def of(self, ndim: int, dtype: DType | str) -> tir.IndexMap:
         """The map over `ndim` indices; refuses (E0613) another number of them, results that are no integers, and axis
@@ -31,7 +40,7 @@ class IndexMapArg:
         if isinstance(self.value, tir.IndexMap):
             if len(self.value.indices) != ndim:
                 raise _count(len(self.value.indices), ndim)
-            return self.value, ()
+            return self.value, self.separators
         from mlcc.arith.index_map import IndexMapError, from_func_separated
 
         try:
@@ -41,6 +50,24 @@ class IndexMapArg:
             return from_func_separated(self.value, ndim, dtype=dtype, wrap=_wrap(self.value))
         except (IndexMapError, TypeError, ValueError, ZeroDivisionError) as exc:
             raise Refusal("E0613", f"the index map does not work: {exc}") from None
+
+
+def spelled(index_map: tir.IndexMap, separators: tuple[int, ...] = ()) -> str:
+    """`lambda i, j: (j, i)`, which scripts read."""
+    names: dict[tir.Var, str] = {}
+    for var in index_map.indices:
+        base = var.name if _NAME.fullmatch(var.name) and var.name not in _TAKEN else "i"
+        others = (base if not n else f"{base}_{n}" for n in count())
+        names[var] = next(name for name in others if name not in names.values())
+    fresh = {var: tir.Var(name, var.dtype) for var, name in names.items()}
+    items = [str(substitute(value, fresh)) for value in index_map.result]
+    for at in reversed(separators):
+        items.insert(at, f'"{AXIS_SEPARATOR}"')
+    return f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+_NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")
+_TAKEN = frozenset({*keyword.kwlist, "I", "R", "T"})  # names that the printed results would not have
 
 
 def _named(function: Callable[..., Any]) -> int | None:

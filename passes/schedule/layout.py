@@ -15,7 +15,7 @@ from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import replace, walk
 from mlcc.passes.schedule.access import defining_block
 from mlcc.passes.schedule.buffers import BufferArg
-from mlcc.passes.schedule.index_maps import IndexMapArg
+from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
 from mlcc.passes.schedule.layout_plan import Plan, plan_padding
 from mlcc.passes.schedule.layout_rewrite import LayoutRewriter
 from mlcc.passes.schedule.refusal import Refusal
@@ -47,7 +47,7 @@ def transform_layout(
     dtype = old.shape[0].dtype if old.shape else INT32
     given, separators = index_map.separated(len(old.shape), dtype)
     mapping = of_dtype(given, dtype)
-    state.recorded.update(buffer=place.pair, index_map=mapping)
+    state.recorded.update(buffer=place.pair, index_map=IndexMapArg(mapping, separators))
     analyzer = shape_analyzer(tree.func)
     padding: tir.Expr = c.const(False)
     back: tir.IndexMap | None = None
@@ -120,12 +120,6 @@ def of_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
     return tir.IndexMap(fresh, tuple(c.cast(dtype, r) for r in im.map_indices(given, fresh)), back)
 
 
-def spelled(index_map: tir.IndexMap) -> str:
-    """`lambda i, j: (j, i)`."""
-    items = ", ".join(map(str, index_map.result)) + ("," if len(index_map.result) == 1 else "")
-    return f"lambda {', '.join(v.name for v in index_map.indices)}: ({items})"
-
-
 def _check_injective(mapping: tir.IndexMap, back: tir.IndexMap, ranges: list[tir.Range]) -> None:
     """There and back must be where one was. Raises IndexMapError."""
     iters = dict(zip(mapping.indices, ranges, strict=True))
@@ -196,7 +190,10 @@ def _pad_function(given: Any, ndim: int, dtype: Any, buffer: tir.Buffer) -> tir.
     if buffer.dtype.is_int:
         return IndexMapArg(given).of(ndim, dtype)
     variables = tuple(tir.Var(f"indices_{i}", dtype) for i in range(ndim))
-    value = one(*variables) if callable(given) else given
+    try:
+        value = one(*variables) if callable(given) else given
+    except (TypeError, ValueError, ArithmeticError) as exc:
+        raise Refusal("E0671", f"the padding of `{buffer.name}` as a function of {ndim} indices: {exc}") from None
     value = getattr(value, "expr", value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = c.const(value, buffer.dtype)

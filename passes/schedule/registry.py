@@ -117,7 +117,19 @@ def bind(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
         text = ", ".join(map(_plain_parameter, found.signature.parameters.values()))
         raise Refusal("E0612", f"`{found.name}`: {exc}", help=f"sch.{found.name}({text})") from None
     bound.apply_defaults()
-    return dict(bound.arguments)
+    return {name: _owned(value) for name, value in bound.arguments.items()}
+
+
+def _owned(value: Any) -> Any:
+    """A copy that the caller cannot change any more, numbers of NumPy's as Python's: what a trace records."""
+    if isinstance(value, (list, tuple)):
+        made = [_owned(v) for v in value]
+        return tuple(made) if isinstance(value, tuple) else made
+    if isinstance(value, dict):
+        return {k: _owned(v) for k, v in value.items()}
+    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return value
 
 
 def _plain_parameter(p: inspect.Parameter) -> str:
@@ -200,8 +212,6 @@ def _int(state: State, value: Any) -> int:
         return value.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if hasattr(value, "__index__") and not isinstance(value, bool):
-        return int(value.__index__())
     raise _Unfit("an integer")
 
 
@@ -256,6 +266,8 @@ def _buffer(state: State, value: Any) -> BufferArg:
 
 
 def _index_map(state: State, value: Any) -> IndexMapArg:
+    if isinstance(value, IndexMapArg):
+        return value
     if isinstance(value, tir.IndexMap) or callable(value):
         return IndexMapArg(value)
     raise _Unfit("an index map such as `lambda i, j: (j, i)`")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
+from mlcc.arith.index_map import AXIS_SEPARATOR
 from mlcc.errors import did_you_mean
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import NAMES
@@ -292,7 +293,7 @@ def dotted(owner: Module, name: str) -> Any:
     if name in ("tir", "tirx", "s_tir", "script", "schedule", "IndexMap") or owner.path == "tvm.script":
         return Module(path)
     if name == "AXIS_SEPARATOR":
-        return Ellipsis
+        return AXIS_SEPARATOR
     if name in NAMES or name in _EXPRESSIONS or name == "Cast":
         return Method(owner, name)
     help = did_you_mean(name, [*NAMES, *_EXPRESSIONS])

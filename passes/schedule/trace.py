@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mlcc.grammar.printer_literals import plain_float, quote
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
+from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
@@ -200,19 +202,16 @@ class _Names:
                 return f"({', '.join(self.value(v) for v in value)}{',' if len(value) == 1 else ''})"
             case dict():
                 return "{" + ", ".join(f"{quote(k)}: {self.value(v)}" for k, v in value.items()) + "}"
-            case tir.IndexMap(indices=indices, result=result):
-                items = ", ".join(map(str, result)) + ("," if len(result) == 1 else "")
-                return f"lambda {', '.join(v.name for v in indices)}: ({items})"
+            case float():
+                return plain_float(value)
+            case tir.IndexMap():
+                return spelled(value)
+            case IndexMapArg(value=tir.IndexMap() as index_map, separators=separators):
+                return spelled(index_map, separators)
             case tir.IntImm(dtype=dtype, value=number):
                 return str(number) if str(dtype) == "int32" else f"T.{dtype}({number})"
             case tir.FloatImm(dtype=dtype, value=number):
-                return f"T.{dtype}({number!r})"
+                return f"T.{dtype}({plain_float(number)})"
             case tir.StringImm(value=text):
                 return quote(text)
         return repr(value)
-
-
-def quote(text: str) -> str:
-    """A string literal in double quotes that scripts read."""
-    made = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return f'"{made}"'

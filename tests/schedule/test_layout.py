@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mlcc
+from mlcc.verify import verify
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
 
@@ -118,3 +119,45 @@ def test_axes_that_cannot_be() -> None:
     sch.split(sch.get_loops("C")[0], [None, 4])
     with refused("E0638", "must be the loops above"):
         sch.transform_block_layout("C", lambda i, j, k: (j, i, k))
+
+
+def test_other_axes_for_a_block_under_a_condition() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i < 5)
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = schedule(text)
+    sch.transform_block_layout("B", lambda i, j: (j, i))
+    assert "T.where(ax1 < 5)" in sch.mod.script()
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
+def test_other_axes_for_the_root_block() -> None:
+    with refused("E0655", "root block"):
+        schedule(CHAIN).transform_block_layout("root", lambda *i: i)
+
+
+def test_a_padding_function_of_another_number_of_indices() -> None:
+    with refused("E0671", "function of 3 indices"):
+        schedule(CHAIN).transform_layout("B", "B", lambda i, j: (i // 5, j, i % 5), pad_value=lambda i: 0.0)
+
+
+def test_a_buffer_without_elements() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((0, 4), "float32"), B: T.Buffer((0, 4), "float32")):
+    for i, j in T.grid(0, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = schedule(text)
+    sch.transform_layout("B", "B", lambda i, j: i * 16 + j, assume_injective_transform=True)
+    assert [n.value for n in sch.mod["main"].buffers[1].shape] == [0]
+    sch.fuse(*sch.get_loops("B"))
+    assert verify(sch.mod) == []
