@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mlcc
+from mlcc.verify import verify
 from tests.schedule.test_cache_read import BLOCKS_IN_BLOCKS, reads, shape
 from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
 
@@ -133,3 +134,26 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     sch = schedule(text)
     sch.reindex("B", ("read", 0))
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+def test_a_view_gives_its_copy_neither_place_nor_strides() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    s = T.int32()
+    for i, j in T.grid(4, 4):
+        with T.block("outer"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])
+            T.writes(C[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])
+            a = T.match_buffer(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4], (4, 4), strides=[s, 1], offset_factor=1)
+            for x, y in T.grid(4, 4):
+                with T.block("inner"):
+                    vx, vy = T.axis.remap("SS", [x, y])
+                    C[vi * 4 + vx, vj * 4 + vy] = a[vx, vy]
+"""
+    for step in (lambda s: s.reindex("inner", ("read", 0)), lambda s: s.cache_read("inner", 0, "local")):
+        sch = schedule(text)
+        step(sch)
+        assert verify(sch.mod) == []
+        assert_same_results(mlcc.parse(text), sch.mod)
