@@ -64,9 +64,16 @@ def _cover_violation(tree: Tree, block: tir.Block) -> Words | None:
     sources = [d.src for d in scope_info(tree, scope).sources(block) if d.kind is DepKind.RAW]
     if not sources:
         return None
+    blocks = [block, *dict.fromkeys(sources)]
+    outside = [(loop.var, loop.min, loop.extent, loop.thread) for loop in tree.all_loops_above(scope)]
+    key = ("cover", *blocks, *(tree.child_of(scope, b) for b in blocks), *outside)
+    return tree.fact(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
+
+
+def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Words | None:
     path: list[tir.Stmt] = [s for s in tree.ancestors(block) if isinstance(s, (tir.For, tir.Block))]
     places: dict[tir.Stmt, list[tir.Block]] = {place: [] for place in path}
-    for source in dict.fromkeys(sources):
+    for source in sources:
         places[meeting_place(tree, source, block)].append(source)
     for place, blocks in places.items():
         for region in block.reads if blocks else ():

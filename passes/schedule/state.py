@@ -126,6 +126,7 @@ class State:
         before = self.tree(name)
         self.module.update_func(name, func)
         tree = self.tree(name)
+        tree.inherit_facts(before)
         inherit_bindings(before, tree, {block: _now(block, follow) for block in kept_bindings(before)})
         for rv, (where, block) in list(self._blocks.items()):
             if where != name:

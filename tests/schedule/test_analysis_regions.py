@@ -16,6 +16,7 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule import analysis as an
 from mlcc.passes.schedule.tree import Tree
+from tests.schedule.tools import CHAIN
 
 X, Y = tir.Var("x", INT32), tir.Var("y", INT32)
 
@@ -175,3 +176,22 @@ def test_blocks_meet_at_the_innermost_loop_around_both() -> None:
     x, y = (b for name in "XY" for b in tree.blocks_named(name))
     assert an.meeting_place(tree, x, y) is tree.loops[0]
     assert an.meeting_place(tree, x, x) is tree.loops_above(x)[-1]
+
+
+def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:
+    sch = mlcc.Schedule(mlcc.parse(CHAIN))
+    steps = [
+        lambda: sch.fuse(*sch.get_loops("B")),
+        lambda: sch.cache_read("B", 0, "shared"),
+        lambda: sch.reverse_compute_at("D", sch.get_loops("C")[0]),
+        lambda: sch.split(sch.get_loops("C")[1], [None, 5]),
+        lambda: sch.compute_at("A_shared", sch.get_loops("B")[0]),
+        lambda: sch.annotate(sch.get_loops("C")[0], "k", 1),
+        lambda: sch.bind(sch.get_loops("C")[0], "threadIdx.x"),
+    ]
+    for step in steps:
+        step()
+        known, fresh = sch.state.tree("main"), Tree(sch.mod["main"])
+        for realize in known.realizes:
+            found = an.region_cover_violation(known, realize.block)
+            assert found == an.region_cover_violation(fresh, realize.block)
