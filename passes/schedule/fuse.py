@@ -18,6 +18,9 @@ from mlcc.passes.schedule.state import LoopRef, State
 from mlcc.passes.schedule.tree import Body, Rebuild, Tree
 
 
+_LONGEST = 80  # characters of a name
+
+
 @primitive()
 def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> LoopRef:
     """One loop in the place of several that stand directly inside each other, outermost first.
@@ -33,6 +36,8 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     _check_fusible(tree, olds)
     analyzer = Analyzer()
     name = "_".join(loop.var.name for loop in olds) + "_fused"
+    if len(name) > _LONGEST:  # names are hints: after many steps back and forth this one would double with each
+        name = "fused"
     fused = tir.Var(name, DType.of(f"int{max(loop.var.dtype.bits for loop in olds)}"))
     values: dict[tir.Var, Expr] = {}
     lower: Expr = c.const(1)

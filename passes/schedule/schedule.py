@@ -15,6 +15,7 @@ from mlcc.passes.schedule.nest import render_nest
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.trace import Instruction, Trace
+from mlcc.recursion import deep
 
 
 class Schedule:
@@ -116,12 +117,15 @@ class Schedule:
         """Do the step `name`. `span` is where a script asks for it. Raises CompileError."""
         before, done = self._state, len(self._trace)
         try:
-            return self._call(name, args, kwargs or {})
+            with deep():
+                return self._call(name, args, kwargs or {})
         except BaseException as exc:
             now, self._state = self._state, before
             del self._trace.insts[done:]
             if isinstance(exc, Refusal):
                 raise CompileError(self._diagnostic(name, exc, now, span)) from None
+            if isinstance(exc, RecursionError):
+                raise CompileError(error("E0602", f"sch.{name}: the loops nest too deep", span)) from None
             raise
 
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:

@@ -79,8 +79,6 @@ class _Steps:
                 self._measure(name)
                 return made
             return invoke(f"sch.{name}", other, self, args, kwargs)
-        except RecursionError:
-            raise Wrong("E0602", f"sch.{name}: the loops nest too deep") from None
         except CompileError as exc:
             if other is None:
                 raise

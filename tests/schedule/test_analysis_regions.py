@@ -183,11 +183,11 @@ def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:
     steps = [
         lambda: sch.fuse(*sch.get_loops("B")),
         lambda: sch.cache_read("B", 0, "shared"),
-        lambda: sch.reverse_compute_at("D", sch.get_loops("C")[0]),
-        lambda: sch.split(sch.get_loops("C")[1], [None, 5]),
+        lambda: sch.compute_at("C", sch.get_loops("D")[0]),
+        lambda: sch.split(sch.get_loops("D")[1], [None, 5]),
         lambda: sch.compute_at("A_shared", sch.get_loops("B")[0]),
-        lambda: sch.annotate(sch.get_loops("C")[0], "k", 1),
-        lambda: sch.bind(sch.get_loops("C")[0], "threadIdx.x"),
+        lambda: sch.annotate(sch.get_loops("D")[0], "k", 1),
+        lambda: sch.bind(sch.get_loops("D")[0], "threadIdx.x"),
     ]
     for step in steps:
         step()

@@ -152,3 +152,11 @@ def test_nests_that_do_not_match() -> None:
     sch.split(i, factors=[2, 4])
     with refused("E0630", "loop `i_0` has the extent 2, loop `k` 8"):
         sch.merge(sch.get_loops("B")[0], k)
+
+
+def test_names_do_not_grow_with_every_step() -> None:
+    sch = schedule(MATMUL)
+    loop = sch.get_loops("C")[0]
+    for _ in range(100):
+        loop = sch.fuse(*sch.split(loop, [None, 2]))
+    assert len(sch.get(loop).var.name) < 100

@@ -143,3 +143,11 @@ def test_documentation_and_parameters_of_primitives() -> None:
     assert "T.axis" not in inspect.getdoc(mlcc.Schedule.decompose_reduction)
     assert inspect.getdoc(mlcc.Schedule.decompose_reduction).startswith("Split a reduction block")
     assert list(inspect.signature(mlcc.Schedule.decompose_reduction).parameters) == ["block", "loop"]
+
+
+def test_a_nest_deeper_than_python_recurses() -> None:
+    sch = schedule(MATMUL)
+    loops = sch.split(sch.get_loops("C")[0], [1] * 1000 + [None])
+    assert len(loops) == 1001
+    sch.fuse(*loops)
+    assert len(sch.get_loops("C")) == 3
