@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlcc.arith import index_map as im
+from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.index_map import IndexMapError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -11,13 +14,14 @@ from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_single_child, check_trivial_binding, scope_root
+from mlcc.passes.schedule.dependences import carried
 from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
 from mlcc.passes.schedule.layout import of_dtype, shape_analyzer
 from mlcc.passes.schedule.layout_rewrite import AccessSimplifier
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, State
-from mlcc.passes.schedule.tree import Rebuild
+from mlcc.passes.schedule.tree import Rebuild, Tree
 
 
 @primitive()
@@ -25,9 +29,8 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     """Run a block over other axes: `lambda i, j: (i * 16 + j,)` makes one axis, and one loop, of two.
 
     The block is alone in its loops, which are its axes one by one. Refused: the root block and other loops (E0638,
-    E0639, E0655), a map that is not one to one over the axes (E0677), or that mixes spatial and reduce axes in one
-    (E0678).
-    TVM: `transform_block_layout`.
+    E0639, E0655), a map that is not one to one over the axes (E0677), that mixes spatial and reduce axes in one
+    (E0678), or that brings iterations before others whose results they need (E0633). TVM: `transform_block_layout`.
     """
     tree, old, realize = block.tree, block.block, block.realize
     scope_root(tree, old)
@@ -51,6 +54,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     except IndexMapError as exc:
         message = f"{spelled(mapping)} is not one to one over the axes of block `{old.name}`: {exc}"
         raise Refusal("E0677", message, old) from None
+    _check_order(tree, loops, mapping, new_sizes)
     kinds = {axis.var: axis.kind for axis in axes}
     new_axes = tuple(
         tir.IterVar(
@@ -73,6 +77,30 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     edit = Rebuild(tree)
     edit.put(loops[0] if loops else realize, nest)
     state.update(block.func_name, edit, {old: made})
+
+
+def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes: Sequence[tir.Expr]) -> None:
+    """Refuses (E0633) another order of iterations, where one of them uses what another one computes."""
+    analyzer = Analyzer()
+    for var, loop in zip(mapping.indices, loops, strict=True):
+        analyzer.bind(var, tir.Range(loop.min, loop.extent))
+    before = _rank(mapping.indices, [loop.extent for loop in loops])
+    if not loops or analyzer.prove_equal(before, _rank(mapping.result, sizes)):
+        return
+    found = carried(tree, loops)
+    if found is not None:
+        words, blocks = found
+        raise Refusal(
+            "E0633", f"with {spelled(mapping)} the iterations would come in another order, and {words}", blocks
+        )
+
+
+def _rank(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -> tir.Expr:
+    """Which iteration of a nest it is at which its loops are at `indices`."""
+    rank: tir.Expr = c.const(0)
+    for index, extent in zip(indices, extents, strict=True):
+        rank = c.add(c.mul(rank, extent), index)
+    return rank
 
 
 def _kind(block: tir.Block, value: tir.Expr, size: tir.Expr, kinds: dict[tir.Var, tir.IterKind]) -> tir.IterKind:

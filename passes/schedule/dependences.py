@@ -122,6 +122,16 @@ def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyze
 
 def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.For]) -> Words | None:
     """Two blocks that would find another order of their accesses if the loops `chain` stood in the order `moved`."""
+    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if _turned(steps, chain, moved)), None)
+
+
+def carried(tree: Tree, chain: Sequence[tir.For]) -> Words | None:
+    """Two blocks of which one uses what the other computes in another iteration of `chain`."""
+    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if any(step != 0 for step in steps)), None)
+
+
+def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
+    """Accesses whose order counts, and by how many iterations of `chain` they may be apart where they meet."""
     found = accesses(tree, chain[-1].body, chain)
     analyzer = Analyzer()
     for a, b in combinations_with_replacement(found, 2):
@@ -134,9 +144,12 @@ def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.
         if a is not b and a.block is b.block and a.is_write and b.is_write:
             continue
         steps = distance(a, b, chain, analyzer)
-        if steps is not None and _turned(steps, chain, moved):
-            return _words(a, b), (a.block,) if a.block is b.block else (a.block, b.block)
-    return None
+        if steps is not None:
+            yield a, b, steps
+
+
+def _met(a: Access, b: Access) -> Words:
+    return _words(a, b), (a.block,) if a.block is b.block else (a.block, b.block)
 
 
 def _same(a: Access, b: Access, analyzer: Analyzer) -> bool:

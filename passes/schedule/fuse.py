@@ -17,7 +17,6 @@ from mlcc.passes.schedule.rewrite import Reuse, another_var, simplify_bindings, 
 from mlcc.passes.schedule.state import LoopRef, State
 from mlcc.passes.schedule.tree import Body, Rebuild, Tree
 
-
 _LONGEST = 80  # characters of a name
 
 

@@ -137,6 +137,22 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
+def test_iterations_that_need_each_other_keep_their_order() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.if_then_else(vi > 0, B[T.max(vi - 1, 0)], T.float32(0)) + A[vi]
+"""
+    with refused("E0633", "writes elements of `B` that it reads in other iterations"):
+        schedule(text).transform_block_layout("B", lambda i: (i % 4, i // 4))
+    sch = schedule(text)
+    sch.transform_block_layout("B", lambda i: (i // 4, i % 4))
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
 def test_other_axes_for_the_root_block() -> None:
     with refused("E0655", "root block"):
         schedule(CHAIN).transform_block_layout("root", lambda *i: i)
