@@ -93,7 +93,8 @@ KNOWN: tuple[Known, ...] = (
         _they("Expected buffer to be read buffer, but"),
     ),
     Known(
-        "reorder merge transform_block_layout", WE_REFUSE, "an order in which an iteration comes before one whose result it needs is refused",
+        "reorder merge transform_block_layout", WE_REFUSE,
+        "an order in which an iteration comes before one whose result it needs is refused",
         _code("E0633"),
     ),
     Known(
