@@ -31,7 +31,10 @@ def annotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str, ann_
 
 @primitive()
 def unannotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str) -> None:
-    """Take an annotation away. Refused if there is none under the key (E0693)."""
+    """Take an annotation away.
+
+    Refused if there is none under the key (E0693).
+    """
     known, node = block_or_loop.node.annotations, block_or_loop.node
     if ann_key not in known:
         what = f"loop `{node.var.name}`" if isinstance(node, tir.For) else f"block `{node.name}`"

@@ -33,7 +33,10 @@ def reorder_block_iter_var(state: State, block: BlockRef, new_order: list[int]) 
 
 @primitive()
 def add_unit_loop(state: State, block_or_loop: BlockRef | LoopRef) -> LoopRef:
-    """A loop `u` of one iteration around a block or a loop. Refused for the root block (E0632)."""
+    """A loop `u` of one iteration around a block or a loop.
+
+    Refused for the root block (E0632).
+    """
     tree = block_or_loop.tree
     place: tir.Stmt = block_or_loop.node
     if isinstance(place, tir.Block):

@@ -49,7 +49,10 @@ def vectorize(state: State, loop: LoopRef) -> None:
 
 @primitive()
 def unroll(state: State, loop: LoopRef) -> None:
-    """Write the iterations of a loop out one after the other. Never refused."""
+    """Write the iterations of a loop out one after the other.
+
+    Never refused.
+    """
     _change(state, loop, ForKind.UNROLLED)
 
 

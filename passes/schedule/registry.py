@@ -109,13 +109,12 @@ def bind(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     """Arguments by parameter name, defaults filled in. Raises Refusal E0612."""
     for key in kwargs:
         if key not in found.signature.parameters:
-            help = did_you_mean(key, found.signature.parameters) or f"its parameters: {found.signature}"
+            help = did_you_mean(key, found.signature.parameters) or f"sch.{call_text(found)}"
             raise Refusal("E0612", f"`{found.name}` has no parameter `{key}`", help=help)
     try:
         bound = found.signature.bind(*args, **kwargs)
     except TypeError as exc:
-        text = ", ".join(map(_plain_parameter, found.signature.parameters.values()))
-        raise Refusal("E0612", f"`{found.name}`: {exc}", help=f"sch.{found.name}({text})") from None
+        raise Refusal("E0612", f"`{found.name}`: {exc}", help=f"sch.{call_text(found)}") from None
     bound.apply_defaults()
     return {name: _owned(value) for name, value in bound.arguments.items()}
 
@@ -130,6 +129,11 @@ def _owned(value: Any) -> Any:
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return value
+
+
+def call_text(found: Primitive) -> str:
+    """`split(loop, factors, preserve_unit_iters=True, disable_predication=False)`."""
+    return f"{found.name}({', '.join(map(_plain_parameter, found.signature.parameters.values()))})"
 
 
 def _plain_parameter(p: inspect.Parameter) -> str:

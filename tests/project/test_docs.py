@@ -59,9 +59,13 @@ def test_every_primitive_is_listed() -> None:
     from mlcc.passes.schedule import registry
 
     page = (ROOT / "docs" / "schedules.md").read_text()
-    table = page.partition("## The primitives")[2].partition("## Scripts")[0]
-    listed = re.findall(r"`([a-z_]+)`", table)
-    assert sorted(listed) == sorted([*registry.names(), *registry.ALIASES])
+    listed = page.partition("## The primitives")[2].partition("### ")[0].splitlines()
+    rows = []
+    for found in map(registry.find, registry.names()):
+        meaning = " ".join(found.doc.partition("\n\n")[0].split())
+        rows.append(f"| `{registry.call_text(found)}` | {meaning} |")
+    assert sorted(line for line in listed if line.startswith("| `")) == sorted(rows)
+    assert all(name in page for name in registry.ALIASES)
 
 
 def test_links() -> None:
