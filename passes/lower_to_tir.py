@@ -30,6 +30,7 @@ _NAMES = {
     "permute_dims": "transpose", "concat": "concatenate", "flatten": "reshape", "astype": "cast",
     "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "full_like": "full", "ones_like": "ones",
     "zeros_like": "zeros", "nn.leakyrelu": "leaky_relu", "nn.batch_flatten": "reshape",
+    "gather_elements": "gather", "gather_nd": "te_gather_nd", "layout_transform": "te_layout_transform",
 }  # fmt: skip
 # Operators whose scalar constants become numbers inside the function; of the first two operands only one does.
 _SCALAR_PAIR = {

@@ -103,6 +103,21 @@ def _arange_length(call: relax.Call, start: tir.Expr, end: tir.Expr, step: tir.E
     return simplify(construct.floordiv(reached, stride))
 
 
+def infer_hamming_window(call: relax.Call) -> Tensor:
+    """A vector of floats, as long as `window_size` says."""
+    size, dtype = scalar_argument(call, 0), _attr_dtype(call)
+    for index in (1, 2, 3):
+        scalar_argument(call, index)
+    if dtype is not None and not dtype.is_float:
+        fail(call, "E0444", f"a window is made of floats, not of {dtype}")
+    if size is not None and not size.dtype.is_int:
+        fail(call, "E0444", f"`window_size` must be an integer, not {size.dtype}")
+    number = None if size is None else tir.const_int(size)
+    if number is not None and number <= 0:
+        fail(call, "E0442", f"`window_size` must be positive, it is {number}")
+    return result(None if size is None else (construct.cast(INT64, size),), dtype, 1)
+
+
 def infer_eye(call: relax.Call) -> Tensor:
     """n by m."""
     n, m = (scalar_argument(call, i) for i in (0, 1))
@@ -191,6 +206,23 @@ def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tenso
     return topi.compute_ax(_dims(call), element, "T_arange")
 
 
+def _lower_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any, beta: Any) -> te.Tensor:
+    """alpha - beta * cos(2 pi i / n) in float64, n the size or one less; a window of one element is 1."""
+    dtype, length = _dtype(call), _dims(call)[0]
+    real = DType.of("float64")
+    whole = construct.cast(INT64, raw(periodic))
+    steps = construct.add(construct.sub(length, 1), construct.minimum(whole, 1))
+    first, second = (construct.cast(real, raw(v)) for v in (alpha, beta))
+
+    def element(i: Any) -> Any:
+        angle = construct.div(construct.mul(construct.cast(real, i.expr), 2 * math.pi), construct.cast(real, steps))
+        wave = construct.sub(first, construct.mul(second, construct.call(real, "cos", angle)))
+        one = te.const(1, dtype)
+        return te.if_then_else(Scalar(construct.equal(length, 1)), one, Scalar(construct.cast(dtype, wave)))
+
+    return topi.compute_ax((length,), element, "T_hamming_window")
+
+
 def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     dtype = _dtype(call)
     one, zero = te.const(1, dtype), te.const(0, dtype)
@@ -258,6 +290,12 @@ def _np_one_hot(call: relax.Call, indices: Any, on: Any, off: Any) -> Any:
     return np.where(np.expand_dims(indices, at) == line, on, off)
 
 
+def _np_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any, beta: Any) -> Any:
+    if size == 1:
+        return np.ones(1)
+    return alpha - beta * np.cos(2 * np.pi * np.arange(size) / (size - (0 if periodic else 1)))
+
+
 def _np_eye(call: relax.Call, n: Any, m: Any, k: Any) -> Any:
     return np.eye(n, m, k, _storage(call))
 
@@ -267,6 +305,9 @@ def _np_eye_like(call: relax.Call, x: Any, k: int) -> Any:
 
 
 OPS: dict[str, Impl] = {
+    "hamming_window": Impl(
+        infer_hamming_window, _np_hamming_window, _lower_hamming_window, FusionKind.ELEMWISE
+    ),
     "full": Impl(infer_full, _np_full, _lower_full, FusionKind.ELEMWISE),
     "full_like": Impl(
         infer_full_like, lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like,

@@ -160,21 +160,18 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
     return topi.compute_ax(dims, element, name)
 
 
-def _np_strided_slice(call: relax.Call, x: Any, places: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None) -> Any:
     """Slices are clamped as Python's are, -1 as an end of a backward slice meaning the front."""
-    made = [slice(None)] * x.ndim
     for position, at in enumerate(places):
-        step = strides[position] if strides is not None else 1
+        step = int(strides[position]) if strides is not None else 1
         size = x.shape[at]
-        low, high = begin[position], end[position]
+        low, high = int(begin[position]), int(end[position])
         low, high = low + size if low < 0 else low, high + size if high < 0 else high
         if step > 0:
             low, high = min(max(low, 0), size), min(max(high, 0), size)
         else:
             low, high = min(max(low, -1), size - 1), min(max(high, -1), size - 1)
-        picked = range(low, high, step)
-        made[at] = np.array(list(picked), np.int64)
-        x = np.take(x, made[at], at)
+        x = np.take(x, np.array(list(range(low, high, step)), np.int64), at)
     return x
 
 
@@ -240,6 +237,8 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "strided_slice": Impl(infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE),
+    "strided_slice": Impl(
+        infer_strided_slice, lambda call, *values: slice_by(*values), _lower_strided_slice, FusionKind.INJECTIVE
+    ),
     "take": Impl(infer_take, _np_take, _lower_take),  # indices come from memory: nothing is fused into it
 }

@@ -1,4 +1,4 @@
-"""Operators between one tensor and several: concat, stack, split."""
+"""Operators between one tensor and several: concat, stack, split, meshgrid."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mlcc.ops.shapes import (
     Dims,
     Tensor,
     axis,
+    describe,
     device_of,
     extents,
     fail,
@@ -165,6 +166,28 @@ def _clamp(value: tir.Expr, extent: tir.Expr) -> tir.Expr:
     return construct.minimum(value, extent)
 
 
+def infer_meshgrid(call: relax.Call) -> relax.StructInfo:
+    """One grid for each vector, all of one shape; `xy` has the first two dimensions in turn."""
+    infos = tensors(call)
+    if infos is None:
+        return relax.ObjectStructInfo()
+    indexing = call.attrs["indexing"] or "ij"
+    if indexing not in ("ij", "xy"):
+        fail(call, "E0442", f"`indexing` must be ij or xy, it is `{indexing}`")
+    if not infos:
+        fail(call, "E0443", "needs at least one tensor")
+    for number, info in enumerate(infos):
+        if info.ndim != 1:
+            fail(call, "E0445", f"tensor {number} must be a vector, it is {describe(info)}")
+    dtype, device = same_dtype(call, infos), device_of(infos)
+    if any(i.dims is None for i in infos):
+        return relax.TupleStructInfo((result(None, dtype, len(infos), device),) * len(infos))
+    dims = [i.dims[0] for i in infos if i.dims is not None]
+    if indexing == "xy":
+        dims[:2] = reversed(dims[:2])
+    return relax.TupleStructInfo((result(dims, dtype, vdevice=device),) * len(infos))
+
+
 # ---------------------------------------------------------------- lowering
 
 
@@ -220,6 +243,17 @@ def _moved(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
     return lambda *i: x(*i[:at], Scalar(construct.add(raw(i[at]), begin)), *i[at + 1 :])
 
 
+def _lower_meshgrid(call: relax.Call, parts: Sequence[te.Tensor]) -> Any:
+    turned = [1, 0] if call.attrs["indexing"] == "xy" and len(parts) > 1 else [0, 1]
+    order = [*turned, *range(2, len(parts))][: len(parts)]
+    shape = [parts[a].buffer.shape[0] for a in order]
+    return tuple(topi.compute_ax(shape, _along(part, a), "T_meshgrid") for part, a in zip(parts, order, strict=True))
+
+
+def _along(x: te.Tensor, at: int) -> Any:
+    return lambda *i: x(i[at])
+
+
 # ---------------------------------------------------------------- NumPy
 
 
@@ -239,6 +273,10 @@ OPS: dict[str, Impl] = {
     ),
     "stack": Impl(
         infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE
+    ),
+    "meshgrid": Impl(
+        infer_meshgrid, lambda call, parts: tuple(np.meshgrid(*parts, indexing=call.attrs["indexing"] or "ij")),
+        _lower_meshgrid, FusionKind.INJECTIVE,
     ),
     "split": Impl(infer_split, _np_split, _lower_split, FusionKind.INJECTIVE),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reductions: sums, products, extremes and their places, means and variances; running sums."""
+"""Reductions: sums, products, extremes and their places, means and variances."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
-from mlcc.ops.manipulate import plain_product
 from mlcc.ops.registry import FusionKind, Impl
-from mlcc.ops.shapes import Tensor, axes, axis, int64, result, tensor, tensor_like
+from mlcc.ops.shapes import (
+    Dims,
+    Tensor,
+    axes,
+    fail,
+    int64,
+    is_one,
+    known_different,
+    result,
+    shape_argument,
+    shape_text,
+    tensor,
+)
 from mlcc.te.scalar import Scalar, raw
 
 # ---------------------------------------------------------------- inference
 
 
-def _reduced(call: relax.Call, data: Tensor, places: Sequence[int] | None, dtype: DType | None) -> Tensor:
+def reduced_info(call: relax.Call, data: Tensor, places: Sequence[int] | None, dtype: DType | None) -> Tensor:
     """Without the axes, or with extent 1 there."""
     keep = call.attrs["keepdims"]
     device = data.vdevice
@@ -38,36 +49,37 @@ def _reduced(call: relax.Call, data: Tensor, places: Sequence[int] | None, dtype
 def infer_reduce(call: relax.Call) -> Tensor:
     """The tensor's dtype, without the reduced axes."""
     data = tensor(call, 0)
-    return _reduced(call, data, call.attrs["axis"], data.dtype)
-
-
-def infer_median(call: relax.Call) -> relax.StructInfo:
-    """Like a reduction; over one axis the median's place comes with it."""
-    data = tensor(call, 0)
-    values = _reduced(call, data, call.attrs["axis"], data.dtype)
-    if call.attrs["axis"] is None or len(call.attrs["axis"]) != 1:
-        return values
-    return relax.TupleStructInfo((values, tensor_like(values, INT64)))
+    return reduced_info(call, data, call.attrs["axis"], data.dtype)
 
 
 def infer_arg(call: relax.Call) -> Tensor:
     """int64, without the reduced axis."""
     at = call.attrs["axis"]
-    return _reduced(call, tensor(call, 0), None if at is None else (at,), INT64)
+    return reduced_info(call, tensor(call, 0), None if at is None else (at,), INT64)
 
 
-def infer_scan(call: relax.Call) -> Tensor:
-    """The tensor's shape; flattened without an axis."""
-    data = tensor(call, 0)
-    name = call.attrs["dtype"]
-    dtype = data.dtype if name is None else DType.of(name)
-    if call.attrs["axis"] is None:
-        if data.dims is None:
-            return result(None, dtype, data.ndim, data.vdevice)
-        return result((plain_product(data.dims),), dtype, vdevice=data.vdevice)
-    if data.ndim >= 0:
-        axis(call, call.attrs["axis"], data.ndim)
-    return tensor_like(data, dtype)
+def infer_collapse_sum_like(call: relax.Call) -> Tensor:
+    """The shape of the second tensor, to which the first's is what broadcasting made of it."""
+    data, target = tensor(call, 0), tensor(call, 1)
+    _check_collapse(call, data.dims, target.dims)
+    return relax.TensorStructInfo(target.shape, data.dtype, target.ndim, target.vdevice)
+
+
+def infer_collapse_sum_to(call: relax.Call) -> Tensor:
+    """The shape that is given."""
+    data, target = tensor(call, 0), shape_argument(call, 1)
+    _check_collapse(call, data.dims, target.values)
+    if isinstance(call.args[1], relax.ShapeExpr):
+        return result(call.args[1].values, data.dtype, vdevice=data.vdevice)
+    return relax.TensorStructInfo(call.args[1], data.dtype, target.ndim, data.vdevice)
+
+
+def _check_collapse(call: relax.Call, dims: Dims | None, target: Dims | None) -> None:
+    if dims is None or target is None:
+        return
+    pairs = zip(reversed(dims), reversed(target), strict=False)
+    if len(target) > len(dims) or any(not is_one(t) and known_different(d, t) for d, t in pairs):
+        fail(call, "E0445", f"{shape_text(dims)} does not come from broadcasting {shape_text(target)}")
 
 
 # ---------------------------------------------------------------- lowering
@@ -153,6 +165,23 @@ def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
     return topi.elementwise(_lower_variance(call, x), te.sqrt)
 
 
+def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te.Tensor:
+    """Sum over what broadcasting repeated; where that cannot be known the extents are taken to be equal."""
+    shape = [construct.cast("int64", raw(d)) for d in target]
+    extra = x.ndim - len(shape)
+    gone = [a for a in range(x.ndim) if a < extra or (is_one(shape[a - extra]) and not is_one(x.buffer.shape[a]))]
+    if not gone:
+        return topi.elementwise_ax(x, lambda v: v, "tensor")
+    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in gone}
+    reducer = ANY if x.dtype.is_bool else te.sum
+
+    def element(*i: Any) -> Any:
+        value = x(*(reduced[a] if a in reduced else i[a - extra] for a in range(x.ndim)))
+        return reducer(value, axis=[*reduced.values()])
+
+    return topi.compute_ax(shape, element, f"{x.name}_red")
+
+
 def _arg_reducer(largest: bool) -> Any:
     """Pairs of place and value; of equal values the first place wins."""
 
@@ -190,6 +219,13 @@ def _lower_arg(largest: bool) -> Callable[..., Any]:
 
 
 # ---------------------------------------------------------------- NumPy
+
+
+def _np_collapse(call: relax.Call, x: Any, target: Any) -> Any:
+    shape = tuple(np.shape(target) if call.op.name.endswith("like") else target)
+    extra = x.ndim - len(shape)
+    places = tuple(a for a in range(x.ndim) if a < extra or (shape[a - extra] == 1 and x.shape[a] != 1))
+    return np.sum(x, axis=places, dtype=x.dtype, keepdims=True).reshape(shape) if places else np.array(x)
 
 
 def _np_reduce(name: str) -> Callable[..., Any]:
@@ -234,31 +270,6 @@ def _np_arg(name: str) -> Callable[..., Any]:
     return reference
 
 
-def _np_scan(name: str) -> Callable[..., Any]:
-    def reference(call: relax.Call, x: Any) -> Any:
-        wanted = call.attrs["dtype"]
-        made = getattr(np, name)(x, axis=call.attrs["axis"], dtype=x.dtype if wanted is None else wanted)
-        if not call.attrs["exclusive"]:
-            return made
-        at = call.attrs["axis"] or 0
-        start = np.full_like(np.take(made, [0], at), 0 if name == "cumsum" else 1)
-        return np.concatenate([start, np.take(made, range(made.shape[at] - 1), at)], at)
-
-    return reference
-
-
-def _np_median(call: relax.Call, x: Any) -> Any:
-    at, keep = call.attrs["axis"], call.attrs["keepdims"]
-    if at is None or len(at) != 1:
-        flat = np.sort(np.ravel(x))
-        middle = flat[(flat.size - 1) // 2]
-        return np.full([1] * x.ndim, middle) if keep else middle
-    order = np.argsort(x, axis=at[0], kind="stable")
-    place = np.take(order, [(x.shape[at[0]] - 1) // 2], at[0])
-    value = np.take_along_axis(x, place, at[0])
-    return (value, place) if keep else (np.squeeze(value, at[0]), np.squeeze(place, at[0]))
-
-
 def _entry(reducer: Any, name: str) -> Impl:
     return Impl(infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE)
 
@@ -268,12 +279,13 @@ OPS: dict[str, Impl] = {
     "prod": _entry(te.prod, "prod"),
     "max": _entry(te.max, "max"),
     "min": _entry(te.min, "min"),
+    "collapse_sum_like": Impl(
+        infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, shape_only=(1,)
+    ),
+    "collapse_sum_to": Impl(infer_collapse_sum_to, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE),
     "mean": Impl(infer_reduce, _np_mean, _lower_mean, FusionKind.OUT_EWISE_FUSABLE),
     "variance": Impl(infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.OUT_EWISE_FUSABLE),
     "std": Impl(infer_reduce, _np_reduce("std"), _lower_std, FusionKind.OUT_EWISE_FUSABLE),
     "argmax": Impl(infer_arg, _np_arg("argmax"), _lower_arg(True), FusionKind.OUT_EWISE_FUSABLE),
     "argmin": Impl(infer_arg, _np_arg("argmin"), _lower_arg(False), FusionKind.OUT_EWISE_FUSABLE),
-    "median": Impl(infer_median, _np_median),
-    "cumsum": Impl(infer_scan, _np_scan("cumsum")),
-    "cumprod": Impl(infer_scan, _np_scan("cumprod")),
 }

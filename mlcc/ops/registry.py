@@ -24,7 +24,7 @@ __all__ = [
 
 FAMILIES = (
     "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "conv", "pool",
-    "builtin",
+    "builtin", "gather", "scatter", "scan", "sort", "einsum", "sets", "layout",
 )  # fmt: skip
 
 _IMPURE = frozenset(
@@ -131,7 +131,10 @@ def bind_call(
         from mlcc.ops.manipulate import normalize_reshape
 
         made = normalize_reshape(made)
+    elif short == "layout_transform":
+        from mlcc.ops.layout import normalize_layout
 
+        made = normalize_layout(made)
     info = infer_operator(made)
     return made if info is None else replace(made, struct_info=info)
 

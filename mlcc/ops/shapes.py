@@ -34,11 +34,11 @@ def shape_text(dims: Iterable[tir.Expr] | None, ndim: int = -1) -> str:
     """A shape as text writes it."""
     if dims is None:
         return "of unknown shape" if ndim < 0 else f"of {ndim} dimensions"
-    parts = [_extent_text(d) for d in dims]
+    parts = [extent_text(d) for d in dims]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _extent_text(extent: tir.Expr) -> str:
+def extent_text(extent: tir.Expr) -> str:
     if isinstance(extent, tir.IntImm):
         return str(extent.value)
     return extent.name if isinstance(extent, tir.Var) else str(extent)

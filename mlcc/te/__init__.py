@@ -59,13 +59,15 @@ from mlcc.te.math import (
 )
 from mlcc.te.prim_func import create_prim_func
 from mlcc.te.scalar import Scalar
+from mlcc.te.statements import extern
 from mlcc.te.tensor import Axis, Operation, Tensor, comm_reducer, compute, max, min, placeholder, prod, reduce_axis, sum
 
 __all__ = [
     "Axis", "Operation", "Scalar", "Select", "Tensor", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan",
     "atan2", "atanh", "ceil", "comm_reducer", "compute", "const", "cos", "cosh", "create_prim_func", "div", "erf",
-    "exp", "exp10", "exp2", "floor", "floordiv", "floormod", "fmod", "if_then_else", "indexdiv", "indexmod", "isfinite",
-    "isinf", "isnan", "log", "log10", "log1p", "log2", "logaddexp", "logical_not", "max", "max_value", "min",
+    "exp", "exp10", "exp2", "extern", "floor", "floordiv", "floormod", "fmod", "if_then_else", "indexdiv", "indexmod",
+    "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logaddexp", "logical_not", "max", "max_value",
+    "min",
     "min_value", "nearbyint", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "round", "rsqrt",
     "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

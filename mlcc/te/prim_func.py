@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, walk
 from mlcc.ir.visit import Substitute, substitute, used_vars
 from mlcc.te.index_dtype import with_index_dtype
 from mlcc.te.scalar import Value
-from mlcc.te.tensor import Operation, Tensor, TensorLoad
+from mlcc.te.tensor import Extern, Operation, Tensor, TensorLoad
 
 LAYOUT_FREE = "layout_free_placeholders"
 
@@ -51,10 +51,13 @@ class _Builder:
                 params.append(_variable(item))
                 matched.append(None)
         local = tuple(
-            self._buffer(t) for op in operations for t in op.outputs if t.buffer not in self.buffers and op.body
+            self._buffer(t)
+            for op in operations
+            for t in op.outputs
+            if t.buffer not in self.buffers and not op.is_placeholder
         )
         _refuse_missing(operations, self.buffers)
-        body = tuple(stmt for op in operations if op.body for stmt in self._statements(op))
+        body = tuple(stmt for op in operations if not op.is_placeholder for stmt in self._statements(op))
         root = tir.Block("root", (), (), (), body or (tir.Evaluate(construct.const(0)),), alloc_buffers=local)
         if body:
             body = (tir.BlockRealize((), tir.TRUE, root),)
@@ -82,7 +85,11 @@ class _Builder:
     # ------------------------------------------------------------ one operation
 
     def _statements(self, op: Operation) -> Iterator[tir.Stmt]:
-        """Blocks in their loops: one for a reduction, else one per result, all in the same loops."""
+        """Blocks in their loops: one for a reduction, else one per result, all in the same loops; statements in one
+        block without axes."""
+        if op.extern is not None:
+            yield self._opaque(op, op.extern)
+            return
         spatial = [self._plain(a.iter_var, {}) for a in op.axis]
         names = {a.var for a in spatial}
         if any(names & used_vars(a.dom) for a in op.reduce_axis):
@@ -92,6 +99,17 @@ class _Builder:
         loops = [tir.Var(a.var.name, a.var.dtype) for a in axes]
         kinds = [None] if isinstance(op.body[0], tir.Reduce) else list(range(len(op.body)))
         yield from _loops(axes, loops, tuple(self._realize(op, axes, loops, index) for index in kinds))
+
+    def _opaque(self, op: Operation, extern: Extern) -> tir.Stmt:
+        renamed: dict[Any, Any] = {}
+        for tensor in (*extern.inputs, *op.outputs):
+            buffer = self._buffer(tensor)
+            renamed |= {tensor.buffer: buffer, tensor.buffer.data: buffer.data}
+        body = substitute(extern.body, renamed)
+        reads = tuple(_whole(self._buffer(t)) for t in extern.inputs)
+        writes = tuple(_whole(self._buffer(t)) for t in op.outputs)
+        block = tir.Block(op.name, (), reads, writes, body, alloc_buffers=substitute(extern.scratch, renamed))
+        return tir.BlockRealize((), tir.TRUE, block)
 
     def _nested(self, op: Operation, spatial: list[tir.IterVar]) -> tir.Stmt:
         """A reduction whose ranges depend on where the result stands: a block of it in a block of the places."""
@@ -169,6 +187,10 @@ class _Builder:
         return self.analyzer.simplify(_Place(renamed, self.buffers).visit(value))
 
 
+def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
+    return tir.BufferRegion(buffer, tuple(tir.Range(construct.const(0, d.dtype), d) for d in buffer.shape))
+
+
 def _loops(axes: Sequence[tir.IterVar], loops: Sequence[tir.Var], body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
     """`body` in serial loops over the ranges of the axes."""
     for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
@@ -210,6 +232,8 @@ def _ordered(tensors: Sequence[Tensor]) -> Iterator[Operation]:
 
 def input_tensors(op: Operation) -> list[Tensor]:
     """The tensors that an operation reads, each once, in the order of its text."""
+    if op.extern is not None:
+        return list(op.extern.inputs)
     found: dict[int, Tensor] = {}
     bodies = op.body[:1] if op.body and isinstance(op.body[0], tir.Reduce) else op.body
     for body in bodies:

@@ -32,8 +32,17 @@ class Axis(Value):
 
 
 @dataclass(frozen=True, eq=False)
+class Extern:
+    """Statements over the buffers of the tensors that they read and of those that they make."""
+
+    inputs: tuple[Tensor, ...]
+    body: tuple[tir.Stmt, ...]
+    scratch: tuple[tir.Buffer, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class Operation:
-    """What makes tensors: a placeholder (no body), or one expression per result over `axis`."""
+    """What makes tensors: a placeholder (no body), one expression per result over `axis`, or statements."""
 
     name: str
     axis: tuple[Axis, ...] = ()
@@ -42,10 +51,11 @@ class Operation:
     tag: str = ""
     attrs: Mapping[str, Any] = field(default_factory=dict)
     outputs: list[Tensor] = field(default_factory=list)
+    extern: Extern | None = None
 
     @property
     def is_placeholder(self) -> bool:
-        return not self.body
+        return not self.body and self.extern is None
 
     def output(self, index: int) -> Tensor:
         return self.outputs[index]

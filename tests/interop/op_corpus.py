@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 from tests.ops.cases import Case, Const, S, T
 
 _FLOAT_UNARY = [
@@ -484,4 +488,223 @@ ELEMENTWISE = [
     Case("clip", (T((2, "n"), "int32"), 0, 6)),
 ]
 
-CASES = [*UNARY, *BINARY, *ELEMENTWISE, *CREATION, *MOVEMENT, *SLICES, *REDUCTIONS, *PRODUCTS, *NN, *WINDOWS, *OTHERS]
+
+class Map:
+    """An index map with a name that is the same in every run."""
+
+    def __init__(self, fn: Callable[..., Any], text: str) -> None:
+        self.fn, self.text = fn, text
+        self.__signature__ = inspect.signature(fn)
+
+    def __call__(self, *indices: Any) -> Any:
+        return self.fn(*indices)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _i(*shape: Any, dtype: str = "int64") -> T:
+    return T(shape, dtype)
+
+
+PLACES = [
+    Case("gather_elements", (T((2, 3)), _i(4, 3))),
+    Case("gather_elements", (T((2, "n")), _i("m", "n"), -1)),
+    Case("gather_elements", (T((2, 3)), _i(2, 3, dtype="int32"), 1)),
+    Case("gather_elements", (T((2, 3)), T((2, 3)))),
+    Case("gather_elements", (T((2, 3)), _i(2, 3), 2)),
+    Case("gather_elements", (T((2, 3)), _i(2))),
+    Case("gather_elements", (T(None), _i(2))),
+    Case("gather_elements", (T(None, "float32", 2), _i(2, 3))),
+    Case("gather_elements", (T((2, 3)), T(None, "int64", 2))),
+    Case("gather_nd", (T((2, 3, 4)), _i(5, 2))),
+    Case("gather_nd", (T((2, 3, 4)), _i(5, 6, 3))),
+    Case("gather_nd", (T((2, 3, 4)), _i(2, 1)), {"batch_dims": 1}),
+    Case("gather_nd", (T((2, "n", 4)), _i(2, "m", 1)), {"batch_dims": 1}),
+    Case("gather_nd", (T((2, 3)), _i(5, 3))),
+    Case("gather_nd", (T((2, 3)), _i(5, 2, dtype="int32"))),
+    Case("gather_nd", (T((2, 3)), _i(2), 1)),
+    Case("gather_nd", (T((2, 3)), _i(2), 3)),
+    Case("gather_nd", (T((2, 3)), _i(4, "n"))),
+    Case("gather_nd", (T(None), _i(4, 2))),
+    Case("gather_nd", (T(None, "float32", 3), _i(4, 2))),
+    Case("index_tensor", (T((5, 6, 7)), [_i(2, 1), _i(3)])),
+    Case("index_tensor", (T((5, 6, 7)), [_i(2)])),
+    Case("index_tensor", (T(("n", 6)), [_i("m"), _i("m")])),
+    Case("index_tensor", (T(("n", 6)), [_i("m"), _i("k")])),
+    Case("index_tensor", (T((5, 6)), [_i(2), _i(3)])),
+    Case("index_tensor", (T((5,)), [_i(2), _i(2)])),
+    Case("index_tensor", (T((5,)), [T((2,))])),
+    Case("index_tensor", (T(None), [_i(2)])),
+    Case("index_tensor", (T(None, "float32", 3), [_i(2)])),
+    Case("dynamic_strided_slice", (T((8, 9)), _i(2), _i(2), _i(2))),
+    Case("dynamic_strided_slice", (T((8, "n")), _i(2), _i(2), _i(2))),
+    Case("dynamic_strided_slice", (T((8, 9)), _i(1), _i(2), _i(2))),
+    Case("dynamic_strided_slice", (T((8, 9)), _i(2, dtype="int32"), _i(2), _i(2))),
+    Case("dynamic_strided_slice", (T((8, 9)), _i(2, 1), _i(2), _i(2))),
+    Case("reverse_sequence", (T((2, "n", 4)), _i(2, dtype="int32"))),
+    Case("reverse_sequence", (T((2, 3)), _i(3)), {"seq_axis": 0, "batch_axis": 1}),
+    Case("reverse_sequence", (T((2, 3)), _i(3)), {"seq_axis": 1, "batch_axis": 0}),
+    Case("reverse_sequence", (T((2, 3)), T((2,)))),
+    Case("reverse_sequence", (T((2, 3)), _i(2, 1))),
+    Case("reverse_sequence", (T((2, 3)), _i(2)), {"seq_axis": 2}),
+    Case("reverse_sequence", (T((2, 3)), _i(2)), {"seq_axis": -1}),
+    Case("scatter_elements", (T((2, 3)), _i(1, 3), T((1, 3)))),
+    Case("scatter_elements", (T(("n", 3)), _i("m", 3), T(("m", 3)), 0, "add")),
+    Case("scatter_elements", (T((2, 3)), _i(1, 3), T((1, 3), "int32"))),
+    Case("scatter_elements", (T((2, 3)), T((1, 3)), T((1, 3)))),
+    Case("scatter_elements", (T((2, 3)), _i(1, 3), T((2, 3)))),
+    Case("scatter_elements", (T((2, 3)), _i(3), T((3,)))),
+    Case("scatter_elements", (T(None), _i(1, 3), T((1, 3)))),
+    Case("scatter_elements", (T(None, "float32", 2), _i(1, 3), T((1, 3)))),
+    Case("scatter_nd", (T((2, 3)), _i(4, 1), T((4, 3)))),
+    Case("scatter_nd", (T((2, "n")), _i("m", 1), T(("m", "n")))),
+    Case("scatter_nd", (T((2, 3)), _i(4, 2), T((4,)), "max")),
+    Case("scatter_nd", (T((2, 3)), _i(4, 2), T((4, 3)))),
+    Case("scatter_nd", (T((2, 3)), _i(4, 3), T((4,)))),
+    Case("scatter_nd", (T((2, 3)), _i(4, "n"), T((4,)))),
+    Case("scatter_nd", (T((2, 3)), T((4, 2)), T((4,)))),
+    Case("scatter_nd", (T((2, 3)), _i(4, 2), T((4,), "int32"))),
+    Case("scatter_nd", (T(None, "float32", 2), _i(4, 2), T((4,)))),
+    Case("slice_scatter", (T((8, 3)), T((3, 3)), 1, 7, 2)),
+    Case("slice_scatter", (T((8, "n")), T((8, 2)), 1, 3, 1, -1)),
+    Case("slice_scatter", (T((8, 3)), T((2, 3)), 1, 7, 2)),
+    Case("slice_scatter", (T((8, 3)), T((3, 3)), 1, 7, 0)),
+    Case("slice_scatter", (T((8, 3)), T((3, 3)), 7, 1, 1)),
+    Case("slice_scatter", (T((8, 3)), T((3,)), 1, 7, 2)),
+    Case("slice_scatter", (T((8, 3)), T((3, 4)), 1, 7, 2)),
+    Case("slice_scatter", (T((8, 3)), T((3, 3), "int32"), 1, 7, 2)),
+    Case("slice_scatter", (T((8, 3)), T((3, 3)), 1, 7, 2, 2)),
+    Case("slice_scatter", (T(None), T((3, 3)), 1, 7, 2)),
+    Case("index_put", (T((8,)), (_i(2),), T((2,)))),
+    Case("index_put", (T((8, "n")), (_i("m"), _i("m")), T(("m",)), True)),
+    Case("index_put", (T((8, 3)), (_i(2, 1), _i(2)), T((2, 2)))),
+    Case("index_put", (T((8, 3)), (_i(2),), T((2,)))),
+    Case("index_put", (T((8,)), (T((2,)),), T((2,)))),
+    Case("index_put", (T((8,)), (_i(2),), T((2,), "int32"))),
+    Case("index_put", (T(None), (_i(2),), T((2,)))),
+]
+
+ROWS = [
+    Case("sort", (T((2, "n")),)),
+    Case("sort", (T((2, 3), "int32"), 0, True)),
+    Case("sort", (T(None),)),
+    Case("sort", (T((2, 3)), 2)),
+    Case("argsort", (T((2, "n")),)),
+    Case("argsort", (T((2, 3)), 0, True, "int64")),
+    Case("argsort", (T(None, "float32", 2),)),
+    Case("topk", (T((2, 30)), 3)),
+    Case("topk", (T((2, "n")), 3), {"axis": -1, "dtype": "int64"}),
+    Case("topk", (T((2, 3)), 5)),
+    Case("topk", (T((2, 3)), 0)),
+    Case("topk", (T((2, 3)), 2, 0, "values")),
+    Case("topk", (T((2, 3)), 2, 0, "indices", False)),
+    Case("topk", (T((2, 3)), 2, 0, "neither")),
+    Case("topk", (T(None, "float32", 2), 2)),
+    Case("topk", (T(None), 2)),
+    Case("median", (T((2, "n")), 1)),
+    Case("median", (T((2, 3)), 1, True)),
+    Case("median", (T((2, 3)),)),
+    Case("bucketize", (T((2, "n")), T((3,)))),
+    Case("bucketize", (T((2, 3)), T(("n",)), True, True)),
+    Case("bucketize", (T((2, 3)), T((3, 1)))),
+    Case("bucketize", (T((2, 3)), T((3,), "int32"))),
+    Case("bucketize", (T(None), T((3,)))),
+    Case("multinomial_from_uniform", (T((2, 5)), T((3, 1)), _i(3, 1))),
+    Case("multinomial_from_uniform", (T((2, "v")), T(("n", 1)), _i("n", 1), "int32")),
+    Case("multinomial_from_uniform", (T((2, 5)), T((3, 1)), _i(4, 1))),
+    Case("multinomial_from_uniform", (T((2, 5)), T((3, 2)), _i(3, 2))),
+    Case("multinomial_from_uniform", (T((2, 5), "int32"), T((3, 1)), _i(3, 1))),
+    Case("multinomial_from_uniform", (T((2, 5)), T((3, 1)), T((3, 1)))),
+    Case("multinomial_from_uniform", (T((5,)), T((3, 1)), _i(3, 1))),
+    Case("unique", (T((2, 3)),)),
+    Case("unique", (T((2, "n")), True, True, True, True)),
+    Case("unique", (T((2, 3)), True, True, False, False, 1)),
+    Case("unique", (T((2, 3)), True, False, False, False, 2)),
+    Case("unique", (T(()), True, True, False, True)),
+    Case("unique", (T(None),)),
+    Case("nonzero", (T((2, 3)),)),
+    Case("nonzero", (T(()),)),
+    Case("nonzero", (T(None),)),
+]
+
+GRIDS = [
+    Case("meshgrid", ([T((2,)), T((3,))],)),
+    Case("meshgrid", ([T((2,)), T(("n",)), T((4,))],)),
+    Case("meshgrid", ([T((2,)), T((3,))],), {"indexing": "xy"}),
+    Case("meshgrid", ([T((2,)), T((2,))],), {"indexing": "xy"}),
+    Case("meshgrid", ([T((2,))],)),
+    Case("meshgrid", ([T((2, 3))],)),
+    Case("meshgrid", ([T((2,)), T((3,), "int32")],)),
+    Case("meshgrid", ([T((2,)), T(None, "float32", 1)],)),
+    Case("collapse_sum_to", (T((2, 3, 4)), (3, 1))),
+    Case("collapse_sum_to", (T((2, "n", 4)), ("n", 1))),
+    Case("collapse_sum_to", (T((2, 3, 4)), (2, 3, 4))),
+    Case("collapse_sum_to", (T((2, 3, 4)), (2, 4))),
+    Case("collapse_sum_to", (T((3,)), (2, 3))),
+    Case("collapse_sum_to", (T(None), (2, 3))),
+    Case("collapse_sum_like", (T((2, 3, 4)), T((3, 4)))),
+    Case("collapse_sum_like", (T((2, "n", 4)), T((1, "n", 1)))),
+    Case("collapse_sum_like", (T((2, 3)), T((2, 4)))),
+    Case("collapse_sum_like", (T((2, 3)), T(None))),
+    Case("hamming_window", (10, True, 0.5, 0.25, "float32")),
+    Case("hamming_window", (1, False, 0.5, 0.25, "float32")),
+    Case("hamming_window", (0, False, 0.5, 0.25, "float32")),
+    Case("hamming_window", (10, True, 0.5, 0.25, "int32")),
+    Case("layout_transform", (T((8, 4)), Map(lambda i, j: (j, i // 4, i % 4), "(j, i // 4, i % 4)"))),
+    Case("layout_transform", (T(("n", 4)), Map(lambda i, j: (i * 4 + j,), "(i * 4 + j,)"))),
+    Case("layout_transform", (T((7, 4)), Map(lambda i, j: (i // 4, j, i % 4), "(i // 4, j, i % 4)"))),
+    Case(
+        "layout_transform", (T((7, 4)), Map(lambda i, j: (i // 4, j, i % 4), "(i // 4, j, i % 4)")), {"pad_value": 2.0}
+    ),
+    Case("layout_transform", (T((7,)), Map(lambda i, j: (i, j), "(i, j)"))),
+    Case("layout_transform", (T(None, "float32", 2), Map(lambda i, j: (i // 4, j, i % 4), "(i // 4, j, i % 4)"))),
+]
+
+EINSUMS = [
+    Case("einsum", (operands, text))
+    for text, *operands in [
+        ("ij,jk->ik", T((2, 3)), T((3, 4))),
+        ("ij,jk", T((2, "n")), T(("n", 4))),
+        ("ii", T((3, 3))),
+        ("ii->i", T((3, 3))),
+        ("ba", T((2, 3))),
+        ("ij->", T((2, 3))),
+        ("ij,kl->ijkl", T((2, 3)), T((4, 5))),
+        ("bij,bjk,bkl->bil", T((2, 3, 4)), T((2, 4, 5)), T((2, 5, 6))),
+        ("...j,jk->...k", T((2, 3, 4)), T((4, 5))),
+        ("...ij,...jk->...ik", T((2, 1, 3, 4)), T((5, 4, 2))),
+        ("...ij,...jk", T((2, 1, 3, 4)), T((5, 4, 2))),
+        ("b...,b...->b", T((2, 3, 4)), T((2, 3, 4))),
+        ("z...a->a", T((2, 3, 4))),
+        ("...->...", T((2, "n"))),
+        ("ij, jk -> ik", T((2, 3)), T((3, 4))),
+        ("ij,jk->ik", T((2, 1)), T((3, 4))),
+        ("ij,jk->ik", T((2, 3)), T((5, 4))),
+        ("ij,jk->ik", T((2, 3))),
+        ("ijk->ik", T((2, 3))),
+        ("ij->ii", T((2, 3))),
+        ("ij->i", T((2, 3), "int32")),
+        ("i,i->", T(("n",)), T(("m",))),
+        ("ij,jk->ik", T((2, 3)), T((3, 4), "int32")),
+        ("ij->ji", T(None, "float32", 2)),
+    ]
+]
+
+CASES = [
+    *UNARY,
+    *BINARY,
+    *ELEMENTWISE,
+    *CREATION,
+    *MOVEMENT,
+    *SLICES,
+    *REDUCTIONS,
+    *PRODUCTS,
+    *NN,
+    *WINDOWS,
+    *OTHERS,
+    *PLACES,
+    *ROWS,
+    *GRIDS,
+    *EINSUMS,
+]

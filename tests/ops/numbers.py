@@ -15,6 +15,10 @@ from tests.ops.cases import Case, Const, T
 # Cases whose arrays are drawn from positive numbers, or from [-1, 1], or are indices below a bound.
 POSITIVE = {"log", "sqrt", "rsqrt", "power", "log_add_exp", "acosh", "floor_mod", "floor_divide", "mod", "divide"}
 UNIT = {"acos", "asin", "atanh"}
+PLACES = {
+    "take", "one_hot", "left_shift", "right_shift", "gather_elements", "gather_nd", "index_tensor", "index_put",
+    "scatter_elements", "scatter_nd", "reverse_sequence", "multinomial_from_uniform",
+}  # fmt: skip
 
 
 def words(text: str) -> list[str]:
@@ -122,6 +126,36 @@ CASES = [
         (((2, 3), 2), {}), ((3, 2, 1), {}), ((3, 2, 1), {"ceil_mode": True}), ((2, 1, 0), {"dilation": 2}),
         ((3, 2, 1), {"count_include_pad": True}))),
     Case("nn.max_pool1d", (T((1, 2, 9)), 3, 2)),
+    Case("gather_elements", (T((4, 3)), T((5, 3), "int64"))),
+    Case("gather_elements", (T((4, 3)), T((4, 7), "int32"), -1)),
+    Case("gather_nd", (T((3, 4, 5)), T((6, 2), "int64"))),
+    Case("gather_nd", (T((3, 4, 5)), T((3, 6, 1), "int64")), {"batch_dims": 1}),
+    Case("index_tensor", (T((3, 4, 5)), [T((2, 1), "int64"), T((3,), "int64")])),
+    Case("reverse_sequence", (T((3, 4, 2)), T((3,), "int32"))),
+    *(Case("scatter_elements", (T((4, 3)), T((5, 3), "int64"), T((5, 3)), 0, r))
+      for r in ("update", "add", "mul", "min", "max", "mean")),
+    *(Case("scatter_nd", (T((4, 3)), T((5, 1), "int64"), T((5, 3)), r)) for r in ("update", "add", "mul", "min", "max")),
+    Case("slice_scatter", (T((8, 3)), T((3, 3)), 1, 7, 2)),
+    Case("index_put", (T((4, 3)), (T((5,), "int64"), T((5,), "int32")), T((5,)))),
+    Case("index_put", (T((4, 3)), (T((5,), "int64"), T((5,), "int64")), T((5,)), True)),
+    *(Case("sort", (T((3, 40), t), -1, d)) for t in ("float32", "int32") for d in (False, True)),
+    *(Case("argsort", (T((40, 3), t), 0, d)) for t in ("float32", "int32") for d in (False, True)),
+    *(Case("topk", (T((3, 40), t), k, 1)) for t in ("float32", "int32") for k in (3, 20)),
+    Case("topk", (T((3, 4)), 2, 0, "indices", False, "int64")),
+    *(Case("median", (T((4, 5)), a, k)) for a in (None, 0, -1) for k in (False, True)),
+    *(Case(s, (T((4, 5)), a, None, x)) for s in ("cumsum", "cumprod") for a in (None, 0, -1) for x in (False, True)),
+    Case("cumsum", (T((4, 5), "int8"), 1, "int32")),
+    Case("bucketize", (T((3, 4)), Const([-1.5, 0.0, 0.5, 2.0], "float32"))),
+    Case("bucketize", (T((3, 4), "int32"), Const([-3, 0, 0, 2], "int32"), True, True)),
+    Case("multinomial_from_uniform", (Const([[0.25, 0.5, 0.25], [0.5, 0.0, 0.5], [0.125, 0.125, 0.75]], "float32"),
+                                      Const([[0.0], [0.25], [0.9], [0.99]], "float32"), T((4, 1), "int64"))),
+    Case("meshgrid", ([T((2,)), T((3,)), T((4,))],), {"indexing": "xy"}),
+    Case("collapse_sum_to", (T((2, 3, 4)), (3, 1))),
+    Case("collapse_sum_like", (T((2, 3, 4)), T((3, 4)))),
+    Case("hamming_window", (9, True, 0.54, 0.46, "float32")),
+    Case("einsum", ([T((2, 3, 4)), T((4, 5))], "...j,jk->...k")),
+    Case("einsum", ([T((3, 3)), T((3,))], "ii,i->i")),
+    Case("layout_transform", (T((7, 4)), lambda i, j: (i // 4, j, i % 4)), {"pad_value": 2.0}),
     Case("nn.avg_pool3d", (T((1, 2, 4, 5, 6)), 2, 2)),
 ]  # fmt: skip
 
@@ -142,7 +176,7 @@ def _array(case: Case, shape: tuple[int, ...], dtype: DType, rng: np.random.Gene
     if dtype.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.is_int:
-        low, high = (0, 3) if case.name in ("take", "one_hot", "left_shift", "right_shift") else (-5, 6)
+        low, high = (0, 3) if case.name in PLACES else (-5, 6)
         values = rng.integers(low, high, shape)
         return (np.where(values == 0, 1, values) if case.name in POSITIVE else values).astype(str(dtype))
     values = rng.uniform(-3, 3, shape)

@@ -1,0 +1,225 @@
+"""Operators that pick elements at places which tensors give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import (
+    Dims,
+    Tensor,
+    axis,
+    broadcast,
+    fail,
+    known_different,
+    result,
+    shape_text,
+    tensor,
+    tensors,
+)
+from mlcc.te.scalar import Scalar, raw
+
+
+def integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
+    """Refuse indices of floats."""
+    if info.dtype is not None and not info.dtype.is_int:
+        fail(call, "E0444", f"{what} must be integers, not {info.dtype}", "convert them with `R.astype`")
+
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_gather_elements(call: relax.Call) -> Tensor:
+    """The shape of the indices, which have as many dimensions as the data."""
+    data, indices = tensor(call, 0), tensor(call, 1)
+    integers(call, indices)
+    if data.ndim < 0 or indices.ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    axis(call, call.attrs["axis"], data.ndim)
+    if data.ndim != indices.ndim:
+        fail(call, "E0445", f"the data have {data.ndim} dimensions, the indices {indices.ndim}")
+    return relax.TensorStructInfo(indices.shape, data.dtype, indices.ndim, data.vdevice)
+
+
+def infer_gather_nd(call: relax.Call) -> Tensor:
+    """The indices' shape without its last dimension, which counts the indexed dimensions, then the data's others."""
+    data, indices = tensor(call, 0), tensor(call, 1)
+    batch = call.attrs["batch_dims"]
+    if indices.dtype is not None and indices.dtype is not INT64:
+        fail(call, "E0444", f"needs indices of int64, not of {indices.dtype}", "convert them with `R.astype`")
+    if batch < 0:
+        fail(call, "E0442", f"`batch_dims` must not be negative, it is {batch}")
+    if data.ndim < 0 or indices.ndim < 0:
+        return result(None, data.dtype, -1, data.vdevice)
+    if batch > data.ndim or batch > indices.ndim - 1:
+        text = f"data of {data.ndim} and indices of {indices.ndim} dimensions do not share {batch} batch dimensions"
+        fail(call, "E0445", text)
+    count = None if indices.dims is None else tir.const_int(indices.dims[-1])
+    if count is None or indices.dims is None:
+        return result(None, data.dtype, -1, data.vdevice)
+    if count > data.ndim - batch:
+        text = f"indices of shape {shape_text(indices.dims)} choose in {count} dimensions"
+        fail(call, "E0445", f"{text}, the data have {data.ndim - batch} after `batch_dims`")
+    if data.dims is None:
+        return result(None, data.dtype, indices.ndim - 1 + data.ndim - count - batch, data.vdevice)
+    return result((*indices.dims[:-1], *data.dims[batch + count :]), data.dtype, vdevice=data.vdevice)
+
+
+def infer_index_tensor(call: relax.Call) -> Tensor:
+    """The indices broadcast to one shape, which stands for the first dimensions of the data."""
+    data, indices = tensor(call, 0), tensors(call, 1)
+    if indices is None:
+        return result(None, data.dtype, -1, data.vdevice)
+    if not indices:
+        fail(call, "E0443", "needs at least one tensor of indices")
+    for number, info in enumerate(indices):
+        integers(call, info, f"index tensor {number}")
+    if data.ndim < 0 or any(i.ndim < 0 for i in indices):
+        return result(None, data.dtype, -1, data.vdevice)
+    if len(indices) > data.ndim:
+        fail(call, "E0445", f"{len(indices)} tensors of indices for {data.ndim} dimensions")
+    rest = data.ndim - len(indices)
+    ndim = max(i.ndim for i in indices)
+    shape: Dims | None = ()
+    for info in indices:
+        shape = None if shape is None or info.dims is None else broadcast(call, shape, info.dims, "the index shapes")
+    if shape is None or data.dims is None:
+        return result(None, data.dtype, ndim + rest, data.vdevice)
+    return result((*shape, *data.dims[len(indices) :]), data.dtype, vdevice=data.vdevice)
+
+
+def infer_dynamic_strided_slice(call: relax.Call) -> Tensor:
+    """As many dimensions; how long they are depends on the values of begin, end and strides."""
+    data = tensor(call, 0)
+    for index, what in ((1, "begin"), (2, "end"), (3, "strides")):
+        info = tensor(call, index)
+        if info.dtype is not None and info.dtype is not INT64:
+            fail(call, "E0444", f"`{what}` must be int64, not {info.dtype}", "convert it with `R.astype`")
+        if info.ndim not in (-1, 1):
+            fail(call, "E0445", f"`{what}` must be a vector, it has {info.ndim} dimensions")
+        length = None if info.dims is None else tir.const_int(info.dims[0])
+        if length is not None and data.ndim >= 0 and length != data.ndim:
+            fail(call, "E0445", f"`{what}` has {length} elements, the data have {data.ndim} dimensions")
+    return result(None, data.dtype, data.ndim, data.vdevice)
+
+
+def infer_reverse_sequence(call: relax.Call) -> Tensor:
+    """The data's own shape."""
+    data, lengths = tensor(call, 0), tensor(call, 1)
+    integers(call, lengths, "the lengths")
+    if lengths.ndim not in (-1, 1):
+        fail(call, "E0445", f"the lengths must be a vector, they have {lengths.ndim} dimensions")
+    if data.ndim < 0:
+        return data
+    along, batch = axis(call, call.attrs["seq_axis"], data.ndim), axis(call, call.attrs["batch_axis"], data.ndim)
+    if along == batch:
+        fail(call, "E0446", f"`seq_axis` and `batch_axis` are the same axis, {along}")
+    if data.dims is not None and lengths.dims is not None and known_different(data.dims[batch], lengths.dims[0]):
+        text = f"{shape_text(lengths.dims)} lengths for data of shape {shape_text(data.dims)} with batches on axis"
+        fail(call, "E0445", f"{text} {batch}")
+    return data
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _lower_gather_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    at = call.attrs["axis"] % x.ndim
+    return topi.compute_ax(
+        indices.buffer.shape, lambda *i: x(*(indices(*i) if a == at else i[a] for a in range(x.ndim))), "T_gather"
+    )
+
+
+def _lower_gather_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    batch, outer = call.attrs["batch_dims"], indices.ndim - 1
+    shape = indices.buffer.shape
+    turned = topi.compute_ax((shape[-1], *shape[:-1]), lambda *i: indices(*i[1:], i[0]), "T_transpose")
+    count = tir.const_int(shape[-1]) or 0
+
+    def element(*i: Any) -> Any:
+        picked = [turned(construct.const(n), *i[:outer]) for n in range(count)]
+        return x(*i[:batch], *picked, *i[outer:])
+
+    return topi.compute_ax((*shape[:-1], *x.buffer.shape[batch + count :]), element, "T_gather_nd")
+
+
+def _lower_index_tensor(call: relax.Call, x: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
+    shape = topi.broadcast_shape(*(i.buffer.shape for i in indices))
+    wide = [_spread(i, shape) for i in indices] if len(indices) > 1 else list(indices)
+    rest = x.buffer.shape[len(indices) :]
+    return topi.compute_ax(
+        (*shape, *rest),
+        lambda *i: x(*(w(*i[: len(shape)]) for w in wide), *i[len(shape) :]),
+        "advanced_index",
+    )
+
+
+def _spread(x: te.Tensor, shape: Dims) -> te.Tensor:
+    return topi.compute_ax(shape, lambda *i: x(*topi.broadcast_index(x, shape, i)), "T_broadcast_to")
+
+
+def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
+    along, batch = call.attrs["seq_axis"] % x.ndim, call.attrs["batch_axis"] % x.ndim
+    extent = x.shape[along]
+
+    def element(*i: Any) -> Any:
+        length, at = lengths(i[batch]).astype("int64"), i[along]
+        turned = te.if_then_else(length > extent, extent - 1 - at, length - 1 - at)
+        place = te.if_then_else(te.any(length <= 1, length <= at), at, turned)
+        return x(*i[:along], Scalar(raw(place)), *i[along + 1 :])
+
+    return topi.compute_ax(x.shape, element, "T_reverse_sequence")
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_gather_nd(call: relax.Call, x: Any, indices: Any) -> Any:
+    batch = call.attrs["batch_dims"]
+    lead = np.indices(indices.shape[:-1], sparse=True)[:batch]
+    return x[(*lead, *np.moveaxis(indices, -1, 0))] if batch + indices.shape[-1] else _repeated(x, indices.shape[:-1])
+
+
+def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(x, (*shape, *x.shape)).copy()
+
+
+def _np_index_tensor(call: relax.Call, x: Any, indices: Any) -> Any:
+    return x[tuple(np.asarray(i) for i in indices)]
+
+
+def _np_dynamic_strided_slice(call: relax.Call, x: Any, begin: Any, end: Any, strides: Any) -> Any:
+    from mlcc.ops.index import slice_by
+
+    return slice_by(x, range(x.ndim), begin, end, strides)
+
+
+def _np_reverse_sequence(call: relax.Call, x: Any, lengths: Any) -> Any:
+    along, batch = call.attrs["seq_axis"], call.attrs["batch_axis"]
+    moved = np.moveaxis(x, (batch, along), (0, 1)).copy()
+    for row, length in enumerate(lengths):
+        count = min(max(int(length), 0), moved.shape[1])
+        moved[row, :count] = moved[row, :count][::-1].copy()
+    return np.moveaxis(moved, (0, 1), (batch, along))
+
+
+OPS: dict[str, Impl] = {
+    # indices come from memory: nothing is fused into a gather
+    "gather_elements": Impl(
+        infer_gather_elements,
+        lambda call, x, indices: np.take_along_axis(x, indices, call.attrs["axis"]),
+        _lower_gather_elements,
+    ),
+    "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd),
+    "index_tensor": Impl(infer_index_tensor, _np_index_tensor, _lower_index_tensor),
+    "dynamic_strided_slice": Impl(infer_dynamic_strided_slice, _np_dynamic_strided_slice),
+    "reverse_sequence": Impl(
+        infer_reverse_sequence, _np_reverse_sequence, _lower_reverse_sequence, FusionKind.INJECTIVE
+    ),
+}

@@ -1,0 +1,212 @@
+"""Running sums and products, and searches in sorted or summed rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ops.gather import integers
+from mlcc.ops.lazy import np
+from mlcc.ops.manipulate import plain_product
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import (
+    Tensor,
+    axis,
+    fail,
+    float_dtype,
+    int64,
+    is_one,
+    known_different,
+    result,
+    same_dtype,
+    shape_text,
+    tensor,
+    tensor_like,
+)
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar
+from mlcc.te.statements import Cells
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_scan(call: relax.Call) -> Tensor:
+    """The tensor's shape; flattened without an axis."""
+    data = tensor(call, 0)
+    name = call.attrs["dtype"]
+    dtype = data.dtype if name is None else DType.of(name)
+    if call.attrs["axis"] is None:
+        if data.dims is None:
+            return result(None, dtype, data.ndim, data.vdevice)
+        return result((plain_product(data.dims),), dtype, vdevice=data.vdevice)
+    if data.ndim >= 0:
+        axis(call, call.attrs["axis"], data.ndim)
+    return tensor_like(data, dtype)
+
+
+def infer_bucketize(call: relax.Call) -> Tensor:
+    """The shape of the input, in int64 or int32."""
+    data, bounds = tensor(call, 0), tensor(call, 1)
+    same_dtype(call, (data, bounds))
+    if bounds.ndim not in (-1, 1):
+        fail(call, "E0445", f"the boundaries must be a vector, they have {bounds.ndim} dimensions")
+    return tensor_like(data, INT32 if call.attrs["out_int32"] else INT64)
+
+
+def infer_multinomial(call: relax.Call) -> Tensor:
+    """(n, 1): one place for each of n samples."""
+    prob, sample, rows = (tensor(call, i) for i in range(3))
+    float_dtype(call, prob)
+    float_dtype(call, sample)
+    integers(call, rows, "the sample indices")
+    dtype = DType.of(call.attrs["dtype"])
+    if any(i.ndim < 0 for i in (prob, sample, rows)):
+        return result(None, dtype, -1, prob.vdevice)
+    for what, info in (("probabilities", prob), ("samples", sample), ("sample indices", rows)):
+        if info.ndim != 2:
+            fail(call, "E0445", f"the {what} must be a matrix, they have {info.ndim} dimensions")
+    if prob.dims is None or sample.dims is None or rows.dims is None:
+        return result(None, dtype, 2, prob.vdevice)
+    if known_different(sample.dims[0], rows.dims[0]) or not (is_one(sample.dims[1]) and is_one(rows.dims[1])):
+        text = f"samples {shape_text(sample.dims)} and sample indices {shape_text(rows.dims)}"
+        fail(call, "E0445", f"{text} must both have the shape (n, 1)")
+    return result((sample.dims[0], int64(1)), dtype, vdevice=prob.vdevice)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _lower_scan(product: bool) -> Any:
+    name = "T_cumprod" if product else "T_cumsum"
+
+    def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
+        wanted = call.attrs["dtype"]
+        dtype = x.dtype if wanted is None else DType.of(wanted)
+        info = call.struct_info
+        assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+
+        def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+            data, out, total = Cells(ins[0]), Cells(outs[0]), Cells(held.buffer)
+
+            def step(value: Scalar, *at: Scalar) -> Any:
+                new = _joined(total[0], value.astype(dtype), product)
+                if call.attrs["exclusive"]:
+                    return out.set(total[0], *at), total.set(new, 0)
+                return total.set(new, 0), out.set(total[0], *at)
+
+            start = total.set(construct.const(int(product), dtype), 0)
+            if call.attrs["axis"] is None:
+                return start, code.grid(x.shape, lambda *i: step(data[i] if i else data[()], _flat(i, x)), "i")
+            along = call.attrs["axis"] % x.ndim
+
+            def row(*i: Scalar) -> Any:
+                def at(k: Scalar) -> tuple[Scalar, ...]:
+                    return (*i[:along], k, *i[along:])
+
+                return start, code.loop(x.shape[along], lambda k: step(data[at(k)], *at(k)), "k")
+
+            return code.grid([d for a, d in enumerate(x.shape) if a != along], row, "i")
+
+        held = code.scratch("total", (1,), dtype)
+        return te.extern(info.dims, [x], body, name, dtype, scratch=(held.buffer,))  # type: ignore[no-any-return]
+
+    return lowering
+
+
+def _joined(total: Scalar, value: Scalar, product: bool) -> Any:
+    if total.dtype.is_bool:
+        return te.all(total, value) if product else te.any(total, value)
+    return total * value if product else total + value
+
+
+def _flat(at: tuple[Scalar, ...], x: te.Tensor) -> Scalar:
+    """The place of an element among all, row by row."""
+    place = int64(0)
+    for index, extent in zip(at, x.buffer.shape, strict=True):
+        place = construct.add(construct.mul(place, extent), index.expr)
+    return Scalar(place)
+
+
+def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Tensor:
+    """A binary search of each element."""
+    low, high = code.scratch("low", (1,)), code.scratch("high", (1,))
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, edges, out = Cells(ins[0]), Cells(ins[1]), Cells(outs[0])
+
+        def search(*i: Scalar) -> Any:
+            value = data[i] if i else data[()]
+            middle = low[0] + (high[0] - low[0]) // 2
+            before = edges[middle] <= value if call.attrs["right"] else edges[middle] < value
+            step = code.when(before, low.set(middle + 1, 0), high.set(middle, 0))
+            return low.set(0, 0), high.set(bounds.shape[0], 0), code.repeat(low[0] < high[0], step), out.set(low[0], *i)
+
+        return code.grid(x.shape, search, "i")
+
+    dtype = INT32 if call.attrs["out_int32"] else INT64
+    return te.extern(x.buffer.shape, [x, bounds], body, "T_bucketize", dtype, scratch=(low.buffer, high.buffer))  # type: ignore[no-any-return]
+
+
+def _lower_multinomial(call: relax.Call, prob: te.Tensor, sample: te.Tensor, rows: te.Tensor) -> te.Tensor:
+    """The first place at which the running sum of a row exceeds the sample; the last if none does."""
+    place, total = code.scratch("place", (1,)), code.scratch("total", (1,), prob.dtype)
+    count = prob.shape[1]
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, given, row, out = (Cells(b) for b in (*ins, *outs))
+
+        def one(i: Scalar) -> Any:
+            def add() -> Any:
+                return total.set(total[0] + data[row[i, 0].astype("int64"), place[0]], 0)
+
+            on = te.all(place[0] < count - 1, te.any(total[0] < given[i, 0], total[0] == given[i, 0]))
+            return (
+                place.set(0, 0),
+                total.set(data[row[i, 0].astype("int64"), 0], 0),
+                code.repeat(on, [place.set(place[0] + 1, 0), add()]),
+                out.set(place[0], i, 0),
+            )
+
+        return code.loop(sample.shape[0], one)
+
+    dtype, buffers = DType.of(call.attrs["dtype"]), (place.buffer, total.buffer)
+    return te.extern(  # type: ignore[no-any-return]
+        (sample.buffer.shape[0], int64(1)), [prob, sample, rows], body, "T_multinomial", dtype, scratch=buffers
+    )
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_scan(name: str) -> Any:
+    def reference(call: relax.Call, x: Any) -> Any:
+        wanted, at = call.attrs["dtype"], call.attrs["axis"]
+        narrow = wanted is None or np.dtype(x.dtype).kind == "f" and wanted in ("float16", "bfloat16")
+        made = getattr(np, name)(x, axis=at, dtype=x.dtype if narrow else wanted)
+        if not call.attrs["exclusive"]:
+            return made
+        at = 0 if at is None else at
+        start = np.full_like(made[(slice(None),) * (at % made.ndim) + (slice(0, 1),)], 0 if name == "cumsum" else 1)
+        return np.concatenate([start, np.take(made, range(max(made.shape[at] - 1, 0)), at)], at)
+
+    return reference
+
+
+def _np_bucketize(call: relax.Call, x: Any, bounds: Any) -> Any:
+    return np.searchsorted(bounds, x, side="right" if call.attrs["right"] else "left")
+
+
+def _np_multinomial(call: relax.Call, prob: Any, sample: Any, rows: Any) -> Any:
+    total = np.cumsum(prob, axis=1, dtype=prob.dtype)[rows[:, 0]]
+    exceeds = total > sample
+    return np.where(exceeds.any(axis=1), exceeds.argmax(axis=1), prob.shape[1] - 1)[:, None]
+
+
+OPS: dict[str, Impl] = {
+    "cumsum": Impl(infer_scan, _np_scan("cumsum"), _lower_scan(False)),
+    "cumprod": Impl(infer_scan, _np_scan("cumprod"), _lower_scan(True)),
+    "bucketize": Impl(infer_bucketize, _np_bucketize, _lower_bucketize),
+    "multinomial_from_uniform": Impl(infer_multinomial, _np_multinomial, _lower_multinomial),
+}

@@ -1,0 +1,328 @@
+"""Operators that write elements to places which tensors give; updates of one place apply one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ops import topi
+from mlcc.ops.gather import integers
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import (
+    Dims,
+    Tensor,
+    axis,
+    broadcast,
+    extent_text,
+    extents,
+    fail,
+    int64,
+    known_different,
+    prove,
+    same_dtype,
+    scalar_argument,
+    shape_text,
+    simplify,
+    tensor,
+    tensors,
+)
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar, raw
+from mlcc.te.statements import Cells
+
+REDUCTIONS = ("update", "add", "mul", "min", "max")
+
+
+def _reduction(call: relax.Call, allowed: Sequence[str]) -> str:
+    name: str = call.attrs["reduction"]
+    if name not in allowed:
+        fail(call, "E0442", f"`reduction` must be one of {', '.join(allowed)}, it is `{name}`")
+    return name
+
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_scatter_elements(call: relax.Call) -> Tensor:
+    """The data's own shape; indices and updates have one shape, of as many dimensions."""
+    data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    _reduction(call, (*REDUCTIONS, "mean"))
+    integers(call, indices)
+    same_dtype(call, (data, updates))
+    if data.ndim < 0:
+        return data
+    axis(call, call.attrs["axis"], data.ndim)
+    for what, info in (("indices", indices), ("updates", updates)):
+        if info.ndim not in (-1, data.ndim):
+            fail(call, "E0445", f"the data have {data.ndim} dimensions, the {what} {info.ndim}")
+    if indices.dims is not None and updates.dims is not None and _differ(indices.dims, updates.dims):
+        text = f"indices of shape {shape_text(indices.dims)} and updates of shape {shape_text(updates.dims)} differ"
+        fail(call, "E0445", text)
+    return data
+
+
+def infer_scatter_nd(call: relax.Call) -> Tensor:
+    """The data's own shape; the updates' is that of the indices without the last dimension, then the data's rest."""
+    data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    _reduction(call, REDUCTIONS)
+    integers(call, indices)
+    if data.dtype is None or updates.dtype is None:
+        fail(call, "E0444", "the dtypes of the data and of the updates must be known")
+    same_dtype(call, (data, updates))
+    if data.dims is None or indices.dims is None or updates.dims is None:
+        return data
+    count = tir.const_int(indices.dims[-1]) if indices.dims else None
+    if count is None:
+        fail(call, "E0445", f"the last extent of the indices {shape_text(indices.dims)} must be a constant")
+    if count > data.ndim:
+        fail(call, "E0445", f"the indices choose in {count} dimensions, the data have {data.ndim}")
+    wanted = (*indices.dims[:-1], *data.dims[count:])
+    if len(wanted) != updates.ndim or not all(_surely_equal(a, b) for a, b in zip(wanted, updates.dims, strict=True)):
+        fail(call, "E0445", f"the updates must have shape {shape_text(wanted)}, they have {shape_text(updates.dims)}")
+    return data
+
+
+def _surely_equal(a: tir.Expr, b: tir.Expr) -> bool:
+    return prove(construct.equal(*construct.match_types(a, b)))
+
+
+def _differ(a: Dims, b: Dims) -> bool:
+    return any(known_different(x, y) for x, y in zip(a, b, strict=True))
+
+
+def infer_slice_scatter(call: relax.Call) -> Tensor:
+    """The data's own shape; the source has that of the slice."""
+    data, source = tensor(call, 0), tensor(call, 1)
+    same_dtype(call, (data, source))
+    start, end, step = (_whole(call, i) for i in (2, 3, 4))
+    known = extents(call)
+    if prove(construct.less(step, 1), known):
+        fail(call, "E0442", f"`step` must be at least 1, it is {extent_text(step)}")
+    if prove(construct.less(end, start), known):
+        fail(call, "E0442", f"the slice ends at {extent_text(end)}, before it begins at {extent_text(start)}")
+    if data.ndim < 0:
+        return data
+    at = axis(call, call.attrs["axis"], data.ndim)
+    if source.ndim not in (-1, data.ndim):
+        fail(call, "E0445", f"the data have {data.ndim} dimensions, the source {source.ndim}")
+    if data.dims is None or source.dims is None:
+        return data
+    span = construct.sub(construct.add(construct.sub(end, start), step), 1)
+    wanted = list(data.dims)
+    wanted[at] = simplify(construct.floordiv(span, step), known)
+    if _differ(tuple(wanted), source.dims):
+        fail(call, "E0445", f"the source must have shape {shape_text(wanted)}, it has {shape_text(source.dims)}")
+    return data
+
+
+def _whole(call: relax.Call, index: int) -> tir.Expr:
+    value = scalar_argument(call, index)
+    if value is None:
+        fail(call, "E0442", "`start`, `end` and `step` must be known expressions")
+    if not value.dtype.is_int:
+        fail(call, "E0444", f"`start`, `end` and `step` must be integers, not {value.dtype}")
+    return construct.cast("int64", value)
+
+
+def infer_index_put(call: relax.Call) -> Tensor:
+    """The data's own shape; one tensor of indices for each dimension."""
+    data, values = tensor(call, 0), tensor(call, 2)
+    info = call.args[1].struct_info
+    indices = (info,) if isinstance(info, relax.TensorStructInfo) else tensors(call, 1)
+    same_dtype(call, (data, values))
+    if indices is None or data.ndim < 0:
+        return data
+    for number, each in enumerate(indices):
+        integers(call, each, f"index tensor {number}")
+    if len(indices) != data.ndim:
+        fail(call, "E0445", f"{len(indices)} tensors of indices for {data.ndim} dimensions")
+    shape: Dims | None = ()
+    for each in indices:
+        shape = None if shape is None or each.dims is None else broadcast(call, shape, each.dims, "the index shapes")
+    if shape is not None and values.dims is not None:
+        _fits(call, values.dims, shape)
+    return data
+
+
+def _fits(call: relax.Call, values: Dims, shape: Dims) -> None:
+    """The values broadcast to the places."""
+    pairs = zip(reversed(values), reversed(shape), strict=False)
+    if len(values) > len(shape) or any(known_different(v, s) and tir.const_int(v) != 1 for v, s in pairs):
+        fail(call, "E0445", f"values of shape {shape_text(values)} for places of shape {shape_text(shape)}")
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
+    """The data as they are, to begin with."""
+    return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i] if i else source[()], *i))
+
+
+def _combined(name: str, old: Scalar, new: Scalar) -> Any:
+    match name:
+        case "add":
+            return old + new
+        case "mul":
+            return old * new
+        case "mean":
+            return te.div(old + new, 2)
+        case "min":
+            return te.min(old, new)
+        case "max":
+            return te.max(old, new)
+    return new
+
+
+def _from_front(index: Scalar, extent: tir.Expr) -> Scalar:
+    """An index that is negative counts from the end."""
+    place = construct.cast("int64", index.expr)
+    if index.dtype.kind == "uint":
+        return Scalar(place)
+    return Scalar(raw(te.select(Scalar(construct.less(place, 0)), Scalar(construct.add(place, extent)), Scalar(place))))
+
+
+def _lower_scatter_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    at, name = call.attrs["axis"] % x.ndim, call.attrs["reduction"]
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, places, new, out = (Cells(b) for b in (*ins, *outs))
+
+        def update(*i: Scalar) -> Any:
+            where = [_from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
+            return out.set(_combined(name, out[tuple(where)], new[i]), *where)
+
+        return _copied(x)(data, out), code.grid(indices.shape, update, "i")
+
+    return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_elements", x.dtype)  # type: ignore[no-any-return]
+
+
+def _lower_scatter_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    name = call.attrs["reduction"]
+    outer, count = indices.ndim - 1, tir.const_int(indices.buffer.shape[-1]) or 0
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, places, new, out = (Cells(b) for b in (*ins, *outs))
+
+        def update(*i: Scalar) -> Any:
+            where = [_from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
+            return out.set(_combined(name, out[tuple(where)], new[i]), *where)
+
+        return _copied(x)(data, out), code.grid(updates.shape, update, "i")
+
+    return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_nd", x.dtype)  # type: ignore[no-any-return]
+
+
+def _lower_slice_scatter(
+    call: relax.Call, x: te.Tensor, source: te.Tensor, start: tir.Expr, end: tir.Expr, step: tir.Expr
+) -> te.Tensor:
+    at = call.attrs["axis"] % x.ndim
+    start, end, step = (construct.cast("int64", v) for v in (start, end, step))
+
+    def element(*i: Any) -> Any:
+        offset = construct.sub(raw(i[at]), start)
+        inside = te.all(
+            Scalar(construct.greater_equal(offset, int64(0))),
+            Scalar(construct.less(raw(i[at]), end)),
+            Scalar(construct.equal(construct.floormod(offset, step), int64(0))),
+        )
+        return te.if_then_else(inside, source(*i[:at], Scalar(construct.floordiv(offset, step)), *i[at + 1 :]), x(*i))
+
+    return topi.compute_ax(x.shape, element, "T_slice_scatter")
+
+
+def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Tensor) -> te.Tensor:
+    given: list[te.Tensor] = list(indices) if isinstance(indices, (list, tuple)) else [indices]
+    name = "add" if call.attrs["accumulate"] else "update"
+    shape = topi.broadcast_shape(*(i.buffer.shape for i in given))
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, *places, new = (Cells(b) for b in ins)
+        out = Cells(outs[0])
+
+        def picked(x: te.Tensor, cells: Cells, at: Sequence[Scalar]) -> Scalar:
+            return cells[tuple(topi.broadcast_index(x, shape, at))]
+
+        def update(*i: Scalar) -> Any:
+            where = [
+                _from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
+            ]  # fmt: skip
+            return out.set(_combined(name, out[tuple(where)], picked(values, new, i)), *where)
+
+        return _copied(x)(data, out), code.grid(shape, update, "i")
+
+    return te.extern(x.buffer.shape, [x, *given, values], body, "T_index_put", x.dtype)  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_combined(name: str, old: Any, new: Any) -> Any:
+    match name:
+        case "add":
+            return old + new
+        case "mul":
+            return old * new
+        case "mean":
+            total = old + new
+            return total / 2 if np.issubdtype(total.dtype, np.floating) else np.trunc(total / 2).astype(total.dtype)
+        case "min":
+            return np.where(np.less(old, new), old, new)
+        case "max":
+            return np.where(np.greater(old, new), old, new)
+    return new
+
+
+def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
+    """Step by step along the axis: in one step no place comes up twice."""
+    out, at = np.array(x), call.attrs["axis"]
+    for step in range(indices.shape[at]):
+        where = np.take(indices, [step], at)
+        old = np.take_along_axis(_cut(out, where, at), where, at)
+        new = _np_combined(call.attrs["reduction"], old, np.take(updates, [step], at))
+        np.put_along_axis(_cut(out, where, at), where, new.astype(out.dtype), at)
+    return out
+
+
+def _cut(x: Any, like: Any, at: int) -> Any:
+    """A view of the part of `x` that `like` spans in the other axes."""
+    at %= x.ndim
+    return x[tuple(slice(None) if a == at else slice(n) for a, n in enumerate(like.shape))]
+
+
+def _np_scatter_nd(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
+    out = np.array(x)
+    for place in np.ndindex(indices.shape[:-1]):
+        where = tuple(indices[place])
+        out[where] = _np_combined(call.attrs["reduction"], out[where], updates[place])
+    return out
+
+
+def _np_slice_scatter(call: relax.Call, x: Any, source: Any, start: Any, end: Any, step: Any) -> Any:
+    out = np.array(x)
+    moved, pieces = np.moveaxis(out, call.attrs["axis"], 0), np.moveaxis(source, call.attrs["axis"], 0)
+    for number, place in enumerate(range(start, end, step)):
+        if 0 <= place < moved.shape[0]:
+            moved[place] = pieces[number]
+    return out
+
+
+def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
+    out = np.array(x)
+    places = tuple(np.asarray(i) for i in (indices if isinstance(indices, (tuple, list)) else (indices,)))
+    if call.attrs["accumulate"]:
+        np.add.at(out, places, values)
+    else:
+        out[places] = values
+    return out
+
+
+OPS: dict[str, Impl] = {
+    "scatter_elements": Impl(infer_scatter_elements, _np_scatter_elements, _lower_scatter_elements),
+    "scatter_nd": Impl(infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd),
+    "slice_scatter": Impl(infer_slice_scatter, _np_slice_scatter, _lower_slice_scatter),
+    "index_put": Impl(infer_index_put, _np_index_put, _lower_index_put),
+}

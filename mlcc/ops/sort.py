@@ -1,0 +1,385 @@
+"""Sorting: stable, NaN above all numbers, along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops.lazy import np
+from mlcc.ops.reduce import reduced_info
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, tensor, tensor_like
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar
+from mlcc.te.statements import Cells
+
+# Up to so many elements the best are kept in a sorted list, into which the others are inserted; a full sort of n
+# elements moves each log2(n) times.
+INSERTED = 16
+# Runs of so many elements are sorted by insertion before they are merged.
+RUN = 16
+
+# ---------------------------------------------------------------- inference
+
+
+def _along(call: relax.Call, data: Tensor) -> int | None:
+    return None if data.ndim < 0 else axis(call, call.attrs["axis"], data.ndim)
+
+
+def infer_sort(call: relax.Call) -> Tensor:
+    """The tensor's own shape and dtype."""
+    data = tensor(call, 0)
+    _along(call, data)
+    return data
+
+
+def infer_argsort(call: relax.Call) -> Tensor:
+    """The tensor's shape, in the dtype that `dtype` names."""
+    data = tensor(call, 0)
+    _along(call, data)
+    return tensor_like(data, _place_dtype(call))
+
+
+def _place_dtype(call: relax.Call) -> DType:
+    dtype = DType.of(call.attrs["dtype"])
+    if not (dtype.is_int or dtype.is_float) or dtype.is_bool:
+        fail(call, "E0444", f"places cannot be {dtype}")
+    return dtype
+
+
+def infer_topk(call: relax.Call) -> relax.StructInfo:
+    """k values and their places, or one of both; all for k < 1."""
+    data, k, kind = tensor(call, 0), call.attrs["k"], call.attrs["ret_type"]
+    if kind not in ("both", "values", "indices"):
+        fail(call, "E0442", f"`ret_type` must be both, values or indices, it is `{kind}`")
+    at, places = _along(call, data), _place_dtype(call)
+    if at is None or data.dims is None:
+        infos = [result(None, d, data.ndim, data.vdevice) for d in (data.dtype, places)]
+    else:
+        dims = list(data.dims)
+        extent = tir.const_int(dims[at])
+        if k > 0 and (extent is None or k < extent):
+            dims[at] = int64(k)
+        infos = [result(dims, d, vdevice=data.vdevice) for d in (data.dtype, places)]
+    if kind == "both":
+        return relax.TupleStructInfo(tuple(infos))
+    return infos[0 if kind == "values" else 1]
+
+
+def infer_median(call: relax.Call) -> relax.StructInfo:
+    """Like a reduction; over one axis the median's place comes with it."""
+    data = tensor(call, 0)
+    values = reduced_info(call, data, call.attrs["axis"], data.dtype)
+    if call.attrs["axis"] is None or len(call.attrs["axis"]) != 1:
+        return values
+    return relax.TupleStructInfo((values, tensor_like(values, INT64)))
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _before(a: Scalar, b: Scalar, descending: bool) -> Any:
+    """Whether `a` comes strictly before `b`."""
+    plain = a > b if descending else a < b
+    if not a.dtype.is_float:
+        return plain
+    above, below = (a, b) if descending else (b, a)
+    return te.any(plain, te.all(te.isnan(above), te.logical_not(te.isnan(below))))
+
+
+class _Row:
+    """The statements that sort one row of `count` elements in scratch memory: keys, and their places if wanted.
+
+    Both have two halves; what is merged goes from one to the other. `half[0]` says where the result is.
+    """
+
+    def __init__(self, count: Any, dtype: DType, descending: bool, places: bool) -> None:
+        self.count = count
+        self.descending = descending
+        self.keys = code.scratch("keys", (2, count), dtype)
+        self.places = code.scratch("places", (2, count)) if places else None
+        names = ("half", "width", "left", "right", "to")
+        self.half, self.width, self.left, self.right, self.to = (code.scratch(n, (1,)) for n in names)
+        self.key = code.scratch("key", (1,), dtype)
+        self.place = code.scratch("place", (1,))
+
+    @property
+    def buffers(self) -> tuple[tir.Buffer, ...]:
+        cells = (self.keys, self.half, self.width, self.left, self.right, self.to, self.key, self.place)
+        return tuple(c.buffer for c in (*cells, *((self.places,) if self.places else ())))
+
+    def load(self, value: Callable[[Scalar], Scalar]) -> Any:
+        """Fill the row."""
+
+        def one(k: Scalar) -> Any:
+            return self.keys.set(value(k), 0, k), self.places.set(k, 0, k) if self.places else ()
+
+        return code.loop(self.count, one, "k")
+
+    def sort(self) -> Any:
+        """Runs by insertion, then merged in pairs, twice as long each time."""
+        runs = (self.count + (RUN - 1)) // RUN
+        merge = [self._merge(), self.half.set(1 - self.half[0], 0), self.width.set(self.width[0] * 2, 0)]
+        return (
+            code.loop(runs, lambda r: self._insertion(r * RUN), "run"),
+            self.half.set(0, 0),
+            self.width.set(RUN, 0),
+            code.repeat(self.width[0] < self.count, merge),
+        )
+
+    def _insertion(self, low: Scalar) -> Any:
+        """Sort the run from `low` on in place."""
+        size = te.min(Scalar(construct.const(RUN, INT64)), self.count - low)
+
+        def insert(offset: Scalar) -> Any:
+            at = low + offset
+            take = [self.key.set(self.keys[0, at], 0)]
+            take += [self.place.set(self.places[0, at], 0)] if self.places else []
+            return take, self.to.set(at, 0), self.shift(low)
+
+        return code.loop(size - 1, lambda i: insert(i + 1), "i")
+
+    def shift(self, low: Any) -> Any:
+        """Put the key at hand before all after `low` that it precedes; `to` is the free place."""
+        free = self.to[0]
+        behind = _before(self.key[0], self.keys[0, free - 1], self.descending)
+        on = te.all(free > low, te.if_then_else(free > low, behind, te.const(False, "bool")))
+        move = [self.keys.set(self.keys[0, free - 1], 0, free)]
+        put = [self.keys.set(self.key[0], 0, free)]
+        if self.places:
+            move += [self.places.set(self.places[0, free - 1], 0, free)]
+            put += [self.places.set(self.place[0], 0, free)]
+        return code.repeat(on, [*move, self.to.set(free - 1, 0)]), put
+
+    def _merge(self) -> Any:
+        """Every two neighbouring runs of `width` become one in the other half."""
+        width = self.width[0]
+
+        def pair(number: Scalar) -> Any:
+            low = number * width * 2
+            middle, high = te.min(low + width, self.count), te.min(low + width * 2, self.count)
+            return self.left.set(low, 0), self.right.set(middle, 0), code.loop(high - low, step(low, middle, high), "o")
+
+        def step(low: Scalar, middle: Scalar, high: Scalar) -> Callable[[Scalar], Any]:
+            def one(offset: Scalar) -> Any:
+                source, left, right = self.half[0], self.left[0], self.right[0]
+                overtakes = _before(self.keys[source, right], self.keys[source, left], self.descending)
+                rest = te.if_then_else(left >= middle, te.const(True, "bool"), overtakes)
+                from_right = te.if_then_else(right < high, rest, te.const(False, "bool"))
+                return code.when(from_right, take(self.right, low + offset), take(self.left, low + offset))
+
+            return one
+
+        def take(cursor: Cells, to: Scalar) -> list[Any]:
+            source, at = self.half[0], cursor[0]
+            made = [self.keys.set(self.keys[source, at], 1 - source, to)]
+            if self.places:
+                made.append(self.places.set(self.places[source, at], 1 - source, to))
+            return [*made, cursor.set(at + 1, 0)]
+
+        return code.loop((self.count + (width * 2 - 1)) // (width * 2), pair, "pair")
+
+    def sorted_key(self, k: Any) -> Scalar:
+        return self.keys[self.half[0], k]
+
+    def sorted_place(self, k: Any) -> Scalar:
+        assert self.places is not None
+        return self.places[self.half[0], k]
+
+
+def _rows(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
+    """`body(place)` for every row along an axis; `place(k)` are the indices of its element k."""
+
+    def row(*i: Scalar) -> Any:
+        return body(lambda k: (*i[:at], k, *i[at:]))
+
+    return code.grid([d for a, d in enumerate(x.shape) if a != at], row, "i")
+
+
+def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    at = call.attrs["axis"] % x.ndim
+    row = _Row(x.shape[at], x.dtype, call.attrs["descending"], False)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, out = Cells(ins[0]), Cells(outs[0])
+
+        def one(place: Any) -> Any:
+            store = code.loop(x.shape[at], lambda k: out.set(row.sorted_key(k), *place(k)), "k")
+            return row.load(lambda k: data[place(k)]), row.sort(), store
+
+        return _rows(x, at, one)
+
+    return te.extern(x.buffer.shape, [x], body, "T_sort", x.dtype, scratch=row.buffers)  # type: ignore[no-any-return]
+
+
+def _lower_argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    at = call.attrs["axis"] % x.ndim
+    row = _Row(x.shape[at], x.dtype, call.attrs["descending"], True)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, out = Cells(ins[0]), Cells(outs[0])
+
+        def one(place: Any) -> Any:
+            store = code.loop(x.shape[at], lambda k: out.set(row.sorted_place(k), *place(k)), "k")
+            return row.load(lambda k: data[place(k)]), row.sort(), store
+
+        return _rows(x, at, one)
+
+    dtype = DType.of(call.attrs["dtype"])
+    return te.extern(x.buffer.shape, [x], body, "T_argsort", dtype, scratch=row.buffers)  # type: ignore[no-any-return]
+
+
+def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
+    """Few of many by insertion into a sorted list of the best, else by a full sort."""
+    at, kind = call.attrs["axis"] % x.ndim, call.attrs["ret_type"]
+    count = x.shape[at]
+    info = call.struct_info.fields[0] if kind == "both" else call.struct_info  # type: ignore[union-attr]
+    assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+    wanted = Scalar(info.dims[at])
+    few = tir.const_int(info.dims[at]) in range(1, INSERTED + 1)
+    row = _Row(wanted if few else count, x.dtype, call.attrs["largest"], True)
+    parts = [x.dtype] if kind != "indices" else []
+    parts += [DType.of(call.attrs["dtype"])] if kind != "values" else []
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+
+        def put(place: Any, key: Any, index: Any) -> Any:
+            return [o.set(v, *place) for o, v in zip(made, (key, index)[kind == "indices" :], strict=False)]
+
+        def one(place: Any) -> Any:
+            def store(j: Scalar) -> Any:
+                nothing = put(place(j), construct.const(0, x.dtype), -1)
+                return code.when(j < count, put(place(j), row.sorted_key(j), row.sorted_place(j)), nothing)
+
+            find = _best(row, count, wanted, lambda j: data[place(j)]) if few else None
+            full = (row.load(lambda j: data[place(j)]), row.sort()) if not few else ()
+            return find or full, code.loop(wanted, store, "k")
+
+        return _rows(x, at, one)
+
+    made = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=row.buffers)
+    return made if kind == "both" else made[0]
+
+
+def _best(row: _Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
+    """Each element that precedes the last of a full list goes to its place in it; `width` is the list's length."""
+    length = row.width[0]
+
+    def one(j: Scalar) -> Any:
+        full = length >= wanted
+        better = _before(value(j), row.keys[0, wanted - 1], row.descending)
+        enters = te.if_then_else(full, better, te.const(True, "bool"))
+        insert = [
+            row.key.set(value(j), 0),
+            row.place.set(j, 0),
+            row.to.set(te.min(length, wanted - 1), 0),
+            row.shift(0),
+            row.width.set(te.min(length + 1, wanted), 0),
+        ]
+        return code.when(enters, insert)
+
+    return row.half.set(0, 0), row.width.set(0, 0), code.loop(count, one, "j")
+
+
+def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
+    """The element in the middle of the sorted row, the lower one of two; of nothing NaN (or 0) at place -1."""
+    given, keep = call.attrs["axis"], call.attrs["keepdims"]
+    whole = given is None or len(given) != 1
+    if whole and given:
+        raise ValueError("the median over several axes")
+    at = 0 if whole else given[0] % x.ndim
+    count = Scalar(product(x.buffer.shape)) if whole else x.shape[at]
+    row = _Row(count, x.dtype, False, not whole)
+    kept = [int64(1) if whole or a == at else d for a, d in enumerate(x.buffer.shape)]
+    dims = kept if keep else [] if whole else [d for a, d in enumerate(x.buffer.shape) if a != at]
+    nothing = construct.const(float("nan") if x.dtype.is_float else 0, x.dtype)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+        middle = (count - 1) // 2
+
+        def finish(where: tuple[Any, ...]) -> Any:
+            found = [row.sorted_key(middle), *(() if whole else (row.sorted_place(middle),))]
+            lacking = [nothing, construct.const(-1, INT64)]
+            return code.when(
+                count > 0,
+                [o.set(v, *where) for o, v in zip(made, found, strict=True)],
+                [o.set(v, *where) for o, v in zip(made, lacking, strict=False)],
+            )
+
+        if whole:
+            fill = row.to.set(0, 0), code.grid(x.shape, lambda *i: _append(row, data[i] if i else data[()]), "i")
+            return fill, row.sort(), finish((0,) * x.ndim if keep else ())
+
+        def one(place: Any) -> Any:
+            where = tuple(p for a, p in enumerate(place(Scalar(int64(0)))) if keep or a != at)
+            return row.load(lambda k: data[place(k)]), row.sort(), finish(where)
+
+        return _rows(x, at, one)
+
+    if whole:
+        return te.extern(tuple(dims), [x], body, "T_median", x.dtype, scratch=row.buffers)
+    return te.extern([tuple(dims)] * 2, [x], body, "T_median", [x.dtype, INT64], scratch=row.buffers)
+
+
+def _append(row: _Row, value: Scalar) -> Any:
+    return row.keys.set(value, 0, row.to[0]), row.to.set(row.to[0] + 1, 0)
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _order(x: Any, at: int, descending: bool) -> Any:
+    """Stable: of equal elements the first stays first, also from large to small."""
+    if not descending:
+        return np.argsort(x, axis=at, kind="stable")
+    turned = np.flip(np.argsort(np.flip(x, at), axis=at, kind="stable"), at)
+    return x.shape[at] - 1 - turned
+
+
+def _np_sort(call: relax.Call, x: Any) -> Any:
+    at = call.attrs["axis"]
+    return np.take_along_axis(x, _order(x, at, call.attrs["descending"]), at)
+
+
+def _np_topk(call: relax.Call, x: Any) -> Any:
+    at, k, kind = call.attrs["axis"], call.attrs["k"], call.attrs["ret_type"]
+    count = x.shape[at]
+    info = tensor(call, 0)
+    static = None if info.dims is None else tir.const_int(info.dims[at])
+    wanted = count if k < 1 or (static is not None and k > static) else k
+    order = np.take(_order(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
+    values = np.take_along_axis(x, order, at)
+    if wanted > count:  # as many places as k says, though there are fewer elements
+        width = [(0, 0)] * x.ndim
+        width[at] = (0, wanted - count)
+        values, order = np.pad(values, width), np.pad(order, width, constant_values=-1)
+    return (values, order) if kind == "both" else values if kind == "values" else order
+
+
+def _np_median(call: relax.Call, x: Any) -> Any:
+    at, keep = call.attrs["axis"], call.attrs["keepdims"]
+    nothing = np.asarray(np.nan if np.issubdtype(x.dtype, np.floating) else 0, x.dtype)
+    if at is None or len(at) != 1:
+        flat = np.sort(np.ravel(x), kind="stable")
+        middle = flat[(flat.size - 1) // 2] if flat.size else nothing
+        return np.full([1] * x.ndim, middle) if keep else np.asarray(middle)
+    if x.shape[at[0]] == 0:
+        values = np.sum(x, axis=at[0], keepdims=keep, dtype=x.dtype)
+        return np.full_like(values, nothing), np.full(values.shape, -1, np.int64)
+    order = np.argsort(x, axis=at[0], kind="stable")
+    place = np.take(order, [(x.shape[at[0]] - 1) // 2], at[0])
+    value = np.take_along_axis(x, place, at[0])
+    return (value, place) if keep else (np.squeeze(value, at[0]), np.squeeze(place, at[0]))
+
+
+OPS: dict[str, Impl] = {
+    "sort": Impl(infer_sort, _np_sort, _lower_sort),
+    "argsort": Impl(infer_argsort, lambda c, x: _order(x, c.attrs["axis"], c.attrs["descending"]), _lower_argsort),
+    "topk": Impl(infer_topk, _np_topk, _lower_topk),
+    "median": Impl(infer_median, _np_median, _lower_median),
+}

@@ -1,0 +1,102 @@
+"""Tensors made by statements: what no expression per element says, such as a sort or a running sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.te.scalar import Operand, Scalar, raw
+from mlcc.te.tensor import Extern, Operation, Tensor, dimensions
+
+Statements = tir.Stmt | Iterable[Any]
+
+
+def extern(
+    shape: Any, inputs: Sequence[Tensor], fcompute: Callable[..., Any], name: str = "extern", dtype: Any = None,
+    tag: str = "", scratch: Sequence[tir.Buffer] = (),
+) -> Any:  # fmt: skip
+    """The tensor of `shape` that the statements `fcompute(input buffers, output buffers)` write; several tensors if
+    `shape` is a list of shapes.
+
+    `dtype` is one for all, a list, or by default the first input's. `scratch` are buffers of the statements' own.
+    """
+    several = bool(shape) and all(isinstance(s, (tuple, list)) for s in shape)
+    shapes = [dimensions(s) for s in shape] if several else [dimensions(shape)]
+    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype or inputs[0].dtype] * len(shapes)
+    labels = [name] if len(shapes) == 1 else [f"{name}_v{i}" for i in range(len(shapes))]
+    outs = [construct.make_buffer(n, s, DType.of(d)) for n, s, d in zip(labels, shapes, dtypes, strict=True)]
+    made = fcompute([t.buffer for t in inputs], outs)
+    body = (tir.Evaluate(made),) if isinstance(made, tir.Expr) else flat(made)
+    op = Operation(name, tag=tag, extern=Extern(tuple(inputs), body, tuple(scratch)))
+    op.outputs.extend(Tensor(op, buffer, i) for i, buffer in enumerate(outs))
+    return tuple(op.outputs) if several else op.outputs[0]
+
+
+# ---------------------------------------------------------------- statements
+
+
+def flat(made: Statements) -> tuple[tir.Stmt, ...]:
+    """Statements from nested lists of them."""
+    if isinstance(made, tir.Stmt):
+        return (made,)
+    return tuple(s for part in made for s in flat(part))
+
+
+def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i", begin: Operand = 0) -> tir.For:
+    """`for name in range(begin, begin + extent)` in int64."""
+    var = tir.Var(name, INT64)
+    low, count = (construct.cast(INT64, raw(v)) for v in (begin, extent))
+    return tir.For(var, low, count, tir.ForKind.SERIAL, flat(body(Scalar(var))))
+
+
+def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: str = "ax") -> tuple[tir.Stmt, ...]:
+    """Loops in each other, `body` over all of their variables."""
+
+    def nest(at: int, given: tuple[Scalar, ...]) -> Statements:
+        if at == len(extents):
+            return body(*given)
+        return loop(extents[at], lambda i: nest(at + 1, (*given, i)), f"{prefix}{at}")
+
+    return flat(nest(0, ()))
+
+
+def when(condition: Operand, then: Statements, otherwise: Statements | None = None) -> tir.IfThenElse:
+    other = None if otherwise is None else flat(otherwise)
+    return tir.IfThenElse(raw(condition), flat(then), other)
+
+
+def repeat(condition: Operand, body: Statements) -> tir.While:
+    """`body` as long as the condition holds."""
+    return tir.While(raw(condition), flat(body))
+
+
+class Cells:
+    """A buffer's elements: `cells[i, j]` is a value, `cells.set(value, i, j)` a statement."""
+
+    def __init__(self, buffer: tir.Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    @property
+    def shape(self) -> tuple[Scalar, ...]:
+        return tuple(Scalar(d) for d in self.buffer.shape)
+
+    def __getitem__(self, at: Any) -> Scalar:
+        indices = at if isinstance(at, tuple) else (at,)
+        return Scalar(construct.load(self.buffer, *map(raw, indices)))
+
+    def set(self, value: Operand, *at: Operand) -> tir.BufferStore:
+        expr = raw(value, self.dtype)
+        if expr.dtype is not self.dtype:
+            expr = construct.cast(self.dtype, expr)
+        return construct.store(self.buffer, expr, *map(raw, at))
+
+
+def scratch(name: str, shape: Sequence[Operand], dtype: DType | str = INT64) -> Cells:
+    """A buffer for `extern(scratch=...)`."""
+    return Cells(construct.make_buffer(name, tuple(construct.cast(INT64, raw(d)) for d in shape), DType.of(dtype)))
