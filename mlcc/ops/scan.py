@@ -98,7 +98,7 @@ def _lower_scan(product: bool) -> Any:
 
             start = total.set(construct.const(int(product), dtype), 0)
             if call.attrs["axis"] is None:
-                return start, code.grid(x.shape, lambda *i: step(data[i] if i else data[()], _flat(i, x)), "i")
+                return start, code.grid(x.shape, lambda *i: step(data[i], code.row_major(i, x.shape)), "i")
             along = call.attrs["axis"] % x.ndim
 
             def row(*i: Scalar) -> Any:
@@ -121,14 +121,6 @@ def _joined(total: Scalar, value: Scalar, product: bool) -> Any:
     return total * value if product else total + value
 
 
-def _flat(at: tuple[Scalar, ...], x: te.Tensor) -> Scalar:
-    """The place of an element among all, row by row."""
-    place = int64(0)
-    for index, extent in zip(at, x.buffer.shape, strict=True):
-        place = construct.add(construct.mul(place, extent), index.expr)
-    return Scalar(place)
-
-
 def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Tensor:
     """A binary search of each element."""
     low, high = code.scratch("low", (1,)), code.scratch("high", (1,))
@@ -137,7 +129,7 @@ def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Te
         data, edges, out = Cells(ins[0]), Cells(ins[1]), Cells(outs[0])
 
         def search(*i: Scalar) -> Any:
-            value = data[i] if i else data[()]
+            value = data[i]
             middle = low[0] + (high[0] - low[0]) // 2
             before = edges[middle] <= value if call.attrs["right"] else edges[middle] < value
             step = code.when(before, low.set(middle + 1, 0), high.set(middle, 0))

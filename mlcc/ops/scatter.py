@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
 from mlcc.ops.gather import integers
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import Impl
+from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -159,7 +159,7 @@ def _fits(call: relax.Call, values: Dims, shape: Dims) -> None:
 
 def _copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
     """The data as they are, to begin with."""
-    return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i] if i else source[()], *i))
+    return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i], *i))
 
 
 def _combined(name: str, old: Scalar, new: Scalar) -> Any:
@@ -323,6 +323,6 @@ def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
 OPS: dict[str, Impl] = {
     "scatter_elements": Impl(infer_scatter_elements, _np_scatter_elements, _lower_scatter_elements),
     "scatter_nd": Impl(infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd),
-    "slice_scatter": Impl(infer_slice_scatter, _np_slice_scatter, _lower_slice_scatter),
+    "slice_scatter": Impl(infer_slice_scatter, _np_slice_scatter, _lower_slice_scatter, FusionKind.INJECTIVE),
     "index_put": Impl(infer_index_put, _np_index_put, _lower_index_put),
 }

@@ -312,7 +312,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
             )
 
         if whole:
-            fill = row.to.set(0, 0), code.grid(x.shape, lambda *i: _append(row, data[i] if i else data[()]), "i")
+            fill = code.grid(x.shape, lambda *i: row.keys.set(data[i], 0, code.row_major(i, x.shape)), "i")
             return fill, row.sort(), finish((0,) * x.ndim if keep else ())
 
         def one(place: Any) -> Any:
@@ -324,10 +324,6 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
     if whole:
         return te.extern(tuple(dims), [x], body, "T_median", x.dtype, scratch=row.buffers)
     return te.extern([tuple(dims)] * 2, [x], body, "T_median", [x.dtype, INT64], scratch=row.buffers)
-
-
-def _append(row: _Row, value: Scalar) -> Any:
-    return row.keys.set(value, 0, row.to[0]), row.to.set(row.to[0] + 1, 0)
 
 
 # ---------------------------------------------------------------- NumPy

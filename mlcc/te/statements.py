@@ -62,6 +62,14 @@ def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: st
     return flat(nest(0, ()))
 
 
+def row_major(at: Sequence[Operand], shape: Sequence[Operand]) -> Scalar:
+    """The number of an element among all, row by row."""
+    place = construct.const(0, INT64)
+    for index, extent in zip(at, shape, strict=True):
+        place = construct.add(construct.mul(place, raw(extent)), raw(index))
+    return Scalar(place)
+
+
 def when(condition: Operand, then: Statements, otherwise: Statements | None = None) -> tir.IfThenElse:
     other = None if otherwise is None else flat(otherwise)
     return tir.IfThenElse(raw(condition), flat(then), other)

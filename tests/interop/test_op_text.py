@@ -97,7 +97,6 @@ NOT_SAID = {
     "relax.grad.take_backward": "TVM prints an attribute that it does not take",
     "relax.hint_on_device": "TVM prints its device by position",
     "relax.inspect": "is not offered to text",
-    "relax.layout_transform": "needs index maps",
     "relax.nn.attention_var_len": "TVM prints the arguments in an order in which it does not take them",
     "relax.nn.dense": "an older operator",
     "relax.to_vdevice": "needs virtual devices",
