@@ -20,7 +20,6 @@ from mlcc.ops.shapes import (
     is_one,
     known_different,
     result,
-    same_dtype,
     shape_text,
     tensor,
     tensor_like,
@@ -49,7 +48,6 @@ def infer_scan(call: relax.Call) -> Tensor:
 def infer_bucketize(call: relax.Call) -> Tensor:
     """The shape of the input, in int64 or int32."""
     data, bounds = tensor(call, 0), tensor(call, 1)
-    same_dtype(call, (data, bounds))
     if bounds.ndim not in (-1, 1):
         fail(call, "E0445", f"the boundaries must be a vector, they have {bounds.ndim} dimensions")
     return tensor_like(data, INT32 if call.attrs["out_int32"] else INT64)

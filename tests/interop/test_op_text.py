@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mlcc import ops
 from tests.interop.op_corpus import CASES
+from tests.interop.test_ops import INFO_DIFFERS
 from tests.ops.cases import Case, Const, S, T
 
 tvm = pytest.importorskip("tvm")
@@ -122,8 +125,12 @@ def test_text(case: Case) -> None:
         theirs = Theirs().module(case)
     except Exception:
         pytest.skip("TVM refuses it")
-    if "-" in theirs.script().split("def main")[1].split("R.")[1]:
+    if re.search(r"R\.Tensor\(\([^)]*-\d", theirs.script()):
         pytest.skip("a shape with a negative extent")
+    if str(case) == "take(8x9, 1, 0)":
+        pytest.skip("TVM's text does not say the dtype of the index")
+    if str(case) in INFO_DIFFERS:
+        pytest.skip(INFO_DIFFERS[str(case)])
     back_and_there(theirs)
 
 

@@ -36,7 +36,6 @@ INFO_DIFFERS = {
     "nn.max_pool2d(1x3xhxw, 2, 3, 1, ceil_mode=True)": "the same value in another form",
     "index_tensor(nx6, [m:int64, k:int64])": "the number of dimensions is known",
     "sort(2x3, 2)": "TVM does not check the axis",
-    "bucketize(2x3, 3:int32)": "nothing is converted silently",
     "meshgrid([2, 3], indexing='xy')": "TVM gives the shape of `ij`, its function that of `xy`",
     "collapse_sum_to(3, (2, 3))": "TVM collapses a tensor to a larger shape",
     "einsum([2x3], 'ij->ii')": "a letter comes up twice in the result",
