@@ -8,6 +8,7 @@ PASSES: dict[str, str] = {
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",
     "canonicalize": "mlcc.passes.canonicalize:Canonicalize",
+    "convert-layout": "mlcc.passes.convert_layout:ConvertLayout",
     "dead-code": "mlcc.passes.dead_code:DeadCode",
     "eliminate-common-subexpr": "mlcc.passes.eliminate_common_subexpr:EliminateCommonSubexpr",
     "ewise-fma": "mlcc.passes.ewise_fma:EwiseFma",

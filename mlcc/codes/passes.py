@@ -68,4 +68,10 @@ CODES: dict[str, tuple[str, str]] = {
         "Every call is replaced by the body of what it calls. Functions that each call the next one several times make "
         "a result that grows by that factor with every level.",
     ),
+    "E0514": (
+        "a layout cannot be converted to",
+        "`convert-layout` takes layouts by operator: for convolutions those of the data, the weight and, perhaps, the "
+        "result, for `image.resize2d` and `image.resize3d` one. Each orders the letters of the operator's own layout, "
+        "such as NHWC for NCHW. All other operators follow.",
+    ),
 }

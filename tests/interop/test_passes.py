@@ -12,38 +12,44 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.interp import run_function
 from mlcc.ir import IRModule
 from mlcc.passes.bind_params import bind
+from mlcc.passes.manager import Pipeline
+from mlcc.verify import check
 
 tvm = pytest.importorskip("tvm")
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "passes")]
 
+from arguments import leaves  # noqa: E402
 from harness import to_tvm  # noqa: E402
+from networks import Network  # noqa: E402
 from programs import Program  # noqa: E402
 
 HERE = Path(__file__).resolve().parent / "pass_cases"
 CASES = sorted(HERE.glob("*.mlc"))
 
 T = tvm.relax.transform
-COUNTERPARTS: dict[str, Callable[[], Any]] = {
-    "annotate-op-pattern": T.AnnotateTIROpPattern,
-    "canonicalize": T.CanonicalizeBindings,
-    "dead-code": T.DeadCodeElimination,
-    "eliminate-common-subexpr": T.EliminateCommonSubexpr,
-    "fold-constants": T.FoldConstant,
-    "fuse": T.FuseOps,
-    "fuse-tir": T.FuseTIR,
-    "inline-functions": T.InlinePrivateFunctions,
-    "lower-to-tir": T.LegalizeOps,
-    "normalize": T.Normalize,
-}
+COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
+    "annotate-op-pattern": lambda _: T.AnnotateTIROpPattern(),
+    "canonicalize": lambda _: T.CanonicalizeBindings(),
+    "convert-layout": lambda p: T.ConvertLayout({name: list(asked) for name, asked in p.layouts.items()}),
+    "dead-code": lambda _: T.DeadCodeElimination(),
+    "eliminate-common-subexpr": lambda _: T.EliminateCommonSubexpr(),
+    "fold-constants": lambda _: T.FoldConstant(),
+    "fuse": lambda _: T.FuseOps(),
+    "fuse-tir": lambda _: T.FuseTIR(),
+    "inline-functions": lambda _: T.InlinePrivateFunctions(),
+    "lower-to-tir": lambda _: T.LegalizeOps(),
+    "normalize": lambda _: T.Normalize(),
+}  # by our pass: TVM's with the same options
 
 
-def theirs(text: str, names: list[str]) -> Any:
+def theirs(text: str, pipeline: str) -> Any:
     """The module that TVM's passes make of a text."""
     module = to_tvm(text)
-    for name in names:
-        module = COUNTERPARTS[name]()(module)
+    for made in Pipeline.parse(pipeline).passes:
+        module = COUNTERPARTS[made.name](made)(module)
     return module
 
 
@@ -56,9 +62,12 @@ def assert_same(have: IRModule, want: Any) -> None:
         raise AssertionError(f"{exc}\n--- ours\n{read.script()}\n--- TVM's\n{want.script()}") from None
 
 
-def compare(text: str, names: list[str]) -> None:
+def compare(text: str, pipeline: str) -> IRModule:
     """Run both on one text."""
-    assert_same(mlcc.run_passes(mlcc.parse(text, name="case.mlc"), ",".join(names)), theirs(text, names))
+    made = mlcc.run_passes(mlcc.parse(text, name="case.mlc"), pipeline)
+    check(made)
+    assert_same(made, theirs(text, pipeline))
+    return made
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.stem)
@@ -67,24 +76,42 @@ def test_case(case: Path) -> None:
     text = case.read_text()
     found = re.match(r"# PASSES: (.*)", text)
     assert found is not None
-    compare(text, found[1].split(","))
+    compare(text, found[1])
 
 
-LOWER = ["lower-to-tir", "annotate-op-pattern"]
 PIPELINES = {
-    "lower-to-tir": ["lower-to-tir"],
-    "fuse": [*LOWER, "fuse"],
-    "fuse-tir": [*LOWER, "fuse", "fuse-tir"],
-    "canonicalize": ["canonicalize", "dead-code"],
-    "fold-constants": ["fold-constants"],
-    "cse": ["eliminate-common-subexpr", "canonicalize", "dead-code"],
+    "lower-to-tir": "lower-to-tir",
+    "fuse": "lower-to-tir,annotate-op-pattern,fuse",
+    "fuse-tir": "lower-to-tir,annotate-op-pattern,fuse,fuse-tir",
+    "canonicalize": "canonicalize,dead-code",
+    "fold-constants": "fold-constants",
+    "cse": "eliminate-common-subexpr,canonicalize,dead-code",
 }
 
 
-@pytest.mark.parametrize("names", PIPELINES.values(), ids=PIPELINES)
-def test_random_programs(names: list[str], all_cases: bool) -> None:
+@pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)
+def test_random_programs(pipeline: str, all_cases: bool) -> None:
     for seed in range(400 if all_cases else 25):
-        compare(Program(seed, length=6 + seed % 9).text(), names)
+        compare(Program(seed, length=6 + seed % 9).text(), pipeline)
+
+
+NHWC = 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}'
+NETWORK_PIPELINES = {
+    "nhwc": NHWC,
+    "nhwc-out": 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "HWIO", "NCHW"]}}',
+}
+
+
+@pytest.mark.parametrize("pipeline", NETWORK_PIPELINES.values(), ids=NETWORK_PIPELINES)
+def test_random_networks(pipeline: str, all_cases: bool) -> None:
+    """Networks of images: TVM's module, and the numbers of the interpreter stay."""
+    for seed in range(300 if all_cases else 20):
+        network = Network(seed, length=4 + seed % 9)
+        made = compare(network.text(), pipeline)
+        given = network.inputs()
+        want = leaves(run_function(mlcc.parse(network.text()), "main", given))
+        for a, b in zip(leaves(run_function(made, "main", given)), want, strict=True):
+            np.testing.assert_allclose(a, b, network.tolerance(pipeline), network.tolerance(pipeline))
 
 
 def test_bind_params() -> None:

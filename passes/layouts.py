@@ -1,0 +1,307 @@
+"""How operators take tensors that are stored in another order of their axes, as the pass `convert-layout` needs it.
+
+The layout of a tensor is a permutation: the axis of the original tensor that lies at each place. Of a tuple it is
+`Fields`, of what is no tensor of known rank None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.node import Attrs
+from mlcc.passes.graph import make_tuple, prim_value
+
+Layout = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The layouts of a tuple's fields."""
+
+    parts: tuple[Any, ...]
+
+
+Nested = Layout | Fields | None
+Wanted = Mapping[str, Sequence[str]]  # by operator: the layouts of data, weight and, perhaps, result
+
+
+@dataclass(frozen=True)
+class Decision:
+    """In which layouts a call takes its first arguments and gives its result, and what else of it changes."""
+
+    inputs: tuple[Nested, ...]
+    output: Nested
+    attrs: Attrs
+    args: Mapping[int, relax.Expr] = field(default_factory=dict)
+
+
+Rule = Callable[[relax.Call, tuple[Any, ...], Wanted], "Decision | None"]
+
+
+def initial(info: relax.StructInfo | None) -> Nested:
+    """The layout of a value as it is given."""
+    match info:
+        case relax.TensorStructInfo(ndim=ndim) if ndim >= 0:
+            return tuple(range(ndim))
+        case relax.TupleStructInfo(fields=fields):
+            return Fields(tuple(map(initial, fields)))
+    return None
+
+
+def is_tensors(info: relax.StructInfo | None) -> bool:
+    """A tensor, or a tuple of nothing else."""
+    if isinstance(info, relax.TupleStructInfo):
+        return all(map(is_tensors, info.fields))
+    return isinstance(info, relax.TensorStructInfo)
+
+
+def is_known(layout: Nested) -> bool:
+    return all(map(is_known, layout.parts)) if isinstance(layout, Fields) else layout is not None
+
+
+def transposed(source: Layout, target: Layout) -> Layout:
+    """The axes by which `permute_dims` turns a tensor from one layout to the other."""
+    return tuple(source.index(axis) for axis in target)
+
+
+def follow(layout: Layout, ndim: int) -> Layout:
+    """The layout of a tensor of `ndim` axes that one of this layout is broadcast to."""
+    more = ndim - len(layout)
+    return (*range(more), *(axis + more for axis in layout))
+
+
+def spelled(letters: str, layout: Layout) -> str:
+    """The attribute that names the layout, for a tensor so far in the layout that `letters` names."""
+    return "".join(letters[axis] for axis in layout)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _place(layout: Layout, axis: int) -> int:
+    return layout.index(axis % len(layout))
+
+
+def _without(layout: Layout, dropped: Iterable[int]) -> Layout:
+    """What is left of a layout where axes go."""
+    gone = set(dropped)
+    kept = sorted(set(layout) - gone)
+    return tuple(kept.index(axis) for axis in layout if axis not in gone)
+
+
+def _rank(expr: relax.Expr) -> int:
+    """The number of axes; scalars that are no tensors have none."""
+    return expr.struct_info.ndim if isinstance(expr.struct_info, relax.TensorStructInfo) else 0
+
+
+def _elementwise(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    (layout,) = given
+    return Decision((layout,), layout, call.attrs)
+
+
+def _dropout(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    (layout,) = given
+    return Decision((layout,), Fields((layout, layout)), call.attrs)
+
+
+def _broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """The operand of fewer axes, else the first one, says the layout."""
+    first, second = map(_rank, call.args)
+    keep = [layout if layout is not None else () for layout in given]
+    if 0 in (first, second):
+        return Decision(given, keep[0] if second == 0 else keep[1], call.attrs)
+    if first <= second:
+        out = follow(keep[0], second)
+        return Decision((keep[0], out), out, call.attrs)
+    out = follow(keep[1], first)
+    return Decision((out, keep[1]), out, call.attrs)
+
+
+def _fma(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    layout = given[1] if given[1] == given[2] else given[0]
+    return Decision((layout,) * 3, layout, call.attrs)
+
+
+def _axis(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """One tensor that keeps its shape but for the extent of the axis that an attribute names."""
+    (layout,) = given
+    return Decision((layout,), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
+
+
+def _repeat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    return None if call.attrs["axis"] is None else _axis(call, given, wanted)
+
+
+def _prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    layout, slope = given
+    return Decision((layout, slope), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
+
+
+def _norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """Scale and shift stay as they are; the axes are those of the data."""
+    layout, attrs = given[0], call.attrs
+    if "axes" in attrs:
+        attrs = attrs.with_item("axes", [_place(layout, axis) for axis in attrs["axes"]])
+    if "channel_axis" in attrs:
+        attrs = attrs.with_item("channel_axis", _place(layout, attrs["channel_axis"]))
+    return Decision((layout, *(initial(a.struct_info) for a in call.args[1:])), layout, attrs)
+
+
+def _batch_norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    layout, rest = given[0], tuple(initial(a.struct_info) for a in call.args[1:])
+    attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"]))
+    return Decision((layout, *rest), Fields((layout, *rest[2:])), attrs)
+
+
+def _reduce(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    (layout,) = given
+    axes = call.attrs["axis"]
+    gone = range(len(layout)) if axes is None else [axis % len(layout) for axis in axes]
+    attrs = call.attrs.with_item("axis", [at for at, axis in enumerate(layout) if axis in gone])
+    return Decision((layout,), layout if attrs["keepdims"] else _without(layout, gone), attrs)
+
+
+def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    """All in the layout of the first."""
+    parts = given[0].parts
+    if not parts:
+        return None
+    attrs = call.attrs.with_item("axis", _place(parts[0], call.attrs["axis"] or 0))
+    return Decision((Fields((parts[0],) * len(parts)),), parts[0], attrs)
+
+
+def _split(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    made = _axis(call, given, wanted)
+    count = len(call.struct_info.fields) if isinstance(call.struct_info, relax.TupleStructInfo) else 0
+    return Decision(made.inputs, Fields(made.inputs * count) if count else made.output, made.attrs)
+
+
+def _expand_dims(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """New axes stay where they are; the others take the places between them in their order."""
+    (layout,) = given
+    total = len(layout) + len(call.attrs["axis"])
+    new = {axis % total for axis in call.attrs["axis"]}
+    old = [at for at in range(total) if at not in new]
+    rest = iter([old[axis] for axis in layout])
+    return Decision((layout,), tuple(at if at in new else next(rest) for at in range(total)), call.attrs)
+
+
+def _squeeze(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    (layout,) = given
+    info, axes = call.args[0].struct_info, call.attrs["axis"]
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None or initial(call.struct_info) is None:
+        return None
+    if axes is None:
+        axes = [at for at, dim in enumerate(info.dims) if tir.const_int(dim) == 1]
+    gone = {axis % len(layout) for axis in axes}
+    attrs = call.attrs.with_item("axis", [at for at, axis in enumerate(layout) if axis in gone])
+    return Decision((layout,), _without(layout, gone), attrs)
+
+
+def _permute(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """The result is as it was: only the order of reading changes."""
+    (layout,) = given
+    order = call.attrs["axes"]
+    if order is None:
+        order = range(len(layout) - 1, -1, -1)
+    attrs = call.attrs.with_item("axes", [_place(layout, axis) for axis in order])
+    return Decision((layout,), tuple(range(len(layout))), attrs)
+
+
+def _slice(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    layout, axes = given[0], call.args[1]
+    if not isinstance(axes, relax.Tuple):
+        return None
+    numbers = [tir.const_int(a.value) if isinstance(a, relax.PrimValue) else None for a in axes.fields]
+    if None in numbers:
+        return None
+    places = make_tuple(prim_value(c.const(_place(layout, n), "int64")) for n in numbers if n is not None)
+    return Decision((layout,), layout, call.attrs, {1: places})
+
+
+def _tile(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    (layout,) = given
+    ndim = len(layout)
+    repeats = [1] * (ndim - len(call.attrs["repeats"])) + list(call.attrs["repeats"])
+    new = len(repeats) - ndim
+    attrs = call.attrs.with_item("repeats", repeats[:new] + [repeats[new + axis] for axis in layout])
+    return Decision((layout,), follow(layout, ndim + new), attrs)
+
+
+def _gather(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """Data and indices in one layout: the data's, unless only the indices have been turned."""
+    layout, indices = given
+    if layout == tuple(range(len(layout))):
+        layout = indices
+    return Decision((layout, layout), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
+
+
+def _pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    (layout,) = given
+    attrs = call.attrs
+    for name in ("layout", "out_layout"):
+        attrs = attrs.with_item(name, spelled(attrs[name], layout))
+    return Decision((layout,), layout, attrs)
+
+
+def _resize(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    layout, now = given[0], call.attrs["layout"]
+    if call.op.name in wanted:
+        layout = transposed(now, wanted[call.op.name][0])  # type: ignore[arg-type]
+    return Decision((layout,), layout, call.attrs.with_item("layout", spelled(now, layout)))
+
+
+def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """As wanted; without a wish, the result has the layout that the data come in."""
+    names = ("data_layout", "kernel_layout", "out_layout")
+    data, weight = given
+    made = (data, weight, data)
+    if call.op.name in wanted:
+        asked = (*wanted[call.op.name], wanted[call.op.name][0])[:3]
+        made = tuple(transposed(call.attrs[n], a) for n, a in zip(names, asked, strict=True))  # type: ignore[arg-type, assignment]
+    attrs = call.attrs
+    for name, layout in zip(names, made, strict=True):
+        attrs = attrs.with_item(name, spelled(attrs[name], layout))
+    return Decision(made[:2], made[2], attrs)
+
+
+# ---------------------------------------------------------------- who follows which rule
+
+_ELEMENTWISE = """abs acos acosh asin asinh astype atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
+    isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc nn.gelu nn.gelu_tanh
+    nn.relu nn.selu nn.silu"""
+_BROADCAST = """add atan2 bitwise_and bitwise_or bitwise_xor divide equal floor_divide floor_mod greater greater_equal
+    left_shift less less_equal log_add_exp logical_and logical_or logical_xor maximum minimum mod multiply not_equal
+    power right_shift subtract"""
+_POOLS = " ".join(f"nn.{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3))
+CONVOLUTIONS = {f"relax.nn.conv{n}d{kind}" for kind in ("", "_transpose") for n in (1, 2, 3)}
+RESIZES = {"relax.image.resize2d", "relax.image.resize3d"}
+
+RULES: dict[str, Rule] = {
+    **{f"relax.{name}": _elementwise for name in _ELEMENTWISE.split()},
+    **{f"relax.{name}": _broadcast for name in _BROADCAST.split()},
+    **{f"relax.{name}": _pool for name in _POOLS.split()},
+    **dict.fromkeys(CONVOLUTIONS, _conv),
+    **dict.fromkeys(RESIZES, _resize),
+    **{f"relax.{name}": _reduce for name in ("max", "mean", "min", "prod", "std", "sum", "variance")},
+    **{f"relax.nn.{name}_norm": _norm for name in ("layer", "group", "instance", "rms")},
+    "relax.concat": _concat,
+    "relax.ewise_fma": _fma,
+    "relax.expand_dims": _expand_dims,
+    "relax.flip": _axis,
+    "relax.gather_elements": _gather,
+    "relax.nn.batch_norm": _batch_norm,
+    "relax.nn.dropout": _dropout,
+    "relax.nn.prelu": _prelu,
+    "relax.nn.softmax": _axis,
+    "relax.permute_dims": _permute,
+    "relax.repeat": _repeat,
+    "relax.split": _split,
+    "relax.squeeze": _squeeze,
+    "relax.strided_slice": _slice,
+    "relax.tile": _tile,
+}
