@@ -22,6 +22,7 @@ PASSES: dict[str, str] = {
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",
     "schedule": "mlcc.passes.schedule_pass:ApplyScript",
+    "to-mixed-precision": "mlcc.passes.to_mixed_precision:ToMixedPrecision",
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}

@@ -11,7 +11,7 @@ from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph import Mutator, get_item, make_tuple, map_relax_functions, shape_expr
+from mlcc.passes.graph import Mutator, get_item, is_tensors, make_tuple, map_relax_functions, shape_expr
 from mlcc.passes.layouts import (
     CONVOLUTIONS,
     RESIZES,
@@ -23,7 +23,6 @@ from mlcc.passes.layouts import (
     Wanted,
     initial,
     is_known,
-    is_tensors,
     transposed,
 )
 from mlcc.passes.manager import Pass, PassContext

@@ -15,6 +15,7 @@ from mlcc.relax.look import (
     is_call,
     is_impure,
     is_primitive,
+    is_tensors,
     live_vars,
     operands,
     tir_callee,
@@ -45,8 +46,9 @@ from mlcc.relax.make import (
 __all__ = [
     "CALL_TIR", "CALL_TIR_INPLACE", "Mutator", "PRIMITIVE", "Uses", "all_bindings", "call_arguments", "call_function",
     "call_tir", "callees", "flat", "function_info", "get_item", "global_vars", "is_call", "is_impure", "is_primitive",
-    "joined", "live_vars", "make_function", "make_seq", "make_tuple", "map_relax_functions", "operands", "prim_value",
-    "same_info", "seen_from_outside", "shape_expr", "tensor_info", "tir_callee", "used_vars", "with_bound_result",
+    "is_tensors", "joined", "live_vars", "make_function", "make_seq", "make_tuple", "map_relax_functions", "operands",
+    "prim_value", "same_info", "seen_from_outside", "shape_expr", "tensor_info", "tir_callee", "used_vars",
+    "with_bound_result",
 ]  # fmt: skip
 
 

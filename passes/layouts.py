@@ -52,13 +52,6 @@ def initial(info: relax.StructInfo | None) -> Nested:
     return None
 
 
-def is_tensors(info: relax.StructInfo | None) -> bool:
-    """A tensor, or a tuple of nothing else."""
-    if isinstance(info, relax.TupleStructInfo):
-        return all(map(is_tensors, info.fields))
-    return isinstance(info, relax.TensorStructInfo)
-
-
 def is_known(layout: Nested) -> bool:
     return all(map(is_known, layout.parts)) if isinstance(layout, Fields) else layout is not None
 

@@ -74,4 +74,9 @@ CODES: dict[str, tuple[str, str]] = {
         "result, for `image.resize2d` and `image.resize3d` one. Each orders the letters of the operator's own layout, "
         "such as NHWC for NCHW. All other operators follow.",
     ),
+    "E0515": (
+        "a pass names a parameter that no function has",
+        "`to-mixed-precision{fp16-input-names=[...]}` names parameters of relax functions that callers will give as "
+        "float16 arrays.",
+    ),
 }

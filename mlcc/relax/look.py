@@ -37,6 +37,13 @@ def is_primitive(func: Func | None) -> bool:
     return isinstance(func, relax.Function) and bool(func.attrs.get(PRIMITIVE))
 
 
+def is_tensors(info: relax.StructInfo | None) -> bool:
+    """A tensor, or a tuple of nothing else."""
+    if isinstance(info, relax.TupleStructInfo):
+        return all(map(is_tensors, info.fields))
+    return isinstance(info, relax.TensorStructInfo)
+
+
 def operands(expr: Any) -> Iterator[Any]:
     """The direct children but for the expression's own struct info."""
     of_expr = isinstance(expr, relax.Expr)

@@ -42,6 +42,7 @@ COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
     "inline-functions": lambda _: T.InlinePrivateFunctions(),
     "lower-to-tir": lambda _: T.LegalizeOps(),
     "normalize": lambda _: T.Normalize(),
+    "to-mixed-precision": lambda p: T.ToMixedPrecision(p.out_dtype, list(p.fp16_input_names)),
 }  # by our pass: TVM's with the same options
 
 
@@ -99,6 +100,8 @@ NHWC = 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}'
 NETWORK_PIPELINES = {
     "nhwc": NHWC,
     "nhwc-out": 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "HWIO", "NCHW"]}}',
+    "mixed": "to-mixed-precision",
+    "mixed-float16": 'to-mixed-precision{out-dtype=float16 fp16-input-names=["x"]}',
 }
 
 
@@ -110,7 +113,9 @@ def test_random_networks(pipeline: str, all_cases: bool) -> None:
         made = compare(network.text(), pipeline)
         given = network.inputs()
         want = leaves(run_function(mlcc.parse(network.text()), "main", given))
-        for a, b in zip(leaves(run_function(made, "main", given)), want, strict=True):
+        kinds = [str(p.struct_info.dtype) for p in made["main"].params]
+        changed = [array.astype(kind) for array, kind in zip(given, kinds, strict=True)]
+        for a, b in zip(leaves(run_function(made, "main", changed)), want, strict=True):
             np.testing.assert_allclose(a, b, network.tolerance(pipeline), network.tolerance(pipeline))
 
 

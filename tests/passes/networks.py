@@ -62,7 +62,7 @@ class Network:
         rng = self.rng
         kinds = [
             *["conv"] * 3, "unary", "binary", "bias", "pool", "concat", "split", "reduce", "norm", "shape", "shape",
-            "tuple", "softmax", "slice",
+            "tuple", "softmax", "slice", "dense",
         ]  # fmt: skip
         images = [n for n, s in self.values.items() if len(s) == 4 and min(s[2:]) >= 3]
         kind = rng.choice(kinds)
@@ -140,6 +140,13 @@ class Network:
         made = self.bind_tuple(f"({name}, {other})", (self.values[name], self.values[other]))
         at = self.rng.choice([0, 1])
         self.field(made, at)
+
+    def dense(self, name: str) -> None:
+        shape = self.values[name]
+        if len(shape) > 2:
+            return
+        weight = self.parameter("w", (shape[-1], self.rng.choice([2, 3])))
+        self.bind(f"R.matmul({name}, {weight})", (*shape[:-1], self.values[weight][1]))
 
     def reduce(self, name: str) -> None:
         shape = self.values[name]

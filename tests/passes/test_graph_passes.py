@@ -34,6 +34,8 @@ def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float3
         ('convert-layout{layouts={"relax.nn.conv2d": ["NHWC"]}}', ["E0514"], "not 1"),
         ('convert-layout{layouts={"relax.nn.conv2d": ["NHCW4c", "OHXX"]}}', ["E0514", "E0514"], "letters of NCHW"),
         ("convert-layout", ["E0504"], "layouts"),
+        ("to-mixed-precision{out-dtype=int8}", ["E0503"], ""),
+        ('to-mixed-precision{fp16-input-names=["x", "ww"]}', ["E0515"], "did you mean `w`"),
     ],
 )
 def test_what_is_refused(pipeline: str, codes: list[str], message: str) -> None:
@@ -44,7 +46,10 @@ def test_what_is_refused(pipeline: str, codes: list[str], message: str) -> None:
     assert any(message in text for text in texts)
 
 
-@pytest.mark.parametrize("pipeline", ['convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}'])
+PIPELINES = ['convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}', "to-mixed-precision"]
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("seed", [3, 8])
 def test_compiled_code_keeps_the_numbers(pipeline: str, seed: int) -> None:
     network = Network(seed, length=7)
