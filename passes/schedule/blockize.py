@@ -79,11 +79,28 @@ def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir
     )
     reuse[block] = made
     realize = tir.BlockRealize(tuple(axes.inner_values), division.inner_predicate, made, span=inner.span)
+    loops = _ranged_by_axes(loops, outside, axes)
     init = None if moved.init is None else (_lifted_init(moved.init, realize, loops, f"{block.name}_init"),)
     outer = tir.Block(
         f"{block.name}_o", tuple(axes.outer), reads, writes, (_nest(realize, loops),), init, span=block.span
     )
     return tir.BlockRealize(tuple(axes.outer_values), division.outer_predicate, outer, span=inner.span), reuse
+
+
+def _ranged_by_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -> list[tir.For]:
+    """The loops inside, whose ranges name axes of the outer block in place of loops. Refuses (E0685) other ranges."""
+    known = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
+    made = [replace(at, min=substitute(at.min, known), extent=substitute(at.extent, known)) for at in loops]
+    for at in made:
+        for above in outside:
+            if above.var in used_vars(at.min) | used_vars(at.extent):
+                raise Refusal(
+                    "E0685",
+                    f"the range of loop `{at.var.name}` depends on loop `{above.var.name}`, which is no axis of the"
+                    " block",
+                    tuple(loop for loop in (*loops, above) if loop.var in (at.var, above.var)),
+                )  # fmt: skip
+    return made
 
 
 def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[tir.For]:

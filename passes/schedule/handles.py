@@ -11,6 +11,12 @@ class Handle:
 
     __slots__ = ("__weakref__",)
 
+    def __copy__(self) -> Handle:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Handle:
+        return self
+
 
 class BlockRV(Handle):
     """A block."""

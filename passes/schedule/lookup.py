@@ -27,7 +27,7 @@ def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef
     if found:
         raise Refusal("E0615", f"`{func_name}` has {len(found)} blocks called `{name}`", tuple(found))
     known = sorted({r.block.name for r in tree.realizes})
-    help = did_you_mean(name, known) or f"its blocks are {', '.join(known[:20]) or 'none'}"
+    help = did_you_mean(name, known) or (f"its blocks are {', '.join(known[:20])}" if known else "it has no blocks")
     raise Refusal("E0615", f"`{func_name}` has no block called `{name}`", help=help)
 
 

@@ -41,6 +41,9 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
     loops = {loop.var: loop for loop in tree.loops_above(old)}
     for axis, value, factor in zip(old.iter_vars, realize.values, padding, strict=True):
         size = axis.dom.extent
+        if factor >= 1 << (size.dtype.bits - 1):
+            message = f"axis `{axis.var.name}` of block `{old.name}` is of {size.dtype}, which {factor} does not fit"
+            raise Refusal("E0673", message, old)
         by = c.const(factor, size.dtype)
         made = analyzer.simplify(c.mul(c.floordiv(c.sub(c.add(size, by), 1), by), by))
         if analyzer.prove_equal(made, size):

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.passes.schedule import registry
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.nest import render_nest
 from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import describe
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.recursion import deep
@@ -30,6 +31,8 @@ class Schedule:
 
     def __init__(self, mod: IRModule | Func, *, seed: int | None = None) -> None:
         """`seed` makes sampling repeatable; None, or a negative one, does not."""
+        if not isinstance(mod, (IRModule, tir.PrimFunc, relax.Function)):
+            raise TypeError(f"a schedule is made for a module or a function (`mlcc.parse(text)`), not {describe(mod)}")
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._state = State(module, seed)
         self._trace = Trace()
@@ -63,6 +66,11 @@ class Schedule:
         made._trace = self._trace.copy()
         return made
 
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Schedule:
+        return self.copy()
+
     def seed(self, seed: int) -> None:
         """Restart the random engine."""
         self._state.random.seed(seed)
@@ -73,10 +81,8 @@ class Schedule:
 
     def work_on(self, func_name: str) -> None:
         """Make look-ups without a function name mean `func_name`."""
-        from mlcc.passes.schedule.lookup import function_name
-
         try:
-            self._state.working_on = function_name(self._state, func_name)
+            self._state.working_on = self._function_name(func_name)
         except Refusal as exc:
             raise CompileError(self._diagnostic("work_on", exc, self._state, None)) from None
 
@@ -96,8 +102,11 @@ class Schedule:
         raise TypeError(f"not a handle of a schedule: {handle!r}")
 
     def remove_rv(self, handle: Handle) -> None:
-        """Forget a handle."""
-        self._state.forget(handle)
+        """Forget a handle. Raises CompileError for one that the schedule does not have."""
+        try:
+            self._state.forget(handle)
+        except Refusal as exc:
+            raise CompileError(self._diagnostic("remove_rv", exc, self._state, None)) from None
 
     def show(self) -> None:
         """Print the module and the trace."""
@@ -106,8 +115,20 @@ class Schedule:
 
     def nest(self, func_name: str | None = None) -> str:
         """The loops and blocks of a function (or of all) as a few lines of text."""
+        try:
+            chosen = None if func_name is None else self._function_name(func_name)
+        except Refusal as exc:
+            raise CompileError(self._diagnostic("nest", exc, self._state, None)) from None
         names = [n for n, f in self._state.module.functions.items() if isinstance(f, tir.PrimFunc)]
-        return "\n".join(render_nest(self._state.func(n), n) for n in names if func_name in (None, n))
+        return "\n".join(render_nest(self._state.func(n), n) for n in names if chosen in (None, n))
+
+    def _function_name(self, name: Any) -> str:
+        """Raises Refusal E0613 or E0616 for what is no name of a TensorIR function."""
+        from mlcc.passes.schedule.lookup import function_name
+
+        if not isinstance(name, str):
+            raise Refusal("E0613", f"`func_name` is the name of a function, not {describe(name)}")
+        return function_name(self._state, name)
 
     # ------------------------------------------------------------ steps
 

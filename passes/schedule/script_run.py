@@ -34,6 +34,8 @@ def apply_schedule(
     CompileError with the place in the script.
     """
     schedule = Schedule(mod, seed=seed)
+    if not isinstance(script_text, str):
+        raise TypeError(f"a schedule script is a text, not {registry.describe(script_text)}")
     run_script(schedule, Source(name, script_text), folder=folder)
     return schedule.mod
 

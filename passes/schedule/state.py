@@ -202,8 +202,11 @@ class State:
             raise Refusal("E0613", f"the value of an expression over sampled values: {exc}") from None
 
     def forget(self, rv: Handle) -> None:
-        """Drop a handle (TVM `remove_rv`)."""
-        for table in (self._blocks, self._loops, self._values):
+        """Drop a handle (TVM `remove_rv`). Raises Refusal E0611 for one that the schedule does not have."""
+        tables = (self._blocks, self._loops, self._values)
+        if not isinstance(rv, Handle) or not any(rv in table for table in (*tables, self._gone)):
+            raise Refusal("E0611", "this handle does not belong to the schedule")
+        for table in tables:
             table.pop(rv, None)  # type: ignore[call-overload, attr-defined]
 
     def _ended(self, rv: Handle, kind: str) -> Refusal:

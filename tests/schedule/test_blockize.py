@@ -320,3 +320,27 @@ def test_random_loops(seed: int) -> None:
         sch.blockize(rng.choice(sch.get_loops("C")), preserve_unit_iters=seed % 2 == 0)
     check(sch.mod)
     assert_same_results(mlcc.parse(SMALL), sch.mod)
+
+
+def test_ranges_of_inner_loops_name_the_axes_of_the_outer_block() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        for j in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.reduce(8, j)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vj]
+"""
+    sch = schedule(text)
+    sch.blockize(sch.get_loops("B")[1])
+    assert "for j in range(vi_o + 1):" in sch.mod.script()
+    check(sch.mod)
+    assert_same_results(mlcc.parse(text), sch.mod)
+    sch = schedule(text)
+    sch.split(sch.get_loops("B")[0], [2, 4])
+    with refused("E0685", "range of loop `j` depends on loop `i_0`, which is no axis"):
+        sch.blockize(sch.get_loops("B")[2])

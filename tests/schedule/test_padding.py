@@ -35,6 +35,7 @@ def test_a_padded_matmul(padding: list[int]) -> None:
     [
         (("", ""), [1, 2], "E0673", r"3 axes \(`vi`, `vj`, `vk`\)"),
         (("", ""), [1, 2, 0], "E0673", "positive"),
+        (("", ""), [1, 1 << 40, 1], "E0673", "`vj` of block `C` is of int32, which 1099511627776 does not fit"),
         (("A[vi, vk]", "A[vi, 23 - vk]"), [1, 1, 5], "E0674", "neither an axis nor a constant"),
         (("A[vi, vk] *", "T.exp(A[vi, vk]) *"), [1, 1, 5], None, ""),
         (("A[vi, vk] * B[vk, vj]", "T.exp(A[vi, vk])"), [1, 1, 5], "E0675", "not a product"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import mlcc
@@ -60,6 +64,17 @@ def test_copies_are_independent() -> None:
     assert len(copy.get_child_blocks(copy.get_block("root"))) == 2
     assert len(sch.get_child_blocks(sch.get_block("root"))) == 1
     assert sch.get(block).name == "C" and copy.get(block).name == "C_update"
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+def test_copies_by_python(how: Callable[[Any], Any]) -> None:
+    sch = schedule(MATMUL)
+    state = {"sch": sch, "loop": sch.get_loops("C")[0]}
+    other = how(state)
+    made = how(sch)
+    made.split(how(state["loop"]), [None, 2])
+    assert len(made.trace) == len(sch.trace) + 1
+    assert sch.get(state["loop"]) is other["sch"].get(other["loop"])
 
 
 def test_producers_and_consumers() -> None:
@@ -151,3 +166,26 @@ def test_a_nest_deeper_than_python_recurses() -> None:
     assert len(loops) == 1001
     sch.fuse(*loops)
     assert len(sch.get_loops("C")) == 3
+
+
+def test_what_is_no_handle_function_or_module() -> None:
+    sch = schedule(MATMUL)
+    block = sch.get_block("C")
+    other = schedule(MATMUL).get_block("C")
+    for handle in (None, [], other):
+        with refused("E0611", "does not belong"):
+            sch.remove_rv(handle)
+    sch.remove_rv(block)
+    for step in (sch.get_loops, sch.remove_rv):
+        with refused("E0611", "does not belong"):
+            step(block)
+    for name in (None, 3):
+        with refused("E0613", "the name of a function"):
+            sch.work_on(name)
+    with refused("E0616", "no TensorIR function `mian`.*did you mean `main`"):
+        sch.nest("mian")
+    for wrong in (None, MATMUL):
+        with pytest.raises(TypeError, match="made for a module or a function"):
+            mlcc.Schedule(wrong)
+    with pytest.raises(TypeError, match="a schedule script is a text, not None"):
+        mlcc.apply_schedule(sch.mod, None)
