@@ -128,11 +128,8 @@ def sample_compute_location(state: State, block: BlockRef, decision: int | None 
 def _checked(loop: LoopRef, extent: int, n: int, decision: list[int]) -> list[int]:
     name = loop.var.name
     if len(decision) != n:
-        raise Refusal(
-            "E0695",
-            f"the decision {decision} has {len(decision)} factor{'s' * (len(decision) != 1)}, not {n}",
-            loop.loop,
-        )
+        count = f"{len(decision)} factor{'s' * (len(decision) != 1)}"
+        raise Refusal("E0695", f"the decision {decision} has {count}, not {n}", loop.loop)
     if any(f < 1 for f in decision) or math.prod(decision) != extent:
         message = f"the decision {decision} does not tile loop `{name}`: "
         message += f"{' * '.join(map(str, decision))} = {math.prod(decision)}, and the loop runs over {extent}"

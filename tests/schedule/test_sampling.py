@@ -61,7 +61,7 @@ def test_partitioned_tiles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "words"), [([10, 8], r"10 \* 8 = 80.*32"), ([32], "1 factors, not 2"), ([0, 32], "does not tile")]
+    ("decision", "words"), [([10, 8], r"10 \* 8 = 80.*32"), ([32], "1 factor, not 2"), ([0, 32], "does not tile")]
 )
 def test_decisions_that_do_not_tile(decision: list[int], words: str) -> None:
     sch = schedule(MATMUL)
