@@ -56,7 +56,7 @@ def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False)
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:
         return
-    _rewrite(state, ref, scope, removed, ScopeRewriter(buffer, block, load=inlining.value_at))
+    _rewrite(state, ref, scope, removed, ScopeRewriter(buffer, block, tree, load=inlining.value_at))
 
 
 def can_inline(state: State, ref: BlockRef) -> bool:
@@ -91,7 +91,7 @@ def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) 
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:
         return
-    rewriter = ScopeRewriter(buffer, block, store=inlining.store_for, realize=inlining.realize)
+    rewriter = ScopeRewriter(buffer, block, tree, store=inlining.store_for, realize=inlining.realize)
     _rewrite(state, ref, scope, removed, rewriter)
 
 
@@ -117,7 +117,7 @@ def check_no_init(block: tir.Block) -> None:
 
 def check_no_pointer_use(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0646) a buffer whose address is taken in the scope."""
-    found = pointer_use(scope.body, buffer)
+    found = pointer_use(tree, scope.body, buffer)
     if found is False:
         return
     where = f"block `{found.name}`" if isinstance(found, tir.Block) else "a statement of the scope"

@@ -7,8 +7,8 @@ from typing import Any
 
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
-from mlcc.ir.node import children, map_children, replace
-from mlcc.passes.schedule.tree import Body
+from mlcc.ir.node import children, map_children, replace, walk
+from mlcc.passes.schedule.tree import Body, Tree
 
 
 class ScopeRewriter:
@@ -23,6 +23,7 @@ class ScopeRewriter:
         self,
         buffer: tir.Buffer,
         removed: tir.Block,
+        tree: Tree,
         *,
         load: Callable[[tir.BufferLoad], tir.Expr] | None = None,
         store: Callable[[tir.BufferStore], tir.Stmt] | None = None,
@@ -33,11 +34,15 @@ class ScopeRewriter:
         self._load, self._store, self._realize = load, store, realize
         self._visible: dict[tir.Var, tir.Buffer] = {}
         self._memo: dict[int, tuple[Any, Any]] = {}
+        self._tree = tree
         self._see(removed)
 
     def scope(self, block: tir.Block) -> tir.Block:
         """The scope block without the buffer; its own regions stay."""
         self._see(block)
+        for stmt in block.body:  # a step costs by what it changes: what does not know the buffer is not walked through
+            if stmt in self._tree and self.buffer not in used_objects(self._tree, stmt):
+                self._memo[id(stmt)] = (stmt, stmt)
         made = map_children(block, self.visit)
         return replace(  # type: ignore[no-any-return]
             made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer)
@@ -94,12 +99,21 @@ def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tupl
     return (*access.read_regions(block), *opaque), (*access.writes.as_regions(), *opaque)
 
 
-def pointer_use(body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:
+def used_objects(tree: Tree, stmt: tir.Stmt) -> frozenset[tir.Buffer | tir.Var]:
+    """The buffers and variables that occur in a statement."""
+    return tree.fact(  # type: ignore[no-any-return]
+        ("used", stmt), lambda: frozenset(n for n in walk(stmt) if isinstance(n, (tir.Buffer, tir.Var)))
+    )
+
+
+def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:
     """The innermost block that uses `buffer` by its pointer or matches it to another buffer.
 
     False if none does, None if a statement outside of all blocks does.
     """
-    stack: list[tuple[Any, tir.Block | None]] = [(stmt, None) for stmt in body]
+    stack: list[tuple[Any, tir.Block | None]] = [
+        (stmt, None) for stmt in body if not {buffer, buffer.data}.isdisjoint(used_objects(tree, stmt))
+    ]
     while stack:
         node, block = stack.pop()
         if node is buffer.data:
