@@ -23,7 +23,7 @@ from mlcc.grammar.printer_writer import (
     separated,
 )
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import Attrs, walk
 
 # ---------------------------------------------------------------- functions
@@ -242,7 +242,10 @@ def _shape(out: Writer, node: relax.ShapeExpr, like: DType | None) -> Parts:
 
 @handles(relax.PrimValue)
 def _prim_value(out: Writer, node: relax.PrimValue, like: DType | None) -> Parts:
-    return call("R.prim_value", Child(node.value))
+    value = node.value
+    if isinstance(value, tir.IntImm) and value.dtype is INT32:  # a bare number is int64 here
+        return call("R.prim_value", f"T.int32({value.value})")
+    return call("R.prim_value", Child(value))
 
 
 @handles(relax.StringImm)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlcc.errors import CompileError, Span, did_you_mean, error
-from mlcc.ir import relax, tir
+from mlcc.ir import construct, relax, tir
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ops import values
 from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature
@@ -179,6 +179,18 @@ def _attention(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict
     return args, kwargs
 
 
+def _take(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """An index that is a plain number is int32, as TVM's is."""
+
+    def narrow(value: Any) -> Any:
+        plain = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+        return construct.const(value, "int32") if plain else value
+
+    if "indices" in kwargs:
+        return args, {**kwargs, "indices": narrow(kwargs["indices"])}
+    return [*args[:1], *map(narrow, args[1:2]), *args[2:]], kwargs
+
+
 def _square(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """`size` of an image may be one number for all sides."""
     size = kwargs.get("size", args[1] if len(args) > 1 else None)
@@ -192,6 +204,7 @@ def _square(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[st
 
 _REWRITE: dict[str, Callable[[list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]] = {
     "arange": _arange,
+    "take": _take,
     "nn.attention": _attention,
     "nn.attention_bias": _attention,
     "image.resize2d": _square,

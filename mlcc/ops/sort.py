@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -286,44 +287,41 @@ def _best(row: _Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scala
 
 
 def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
-    """The element in the middle of the sorted row, the lower one of two; of nothing NaN (or 0) at place -1."""
+    """The element in the middle of the sorted elements, the lower one of two; of nothing NaN (or 0) at place -1."""
     given, keep = call.attrs["axis"], call.attrs["keepdims"]
-    whole = given is None or len(given) != 1
-    if whole and given:
-        raise ValueError("the median over several axes")
-    at = 0 if whole else given[0] % x.ndim
-    count = Scalar(product(x.buffer.shape)) if whole else x.shape[at]
-    row = _Row(count, x.dtype, False, not whole)
-    kept = [int64(1) if whole or a == at else d for a, d in enumerate(x.buffer.shape)]
-    dims = kept if keep else [] if whole else [d for a, d in enumerate(x.buffer.shape) if a != at]
-    nothing = construct.const(float("nan") if x.dtype.is_float else 0, x.dtype)
+    gone = range(x.ndim) if given is None else [a % x.ndim for a in given]
+    single = given is not None and len(given) == 1
+    inner, outer = [a for a in range(x.ndim) if a in gone], [a for a in range(x.ndim) if a not in gone]
+    extents = [x.shape[a] for a in inner]
+    count = Scalar(product([x.buffer.shape[a] for a in inner]))
+    row = _Row(count, x.dtype, False, single)
+    dims = tuple(int64(1) if a in gone else d for a, d in enumerate(x.buffer.shape) if keep or a not in gone)
+    nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, made = Cells(ins[0]), [Cells(b) for b in outs]
         middle = (count - 1) // 2
 
-        def finish(where: tuple[Any, ...]) -> Any:
-            found = [row.sorted_key(middle), *(() if whole else (row.sorted_place(middle),))]
-            lacking = [nothing, construct.const(-1, INT64)]
-            return code.when(
-                count > 0,
-                [o.set(v, *where) for o, v in zip(made, found, strict=True)],
-                [o.set(v, *where) for o, v in zip(made, lacking, strict=False)],
-            )
+        def one(*i: Scalar) -> Any:
+            at = dict(zip(outer, i, strict=True))
+            where = [at.get(a, 0) for a in range(x.ndim) if keep or a not in gone]
 
-        if whole:
-            fill = code.grid(x.shape, lambda *i: row.keys.set(data[i], 0, code.row_major(i, x.shape)), "i")
-            return fill, row.sort(), finish((0,) * x.ndim if keep else ())
+            def fill(*k: Scalar) -> Any:
+                whole = {**at, **dict(zip(inner, k, strict=True))}
+                place = code.row_major(k, extents)
+                key = row.keys.set(data[tuple(whole[a] for a in range(x.ndim))], 0, place)
+                return key, row.places.set(place, 0, place) if row.places else ()
 
-        def one(place: Any) -> Any:
-            where = tuple(p for a, p in enumerate(place(Scalar(int64(0)))) if keep or a != at)
-            return row.load(lambda k: data[place(k)]), row.sort(), finish(where)
+            found = [row.sorted_key(middle), *([row.sorted_place(middle)] if single else [])]
+            there = [o.set(v, *where) for o, v in zip(made, found, strict=True)]
+            lacking = [o.set(v, *where) for o, v in zip(made, nothing, strict=False)]
+            return code.grid(extents, fill, "k"), row.sort(), code.when(count > 0, there, lacking)
 
-        return _rows(x, at, one)
+        return code.grid([x.shape[a] for a in outer], one, "i")
 
-    if whole:
-        return te.extern(tuple(dims), [x], body, "T_median", x.dtype, scratch=row.buffers)
-    return te.extern([tuple(dims)] * 2, [x], body, "T_median", [x.dtype, INT64], scratch=row.buffers)
+    if single:
+        return te.extern([dims] * 2, [x], body, "T_median", [x.dtype, INT64], scratch=row.buffers)
+    return te.extern(dims, [x], body, "T_median", x.dtype, scratch=row.buffers)
 
 
 # ---------------------------------------------------------------- NumPy
@@ -358,19 +356,18 @@ def _np_topk(call: relax.Call, x: Any) -> Any:
 
 
 def _np_median(call: relax.Call, x: Any) -> Any:
-    at, keep = call.attrs["axis"], call.attrs["keepdims"]
-    nothing = np.asarray(np.nan if np.issubdtype(x.dtype, np.floating) else 0, x.dtype)
-    if at is None or len(at) != 1:
-        flat = np.sort(np.ravel(x), kind="stable")
-        middle = flat[(flat.size - 1) // 2] if flat.size else nothing
-        return np.full([1] * x.ndim, middle) if keep else np.asarray(middle)
-    if x.shape[at[0]] == 0:
-        values = np.sum(x, axis=at[0], keepdims=keep, dtype=x.dtype)
-        return np.full_like(values, nothing), np.full(values.shape, -1, np.int64)
-    order = np.argsort(x, axis=at[0], kind="stable")
-    place = np.take(order, [(x.shape[at[0]] - 1) // 2], at[0])
-    value = np.take_along_axis(x, place, at[0])
-    return (value, place) if keep else (np.squeeze(value, at[0]), np.squeeze(place, at[0]))
+    given, keep = call.attrs["axis"], call.attrs["keepdims"]
+    gone = list(range(x.ndim)) if given is None else sorted(a % x.ndim for a in given)
+    outer = [a for a in range(x.ndim) if a not in gone]
+    shape = [1 if a in gone else x.shape[a] for a in range(x.ndim) if keep or a not in gone]
+    rows = np.transpose(x, [*outer, *gone]).reshape([x.shape[a] for a in outer] + [math.prod(x.shape[a] for a in gone)])
+    if rows.shape[-1] == 0:
+        nothing = np.nan if np.issubdtype(x.dtype, np.floating) else 0
+        values, places = np.full(shape, nothing, x.dtype), np.full(shape, -1, np.int64)
+    else:
+        places = np.argsort(rows, axis=-1, kind="stable")[..., [(rows.shape[-1] - 1) // 2]]
+        values, places = (v.reshape(shape) for v in (np.take_along_axis(rows, places, -1), places))
+    return (values, places) if given is not None and len(given) == 1 else values
 
 
 OPS: dict[str, Impl] = {

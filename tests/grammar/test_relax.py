@@ -525,3 +525,12 @@ def test_types_do_not_explode() -> None:
 )  # fmt: skip
 def test_nesting(body: str) -> None:
     check(function(body, X + ", c: R.Tensor((), 'bool')"))
+
+
+def test_int32_scalars_stay_int32() -> None:
+    """A bare number is int64 in `R.prim_value`, and int32 as an index of `R.take`."""
+    for written, dtype in (("1", "int32"), ("R.prim_value(1)", "int64"), ("R.prim_value(T.int32(-1))", "int32")):
+        text = f'@R.function\ndef main(x: R.Tensor((8, 9), "float32")):\n    return R.take(x, {written}, axis=0)\n'
+        mod = parse(text)
+        assert f"T.{dtype}(" in script(mod)
+        assert_structural_equal(parse(script(mod)), mod)

@@ -211,6 +211,8 @@ SORTS = {
     "topk indices": Case("topk", (T(("n", "m"), "int64"), 2, 0, "indices", False, "int64")),
     "median": Case("median", (T(("n", "m")), 1)),
     "median keep": Case("median", (T(("n", "m"), "int32"), 0, True)),
+    "median two": Case("median", (T((2, "n", "m")), (0, -1))),
+    "median none": Case("median", (T(("n", "m")), ())),
     "median all": Case("median", (T(("n", "m")),)),
     "median all keep": Case("median", (T(("n", "m")), None, True)),
     **{f"{s} {a} {x}": Case(s, (T(("n", "m")), a, None, x))
@@ -268,6 +270,11 @@ def test_median(n: int, m: int, data: st.DataObject) -> None:
     x = some(data.draw, n, m)
     for name in ("median", "median all", "median all keep"):
         runs(name).check(x)
+    np.testing.assert_array_equal(runs("median none").check(x)[0], x)
+    both = some(data.draw, 2, n, m)
+    got = runs("median two").check(both)[0]
+    if m:
+        np.testing.assert_array_equal(got, np.sort(np.swapaxes(both, 0, 1).reshape(n, 2 * m), -1)[:, m - 1])
     runs("median keep").check(some(data.draw, n, m, dtype="int32"))
 
 
