@@ -1,0 +1,161 @@
+"""The networks under samples/: compiled once, run at many sizes, against NumPy and PyTorch of the same weights."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc import driver
+from mlcc.interp import run_function
+from mlcc.passes.bind_params import bind
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+
+
+def script(sample: str, name: str) -> ModuleType:
+    """A script of a sample, as a module."""
+    spec = importlib.util.spec_from_file_location(f"{sample}_{name}", SAMPLES / sample / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def bound(path: Path, weights: dict[str, np.ndarray]) -> mlcc.IRModule:
+    """The module of a text with weights in the place of the parameters of their names."""
+    module = driver.parse_file(str(path))
+    module.functions["main"] = bind(module["main"], weights, "main", module)
+    return module
+
+
+# ---------------------------------------------------------------- the encoder block
+
+encoder = script("transformer", "model")
+
+
+@pytest.fixture(scope="module")
+def encoder_module() -> mlcc.IRModule:
+    return bound(SAMPLES / "transformer" / "encoder.mlc", encoder.weights())
+
+
+@pytest.fixture(scope="module")
+def encode(encoder_module: mlcc.IRModule) -> Callable[..., Any]:
+    return mlcc.load(mlcc.build(encoder_module))["main"]
+
+
+@pytest.mark.parametrize("batch, length", [(1, 1), (3, 17), (2, 64), (0, 5), (5, 0), (0, 0)])
+def test_encoder(encode: Callable[..., Any], batch: int, length: int) -> None:
+    given = encoder.inputs(batch, length)
+    want = encoder.reference(given["x"], given["mask"], encoder.weights())
+    np.testing.assert_allclose(encode(given["x"], given["mask"]), want, rtol=1e-4, atol=1e-5)
+
+
+def test_encoder_interpreted(encode: Callable[..., Any], encoder_module: mlcc.IRModule) -> None:
+    given = encoder.inputs(2, 3)
+    want = run_function(encoder_module, "main", [given["x"], given["mask"]])
+    np.testing.assert_allclose(encode(given["x"], given["mask"]), want, rtol=1e-5, atol=1e-5)
+
+
+def test_encoder_sizes_must_agree(encode: Callable[..., Any]) -> None:
+    with pytest.raises(mlcc.CallError, match="dim n of `x` is 7, of `mask` is 8"):
+        encode(encoder.inputs(2, 7)["x"], encoder.inputs(2, 8)["mask"])
+
+
+def test_encoder_as_pytorch_has_it(encode: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+    w = {name: torch.from_numpy(value) for name, value in encoder.weights().items()}
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, activation="gelu", batch_first=True)
+    names = {
+        "self_attn.in_proj_weight": w["w_qkv"].T, "self_attn.in_proj_bias": w["b_qkv"],
+        "self_attn.out_proj.weight": w["w_out"].T, "self_attn.out_proj.bias": w["b_out"],
+        "linear1.weight": w["w_up"].T, "linear1.bias": w["b_up"],
+        "linear2.weight": w["w_down"].T, "linear2.bias": w["b_down"],
+        "norm1.weight": w["gain1"], "norm1.bias": w["shift1"], "norm2.weight": w["gain2"], "norm2.bias": w["shift2"],
+    }  # fmt: skip
+    layer.load_state_dict(names)
+    given = encoder.inputs(3, 11)
+    with torch.no_grad():  # training mode: the other one does not compute what is masked
+        want = layer.train()(torch.from_numpy(given["x"]), src_key_padding_mask=torch.from_numpy(~given["mask"]))
+    np.testing.assert_allclose(encode(given["x"], given["mask"]), want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- the decoder
+
+decoder = script("decoder", "model")
+
+
+@pytest.fixture(scope="module")
+def decoder_module() -> mlcc.IRModule:
+    return bound(SAMPLES / "decoder" / "decoder.mlc", decoder.weights())
+
+
+@pytest.fixture(scope="module")
+def decode(decoder_module: mlcc.IRModule) -> Callable[..., Any]:
+    return mlcc.load(mlcc.build(decoder_module))["main"]
+
+
+def tokens(batch: int, length: int) -> np.ndarray:
+    return np.random.default_rng(length).integers(0, decoder.TOKENS, (batch, length))
+
+
+def in_parts(decode: Callable[..., Any], text: np.ndarray, sizes: list[int]) -> np.ndarray:
+    """The scores of a text that is given piece by piece."""
+    cache, found, begin = decoder.empty_cache(len(text)), [], 0
+    for size in sizes:
+        scores, *cache = decode(text[:, begin : begin + size], *cache)
+        assert all(c.shape == (len(text), decoder.HEADS, begin + size, decoder.DEPTH) for c in cache)
+        found.append(scores)
+        begin += size
+    assert begin == text.shape[1]
+    return np.concatenate(found, 1)
+
+
+@pytest.mark.parametrize(
+    "batch, sizes", [(1, [7]), (1, [1] * 7), (2, [13, 1, 1, 5]), (1, [0, 3, 0, 1]), (3, [0]), (0, [2, 1])], ids=str
+)
+def test_decoder(decode: Callable[..., Any], batch: int, sizes: list[int]) -> None:
+    text = tokens(batch, sum(sizes))
+    want = decoder.reference(text, decoder.weights())
+    np.testing.assert_allclose(in_parts(decode, text, sizes), want, rtol=1e-4, atol=1e-4)
+
+
+def test_decoder_interpreted(decode: Callable[..., Any], decoder_module: mlcc.IRModule) -> None:
+    text = tokens(1, 3)
+    want = in_parts(lambda *a: run_function(decoder_module, "main", a), text, [2, 1])
+    np.testing.assert_allclose(in_parts(decode, text, [2, 1]), want, rtol=1e-5, atol=1e-5)
+
+
+def test_decoder_caches_must_agree(decode: Callable[..., Any]) -> None:
+    cache = [np.zeros((1, 4, m, 8), "float32") for m in (7, 7, 7, 8)]
+    with pytest.raises(mlcc.CallError, match="dim m of `keys0` is 7, of `values1` is 8"):
+        decode(tokens(1, 1), *cache)
+
+
+def test_decoder_as_pytorch_has_it(decode: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    w = {name: torch.from_numpy(value) for name, value in decoder.weights().items()}
+    text = tokens(2, 11)
+    turn = torch.polar(torch.ones(11, 4), torch.outer(torch.arange(11.0), torch.tensor([1.0, 0.1, 0.01, 0.001])))
+
+    def rotated(x: Any) -> Any:
+        made = torch.complex(*x.chunk(2, -1)) * turn
+        return torch.cat([made.real, made.imag], -1)
+
+    x = functional.embedding(torch.from_numpy(text), w["embedding"])
+    for i in range(decoder.LAYERS):
+        qkv = functional.rms_norm(x, (32,), w[f"gain1_{i}"], 1e-5) @ w[f"w_qkv{i}"]
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in qkv.chunk(3, -1))
+        mixed = functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
+        x = x + mixed.transpose(1, 2).flatten(2) @ w[f"w_out{i}"]
+        inner = functional.rms_norm(x, (32,), w[f"gain2_{i}"], 1e-5)
+        x = x + (functional.silu(inner @ w[f"w_gate{i}"]) * (inner @ w[f"w_up{i}"])) @ w[f"w_down{i}"]
+    want = functional.rms_norm(x, (32,), w["gain"], 1e-5) @ w["embedding"].T
+    np.testing.assert_allclose(in_parts(decode, text, [5, 1, 5]), want.numpy(), rtol=1e-4, atol=1e-4)
