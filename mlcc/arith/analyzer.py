@@ -30,11 +30,10 @@ class Analyzer:
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Take it that `var` lies in a range, or is a value."""
         self._canonical.forget()
+        if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
+            known = known.min
         if isinstance(known, tir.Range):
             low, size = self.bound(known.min), self.bound(known.extent)
-            if isinstance(known.extent, IntImm) and known.extent.value == 1:
-                self.values[var] = self.simplify(known.min)
-                return
             high = c.add(known.min, c.sub(known.extent, 1))
             top = self.bound(self.simplify(high)).max
             self._bounds.bind(var, Bound(low.min, max(min(top, low.max + size.max - 1), low.min)))

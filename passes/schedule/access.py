@@ -6,7 +6,8 @@ from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.passes.schedule.buffers import BufferArg
-from mlcc.passes.schedule.tree import Tree
+from mlcc.passes.schedule.rewrite import map_realizes
+from mlcc.passes.schedule.tree import Tree, child_realizes
 
 
 def read_region(block: tir.Block, n: int) -> tir.BufferRegion:
@@ -56,3 +57,18 @@ def with_own_reads(init: tir.Block) -> tir.Block:
     """A block made of an init, with what it loads itself (a bias that `fuse_reduction_epilogue` starts from)."""
     loaded = {n.buffer.data: n.buffer for n in walk(init.body) if isinstance(n, tir.BufferLoad)}
     return replace(init, reads=BlockAccess(loaded).collect(init).reads.as_regions()) if loaded else init
+
+
+def with_regions(block: tir.Block) -> tir.Block:
+    """A block that is a mere scope, and says nothing of what is accessed in it, with regions that do."""
+    if block.iter_vars or block.reads or block.writes:
+        return block
+    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_regions(realize.block)))
+    regions = [r for realize in child_realizes(inside) for r in (*realize.block.reads, *realize.block.writes)]
+    accessed = [
+        n for n in (*walk(block.body), *regions) if isinstance(n, (tir.BufferLoad, tir.BufferStore, tir.BufferRegion))
+    ]
+    own = {buffer.data for buffer in block.alloc_buffers}
+    visible = {n.buffer.data: n.buffer for n in accessed if n.buffer.data not in own}
+    found = BlockAccess(visible).collect(replace(block, body=inside))
+    return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.access import with_regions
 from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_single_child, check_trivial_binding, scope_root
 from mlcc.passes.schedule.dependences import carried
@@ -40,6 +41,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     if loops:
         check_single_child(tree, loops[0])
     check_trivial_binding(tree, old)
+    _check_extents(old, loops)
     axes = old.iter_vars
     dtype = axes[0].var.dtype if axes else INT32
     mapping = of_dtype(index_map.of(len(axes), dtype), dtype)
@@ -64,7 +66,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
         for n, (value, size) in enumerate(zip(mapped, new_sizes, strict=True))
     )  # fmt: skip
     values = im.map_indices(back, [axis.var for axis in new_axes], analyzer)
-    inside = replace(old, iter_vars=())
+    inside = replace(with_regions(old), iter_vars=())
     made = replace(substitute(inside, {a.var: v for a, v in zip(axes, values, strict=True)}), iter_vars=new_axes)
     simplifier = AccessSimplifier()
     made = simplifier.block(made)
@@ -101,6 +103,19 @@ def _rank(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -> tir.Expr:
     for index, extent in zip(indices, extents, strict=True):
         rank = c.add(c.mul(rank, extent), index)
     return rank
+
+
+def _check_extents(block: tir.Block, loops: list[tir.For]) -> None:
+    """Refuses (E0638) loops that leave out a part of an axis: the new loops would run over all of it."""
+    analyzer = Analyzer()
+    for loop, axis in zip(loops, block.iter_vars, strict=True):
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+        if not analyzer.prove(c.greater_equal(loop.extent, axis.dom.extent)):
+            raise Refusal(
+                "E0638",
+                f"the loop `{loop.var.name}` runs over {loop.extent} values, and the axis `{axis.var.name}` of block"
+                f" `{block.name}` has {axis.dom.extent}", (loop, block),
+            )  # fmt: skip
 
 
 def _kind(block: tir.Block, value: tir.Expr, size: tir.Expr, kinds: dict[tir.Var, tir.IterKind]) -> tir.IterKind:

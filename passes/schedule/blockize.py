@@ -65,7 +65,7 @@ def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir
     if division is None:
         raise _not_divisible(loop, inner, outside)
     axes = _Axes(preserve_unit_iters)
-    axes.split(block, division)
+    axes.split(block, division, [*outside, *loops])
     analyzer = Analyzer()
     for axis in axes.inner:
         analyzer.bind(axis.var, axis.dom)
@@ -153,7 +153,7 @@ def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> t
         if division is None:
             raise _not_divisible(loops[0] if loops else statement, realize, outside)  # type: ignore[arg-type]
         now = _Axes(preserve_unit_iters, axes)
-        if not now.split(block, division):
+        if not now.split(block, division, [*outside, *loops]):
             assert axes is not None
             raise Refusal(
                 "E0686", f"blocks `{blocks[0].name}` and `{block.name}` are not bound alike to the loops above",
@@ -328,15 +328,18 @@ class _Axes:
         self.inner_values: list[tir.Expr] = []
         self.values: dict[tir.Var, tir.Expr] = {}
 
-    def split(self, block: tir.Block, division: Subspaces) -> bool:
-        """Take over a division; False if it does not agree with the shared outer axes."""
+    def split(self, block: tir.Block, division: Subspaces, loops: Sequence[tir.For]) -> bool:
+        """Take over a division; False if it does not agree with the shared outer axes. `loops` are those around."""
+        domain = Analyzer()
+        for loop in loops:
+            domain.bind(loop.var, tir.Range(loop.min, loop.extent))
         shared = self._shared
         if shared is not None and len(shared.outer) < len(block.iter_vars):
             return False
         for number, (axis, (outside, inside)) in enumerate(zip(block.iter_vars, division.pairs, strict=True)):
             value = normalize_to_expr(outside.source)  # type: ignore[arg-type]
             if shared is None:
-                outer = _axis(axis, "_o", outside.extent)
+                outer = _axis(axis, "_o", outside.extent, value, domain)
             else:
                 outer, analyzer = shared.outer[number], Analyzer()
                 if not analyzer.prove_equal(outer.dom.extent, outside.extent):
@@ -345,24 +348,29 @@ class _Axes:
                     return False
             self.outer.append(outer)
             self.outer_values.append(value)
-            self.values[axis.var] = self._value(axis, outer, outside, inside)
+            self.values[axis.var] = self._value(axis, outer, outside, inside, domain)
         return True
 
-    def _value(self, axis: tir.IterVar, outer: tir.IterVar, outside: IterMark, inside: IterMark) -> tir.Expr:
+    def _value(
+        self, axis: tir.IterVar, outer: tir.IterVar, outside: IterMark, inside: IterMark, domain: Analyzer
+    ) -> tir.Expr:
         if is_one(inside.extent):
             if is_one(outside.extent) and not self._preserve:
                 return tir.IntImm(outside.extent.dtype, 0)
             return outer.var
-        inner = _axis(axis, "_i", inside.extent)
+        value = normalize_to_expr(inside.source)  # type: ignore[arg-type]
+        inner = _axis(axis, "_i", inside.extent, value, domain)
         self.inner.append(inner)
-        self.inner_values.append(normalize_to_expr(inside.source))  # type: ignore[arg-type]
+        self.inner_values.append(value)
         if is_one(outside.extent):
             return inner.var
         return c.add(c.mul(outer.var, inside.extent), inner.var)
 
 
-def _axis(axis: tir.IterVar, suffix: str, extent: tir.Expr) -> tir.IterVar:
-    dom = tir.Range(tir.IntImm(extent.dtype, 0), extent)
+def _axis(axis: tir.IterVar, suffix: str, extent: tir.Expr, value: tir.Expr, domain: Analyzer) -> tir.IterVar:
+    """A part of an axis, bound to `value`: from 0 on, unless the axis starts elsewhere (in a partitioned loop)."""
+    low = 0 if tir.const_int(axis.dom.min) == 0 else domain.bound(value).min
+    dom = tir.Range(tir.IntImm(extent.dtype, low), extent)
     return tir.IterVar(tir.Var(axis.var.name + suffix, axis.var.dtype), dom, axis.kind)
 
 

@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.analysis import scope_root
-from mlcc.passes.schedule.bindings import analyzer_of, bindings, loop_domain, vars_of
+from mlcc.passes.schedule.bindings import bindings, loop_domain, vars_of
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.cache_stage import in_scope
 from mlcc.passes.schedule.refusal import Refusal
@@ -70,8 +70,9 @@ def _copied(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, readin
     uses = _uses(loop, buffer)
     at = _position(loop, buffer, uses, reading)
     cache = in_scope(buffer, storage)
-    spans = _touched(tree, loop, buffer, cache.scope, reading)
-    _check_inside(tree, loop, buffer, spans)
+    # all threads of a shared memory may read it; each copies back what it has written itself
+    spans = _touched(tree, loop, buffer, cache.scope if reading else "global", reading)
+    _check_inside(tree, loop, buffer, spans, reading)
     source, target = (buffer, cache) if reading else (cache, buffer)
     copy = _copy_block(tree, loop, spans, source, target, f"{buffer.name}_{storage}")
 
@@ -174,19 +175,41 @@ def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, readin
     return [_range(i, extent, analyzer) for i, extent in zip(box, buffer.shape, strict=True)]
 
 
-def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Range]) -> None:
-    """Refuses (E0644) a copy that leaves the buffer, as for blocks that run under a condition."""
-    analyzer, known = analyzer_of(tree), {at.var for at in tree.loops}
+def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Range], reading: bool) -> None:
+    """Refuses (E0644) a copy that leaves the buffer, as for blocks that run under a condition, or what a block around
+    says that it uses of it."""
+    around = [at for at in tree.ancestors(loop) if isinstance(at, tir.Block)]
+    analyzer, known = Analyzer(), set[tir.Var]()
+    for at in [loop, *tree.ancestors(loop)][::-1]:
+        ranges = {a.var: a.dom for a in at.iter_vars} if isinstance(at, tir.Block) else {}
+        if isinstance(at, tir.For):
+            ranges = {at.var: Range(at.min, at.extent)}
+        for var, span in ranges.items():
+            analyzer.bind(var, span)
+            known.add(var)
+
+    def leaves(low: Expr, high: Expr, inside: Range) -> bool:
+        """May low : high leave `inside`?"""
+        end = c.add(inside.min, inside.extent)
+        if not all(vars_of(e) <= known for e in (low, high, inside.min, end)):
+            return False
+        below, above = (analyzer.bound(analyzer.simplify(e)) for e in (c.sub(low, inside.min), c.sub(end, high)))
+        return below.min < 0 or above.min < 0
+
     for n, (span, extent) in enumerate(zip(spans, buffer.shape, strict=True)):
-        size = tir.const_int(extent)
-        low, high = (analyzer.bound(analyzer.simplify(e)) for e in (span.min, c.add(span.min, span.extent)))
-        if size is not None and vars_of(span.min) <= known and (low.min < 0 or high.max > size):
-            raise Refusal(
-                "E0644",
-                f"the copy in loop `{loop.var.name}` would leave `{buffer.name}`: dimension {n} has {size} elements,"
-                f" and the region is {span.min} : {analyzer.simplify(c.add(span.min, span.extent))}",
-                loop, "a loop further out, or the nest without the condition, may do",
-            )  # fmt: skip
+        end = c.add(span.min, span.extent)
+        words = f"the copy in loop `{loop.var.name}` would leave"
+        region = f"and the region is {span.min} : {analyzer.simplify(end)}"
+        help = "a loop further out, or the nest without the condition, may do"
+        if tir.const_int(extent) is not None and leaves(span.min, end, Range(c.const(0, extent.dtype), extent)):
+            words = f"{words} `{buffer.name}`: dimension {n} has {extent} elements, {region}"
+            raise Refusal("E0644", words, loop, help)
+        for block in around:
+            stated = region_of(block.reads if reading else block.writes, buffer, block)
+            if stated is not None and leaves(span.min, end, stated.region[n]):
+                part = f"{stated.region[n].min} : {c.add(stated.region[n].min, stated.region[n].extent)}"
+                words = f"{words} what block `{block.name}` has of `{buffer.name}`: in dimension {n} {part}, {region}"
+                raise Refusal("E0644", words, loop, help)
 
 
 def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:
