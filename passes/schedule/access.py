@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
+from mlcc.ir.visit import has_block
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.rewrite import map_realizes
 from mlcc.passes.schedule.tree import Tree, child_realizes
@@ -63,7 +65,7 @@ def with_regions(block: tir.Block) -> tir.Block:
     """A block that is a mere scope, and says nothing of what is accessed in it, with regions that do."""
     if block.iter_vars or block.reads or block.writes:
         return block
-    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_regions(realize.block)))
+    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_own_regions(realize.block)))
     regions = [r for realize in child_realizes(inside) for r in (*realize.block.reads, *realize.block.writes)]
     accessed = [
         n for n in (*walk(block.body), *regions) if isinstance(n, (tir.BufferLoad, tir.BufferStore, tir.BufferRegion))
@@ -72,3 +74,29 @@ def with_regions(block: tir.Block) -> tir.Block:
     visible = {n.buffer.data: n.buffer for n in accessed if n.buffer.data not in own}
     found = BlockAccess(visible).collect(replace(block, body=inside))
     return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())  # type: ignore[no-any-return]
+
+
+def with_own_regions(block: tir.Block) -> tir.Block:
+    """A block that says just what it accesses, as far as that is known."""
+    if not (block.reads or block.writes):
+        return with_regions(block)
+    reads = tuple(own_region(block, region, writing=False) for region in block.reads)
+    writes = tuple(own_region(block, region, writing=True) for region in block.writes)
+    return replace(block, reads=reads, writes=writes)  # type: ignore[no-any-return]
+
+
+def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:
+    """What a block without blocks in it really accesses of a buffer, where `region`, which it states, may be more: a
+    partitioned loop leaves regions of all its iterations."""
+    if has_block(block.body):
+        return region
+    access = BlockAccess({region.buffer.data: region.buffer}).collect(block)
+    found = (access.writes if writing else access.reads).as_regions()
+    if len(found) != 1:
+        return region
+    analyzer = Analyzer()
+    same = all(
+        analyzer.prove_equal(a.min, b.min) and analyzer.prove_equal(a.extent, b.extent)
+        for a, b in zip(found[0].region, region.region, strict=True)
+    )
+    return region if same else found[0]

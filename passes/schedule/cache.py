@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 
-from mlcc.arith.intset import from_range
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import cover, from_range, union
 from mlcc.arith.regions import full_region
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, walk
+from mlcc.ir.tir import Range
+from mlcc.ir.visit import used_vars
+from mlcc.passes.schedule.access import own_region, with_regions
 from mlcc.passes.schedule.analysis import scope_info, scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.cache_stage import (
@@ -18,6 +24,7 @@ from mlcc.passes.schedule.cache_stage import (
     in_scope,
     nested_guard,
     only_writer,
+    outer_guard,
     place_after,
     relaxed,
 )
@@ -58,21 +65,24 @@ def cache_read(
     writer = only_writer(tree, scope, buffer)
     if writer is None:
         where = Spot(scope, scope.body[0])
-        region = _input_region(tree, scope, node, buffer, consumers)
+        region, guard = _input_region(tree, scope, node, buffer, consumers), tir.TRUE
     else:
         written = region_of(writer.writes, buffer, writer)
         assert written is not None
         where = place_after(tree, scope, writer, consumers or dependents(tree, scope, writer))
-        region = relaxed(tree, writer, written, where.holder)
+        region = relaxed(tree, writer, own_region(writer, written, writing=True), where.holder)
+        guard = outer_guard(tree, writer, where.holder)
+        _check_written(tree, writer, region, where)
         _check_readers_behind(tree, scope, buffer, writer, where, consumers)
 
-    compact = where.holder is scope
+    partial = where.holder is scope and _in_loops(tree, region)
+    compact = where.holder is scope and not partial
     if compact:
         _check_one_region(tree, scope, buffer)
         users = list(consumers) or [r.block for r in tree.child_realizes(scope.body)]
         _check_no_pointer_into(region, users)
     cache = in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
-    stage = copy_stage(region, buffer, cache, storage_scope, compact)
+    stage = copy_stage(region, buffer, cache, storage_scope, compact, guard, partial)
     retarget = Retarget(
         buffer, cache,
         takes=lambda b: b is not scope and (not consumers or b in consumers),
@@ -119,20 +129,19 @@ def cache_write(
 
     written = region_of(node.writes, buffer, node)
     assert written is not None
+    written = own_region(node, written, writing=True)
     where = place_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
     guard = nested_guard(node, buffer, writing=True)
     region = relaxed(tree, node, written, where.holder, guard)
-    if not covers_all(tree, node, written, where.holder, guard):
-        part = spell(buffer, [from_range(s) for s in region.region])
-        raise Refusal(
-            "E0642", f"block `{node.name}` may leave out some of {part}, and the copy would write garbage there", node,
-        )  # fmt: skip
-    compact = where.holder is scope
+    _check_written(tree, node, region, where, guard)
+    partial = where.holder is scope and _in_loops(tree, region)
+    compact = where.holder is scope and not partial
     if compact:
         _check_one_region(tree, scope, buffer)
         _check_no_pointer_into(region, [node, *consumers])
     cache = in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
-    stage = copy_stage(region, cache, buffer, storage_scope, compact)
+    outer = outer_guard(tree, node, where.holder)
+    stage = copy_stage(region, cache, buffer, storage_scope, compact, outer, partial)
     inside = {n for n in walk(node) if isinstance(n, tir.Block)}
     retarget = Retarget(
         buffer, cache,
@@ -173,7 +182,37 @@ def _input_region(
         guard = nested_guard(block, buffer, writing=False)
         if tir.const_int(guard) != 1:
             return relaxed(tree, block, read, scope, guard)
-    return region_of(scope.reads, buffer, scope) or full_region(buffer)
+    stated = region_of(scope.reads, buffer, scope)
+    inside = scope_info(tree, scope).readers.get(buffer, ())
+    if stated is not None or scope is tree.root or not inside or not _is_written(tree, buffer):
+        return stated or full_region(buffer)
+    # a scope that does not say what it reads, as in a partitioned loop: there may be nothing in the rest yet
+    regions = [own_region(b, r, writing=False) for b in inside for r in with_regions(b).reads if r.buffer is buffer]
+    whole = [relaxed(tree, b, r, scope) for b, r in zip(inside, regions, strict=True)]
+    for reader, region, part in zip(inside, regions, whole, strict=True):
+        if not covers_all(tree, reader, region, scope):
+            raise Refusal(
+                "E0642", f"block `{reader.name}` does not read all of {_spelled(part)}, and the copy would, where"
+                " nobody may have written", reader,
+            )  # fmt: skip
+    analyzer = Analyzer()
+    spans = [[from_range(span) for span in part.region] for part in whole]
+    joined = [reduce(lambda a, b: union(a, b, analyzer), column) for column in zip(*spans, strict=True)]
+    shape = [Range(c.const(0, n.dtype), n) for n in buffer.shape]
+    return tir.BufferRegion(buffer, tuple(cover(i, n, analyzer) for i, n in zip(joined, shape, strict=True)))
+
+
+def _is_written(tree: Tree, buffer: tir.Buffer) -> bool:
+    return any(w.buffer is buffer for realize in tree.realizes for w in realize.block.writes)
+
+
+def _in_loops(tree: Tree, region: tir.BufferRegion) -> bool:
+    """Does the region differ between iterations of loops around the scope?"""
+    return any(tree.loop(var) is not None for span in region.region for var in used_vars((span.min, span.extent)))
+
+
+def _spelled(region: tir.BufferRegion) -> str:
+    return spell(region.buffer, [from_range(s) for s in region.region])
 
 
 # ---------------------------------------------------------------- checks
@@ -186,6 +225,19 @@ def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> N
         if found is not None:
             words, marks = found
             raise Refusal("E0642", f"a cache of `{buffer.name}` would be read where nothing is in it: {words}", marks)
+
+
+def _check_written(
+    tree: Tree, writer: tir.Block, region: tir.BufferRegion, where: Spot, guard: tir.Expr = tir.TRUE
+) -> None:
+    """Refuses (E0642) to copy what the writer does not surely write."""
+    written = region_of(writer.writes, region.buffer, writer)
+    assert written is not None
+    if not covers_all(tree, writer, own_region(writer, written, writing=True), where.holder, guard):
+        raise Refusal(
+            "E0642", f"block `{writer.name}` may leave out some of {_spelled(region)}, and the copy would have garbage"
+            " there", writer,
+        )  # fmt: skip
 
 
 def _check_readers_behind(

@@ -82,10 +82,19 @@ def copy_block(
     )  # fmt: skip
 
 
-def copy_stage(region: tir.BufferRegion, source: tir.Buffer, target: tir.Buffer, storage: str, compact: bool) -> Stage:
+def copy_stage(
+    region: tir.BufferRegion,
+    source: tir.Buffer,
+    target: tir.Buffer,
+    storage: str,
+    compact: bool,
+    guard: Expr = TRUE,
+    partial: bool = False,
+) -> Stage:
     """The loops that copy `region` between its buffer and a cache of it, as large as the buffer or just as `region`.
 
-    One of `source` and `target` is the buffer of the region, the other one the cache.
+    They do where `guard` holds; `partial` says that others copy the rest. One of `source` and `target` is the buffer of
+    the region, the other one the cache.
     """
     loops, axes, values = [], [], []
     whole: list[Expr] = []
@@ -95,13 +104,15 @@ def copy_stage(region: tir.BufferRegion, source: tir.Buffer, target: tir.Buffer,
         loops.append((loop, Range(zero(span.extent), span.extent)))
         axis = tir.Var(f"v{n}", span.extent.dtype)
         dom = Range(zero(span.extent), span.extent) if compact else Range(zero(extent), extent)
+        if partial and isinstance(span.min, IntImm):
+            dom = span
         axes.append(tir.IterVar(axis, dom, IterKind.SPATIAL))
         values.append(loop if compact else c.add(span.min, loop))
         own.append(axis)
         whole.append(c.add(span.min, axis) if compact else axis)
     into, out = (own, whole) if target is not region.buffer else (whole, own)
     block = copy_block(f"{region.buffer.name}_{storage}", axes, (source, out), (target, into))
-    return in_loops(loops, tir.BlockRealize(tuple(values), TRUE, block))
+    return in_loops(loops, tir.BlockRealize(tuple(values), guard, block))
 
 
 # ---------------------------------------------------------------- places
@@ -153,6 +164,9 @@ def only_writer(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> tir.Block |
         raise Refusal(
             "E0640", f"one block of `{scope.name}` may write `{buffer.name}`, and these do: {names}", tuple(writers)
         )
+    if writers and all(w.buffer is not buffer for w in writers[0].writes):
+        message = f"blocks inside `{writers[0].name}` write `{buffer.name}`, and it does not say so"
+        raise Refusal("E0640", message, writers[0])
     return writers[0] if writers else None
 
 
@@ -182,6 +196,26 @@ def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
     predicate = substitute(c.logical_and(realize.predicate, guard), values)
     return not spans or strict_bound(spans, domain, predicate, Analyzer()) is not None
+
+
+def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
+    """The part of the block's predicate that the loops from `high` on, outwards, decide."""
+    realize = tree.realize(block)
+    below = set(loop_domain(tree, tree.parent(realize), high))
+    made: Expr = TRUE
+    for part in conjuncts(realize.predicate):
+        if not used_vars(part) & below:
+            made = c.logical_and(made, part)
+    return made
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """What is to hold, one by one."""
+    if isinstance(condition, tir.And):
+        yield from conjuncts(condition.lhs)
+        yield from conjuncts(condition.rhs)
+    elif tir.const_int(condition) != 1:
+        yield condition
 
 
 def _inside(span: Range, extent: Expr) -> Range:

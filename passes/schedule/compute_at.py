@@ -14,6 +14,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.access import own_region, with_regions
 from mlcc.passes.schedule.analysis import (
     bindings,
     check_complete_or_reduction_block,
@@ -183,8 +184,10 @@ def _regions(
     for other in needed:
         realize = tree.realize(other)
         values = bindings(realize)
-        for region in other.writes if reverse else other.reads:
+        said = with_regions(other)
+        for region in said.writes if reverse else said.reads:
             if region.buffer in wanted:
+                region = own_region(other, region, writing=True) if reverse else region
                 scope = "global" if reverse else region.buffer.scope
                 domain = loop_domain(tree, tree.parent(realize), loop, scope)
                 intervals = {var: from_range(span) for var, span in domain.items()}

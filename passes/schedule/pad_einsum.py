@@ -10,6 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.visit import Rewriter
+from mlcc.passes.schedule.cache_stage import covers_all
 from mlcc.passes.schedule.checks import scope_root
 from mlcc.passes.schedule.reducers import reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
@@ -54,6 +55,7 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         else:
             message = f"axis `{axis.var.name}` of block `{old.name}` is driven by `{value}`, and must be by one loop"
             raise Refusal("E0674", message, old)
+    _check_whole(block, scope, padded)
     top = tree.child_of(scope, realize)
     _check_zeros(block, padded, analyzer)
     if len(child_realizes(top)) != 1 and padded:
@@ -96,6 +98,14 @@ def _check_einsum(block: BlockRef) -> None:
         raise no("it has buffers of its own")
     if tir.const_int(block.realize.predicate) != 1:
         raise no(f"it runs only where `{block.realize.predicate}`")
+
+
+def _check_whole(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
+    """Refuses (E0674) a block that leaves out a part of its output, which the copy back would write."""
+    for region in block.block.writes:
+        if any(span.min in padded for span in region.region) and not covers_all(block.tree, block.block, region, scope):
+            message = f"block `{block.block.name}` does not write all of `{region.buffer.name}` that its axes reach"
+            raise Refusal("E0674", message, block.block)
 
 
 def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:

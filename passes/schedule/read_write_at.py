@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
@@ -12,6 +13,7 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import Attrs, walk
 from mlcc.ir.tir import TRUE, Expr, ForKind, IterKind, Range
 from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.access import own_region
 from mlcc.passes.schedule.analysis import scope_root
 from mlcc.passes.schedule.bindings import bindings, loop_domain, vars_of
 from mlcc.passes.schedule.buffers import BufferArg, region_of
@@ -162,6 +164,8 @@ def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, readin
         region = region_of(block.reads if reading else block.writes, buffer, block)
         if region is None:
             continue
+        if not reading:
+            region = own_region(block, region, writing=True)
         domain = loop_domain(tree, tree.parent(realize), loop, storage)
         intervals = {var: from_range(span) for var, span in domain.items()}
         values = bindings(realize)
@@ -219,11 +223,20 @@ def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:
     return Range(low, analyzer.simplify(c.sub(c.add(interval.high, 1), low)))
 
 
+def _loops_outside_axes(tree: Tree, loop: tir.For) -> Iterator[tir.For]:
+    """`loop` and the loops above it, up to a block that hides them behind its axes."""
+    for at in (loop, *tree.ancestors(loop)):
+        if isinstance(at, tir.Block) and at.iter_vars:
+            return
+        if isinstance(at, tir.For):
+            yield at
+
+
 def _copy_block(
     tree: Tree, loop: tir.For, spans: list[Range], source: tir.Buffer, target: tir.Buffer, name: str
 ) -> tir.BlockRealize:
     """The block, with an axis for each loop on which the spans depend."""
-    ranges = loop_domain(tree, loop)
+    ranges = {at.var: Range(at.min, at.extent) for at in _loops_outside_axes(tree, loop)}
     axes: dict[tir.Var, tir.IterVar] = {}
     for var in (n for span in spans for n in walk(span) if isinstance(n, tir.Var)):
         if var in ranges and var not in axes:

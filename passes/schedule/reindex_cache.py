@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
@@ -18,6 +18,7 @@ from mlcc.passes.schedule.cache import check_starts_afresh
 from mlcc.passes.schedule.cache_stage import (
     Spot,
     Stage,
+    conjuncts,
     copy_block,
     dependents,
     driving_loops,
@@ -248,7 +249,7 @@ def _guard(tree: Tree, realize: tir.BlockRealize, kept: set[tir.Var], spot: Spot
     """The part of the block's predicate that bounds loops of the copy; refuses (E0643) a bound on those and others."""
     others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - kept
     made: Expr = TRUE
-    for part in _conjuncts(realize.predicate):
+    for part in conjuncts(realize.predicate):
         used = used_vars(part)
         if used & kept and used & others:
             raise Refusal(
@@ -258,12 +259,3 @@ def _guard(tree: Tree, realize: tir.BlockRealize, kept: set[tir.Var], spot: Spot
         if used & kept:
             made = c.logical_and(made, part)
     return made
-
-
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    match condition:
-        case tir.And(lhs=a, rhs=b):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case _:
-            yield condition

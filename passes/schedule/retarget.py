@@ -14,6 +14,7 @@ from mlcc.ir.tir import Expr, IntImm, Range
 from mlcc.ir.visit import Rewriter
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.storage import quoted
+from mlcc.passes.schedule.tree import child_realizes
 
 Indices = tuple[Expr, ...]
 Region = tuple[Range, ...]
@@ -105,10 +106,24 @@ class Retarget(Rewriter):
             if self._stores:
                 changes["writes"] = self._regions(made.writes)
             made = replace(made, **changes)
+        elif made is not block:
+            made = self._around(made)
         self._switch(around)
         if made is not block:
             self.reuse[block] = made
         return made  # type: ignore[no-any-return]
+
+    def _around(self, block: tir.Block) -> tir.Block:
+        """A block that does not take the new buffer says that blocks in it do."""
+        inside = [r.block for r in child_realizes(block.body)]
+
+        def also(regions: tuple[tir.BufferRegion, ...], found: bool) -> tuple[tir.BufferRegion, ...]:
+            more = [self._region(r) for r in regions if r.buffer is self._old and found]
+            return (*regions, *more) if more else regions
+
+        reads = also(block.reads, any(r.buffer is self._new for b in inside for r in b.reads))
+        writes = also(block.writes, any(r.buffer is self._new for b in inside for r in b.writes))
+        return replace(block, reads=reads, writes=writes)  # type: ignore[no-any-return]
 
     def _switch(self, active: bool) -> None:
         self._active, self._memo = active, self._memos[active]

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from mlcc.ir import tir
+from mlcc.passes.schedule.access import with_regions
 from mlcc.passes.schedule.tree import Tree
 
 
@@ -49,14 +50,15 @@ class ScopeInfo:
         return [r.block for r in self.realizes]
 
     def _add(self, block: tir.Block) -> None:
-        for region in block.reads:
+        said = with_regions(block)  # what a mere scope does not say of the blocks in it
+        for region in said.reads:
             self.readers.setdefault(region.buffer, []).append(block)
-        for region in block.writes:
+        for region in said.writes:
             self.writers.setdefault(region.buffer, []).append(block)
         for regions, others, kind in (
-            (block.reads, self.writers, DepKind.RAW),
-            (block.writes, self.writers, DepKind.WAW),
-            (block.writes, self.readers, DepKind.WAR),
+            (said.reads, self.writers, DepKind.RAW),
+            (said.writes, self.writers, DepKind.WAW),
+            (said.writes, self.readers, DepKind.WAR),
         ):
             for region in regions:
                 for other in others.get(region.buffer, ()):

@@ -107,6 +107,15 @@ KNOWN: tuple[Known, ...] = (
         _code("E0696"),
     ),
     Known(
+        "pad_einsum", WE_REFUSE, "an einsum that leaves out a part of its output is refused: TVM writes that, too",
+        _code("E0674", "does not write all"),
+    ),
+    Known(
+        "transform_block_layout", WE_REFUSE,
+        "a loop that does not run over all of its axis is refused: TVM's new loops do",
+        _code("E0638", "values, and the axis"),
+    ),
+    Known(
         "pad_einsum", WE_REFUSE,
         "an einsum whose loops are shared, split or fused is refused: TVM pads the loops of the other block too",
         _code("E0674"),
@@ -193,6 +202,11 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "cache_read cache_write reindex reindex_cache_read reindex_cache_write", WE_REFUSE,
         "a cache that would be read before anything is in it is refused", _code("E0642"),
+    ),
+    Known(
+        "cache_read cache_write", DIFFER,
+        "a copy in a loop is made where what it copies is written: TVM's copies what is not there, too",
+        _says(r"predicate: (\w+) against IntImm"),
     ),
     Known(
         "cache_write", DIFFER,

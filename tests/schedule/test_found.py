@@ -1,0 +1,175 @@
+"""Steps on what other steps have made: scripts that random schedules have found to go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mlcc
+from mlcc.verify import check
+from tests.schedule.nests import TRIANGLE, elementwise
+from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
+
+STRIDED = """
+@T.prim_func
+def main(X: T.Buffer((1, 4, 14), "float32"), Y: T.Buffer((1, 4, 7), "float32")):
+    P = T.alloc_buffer((1, 4, 14), "float32")
+    for n, c, y in T.grid(1, 4, 14):
+        with T.block("pad"):
+            vn, vc, vy = T.axis.remap("SSS", [n, c, y])
+            P[vn, vc, vy] = T.if_then_else(0 <= vy and vy < 14, X[vn, vc, vy], T.float32(0))
+    for n, c, y, p in T.grid(1, 4, 7, 1):
+        with T.block("Y"):
+            vn, vc, vy, vp = T.axis.remap("SSSR", [n, c, y, p])
+            with T.init():
+                Y[vn, vc, vy] = T.float32(0)
+            Y[vn, vc, vy] = Y[vn, vc, vy] + P[vn, vc, vy * 2 + vp]
+"""
+CHAINED = """
+@T.prim_func
+def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32")):
+    S = T.alloc_buffer((4, 4), "float32")
+    for i, j in T.grid(4, 4):
+        with T.block("S"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            S[vi, vj] = A[vi, vj] * A[vi, vj]
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = S[vi, vj] + T.float32(1)
+"""
+TILES = """
+@T.prim_func
+def main(A: T.Buffer((32, 2), "float32"), B: T.Buffer((32, 2), "float32")):
+    for o in range(4):
+        with T.block("B_o"):
+            vo = T.axis.spatial(4, o)
+            T.reads(A[vo * 4:vo * 4 + 4, 0:2])
+            T.writes(B[vo * 4:vo * 4 + 4, 0:2])
+            for i, j in T.grid(4, 2):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vo * 4 + vi, vj] = A[vo * 4 + vi, vj] + T.float32(1)
+"""
+
+
+def unit_loops(sch: mlcc.Schedule) -> None:
+    sch.compute_at("pad", sch.get_loops("Y")[2])
+
+
+def part_as_a_block(sch: mlcc.Schedule) -> None:
+    _, middle, _ = sch.loop_partition(sch.get_loops("B")[0], [None, 4, 5])
+    sch.blockize(middle)
+    domain = sch.get(sch.get_block("B_i1")).iter_vars[0].dom
+    assert (domain.min.value, domain.extent.value) == (23, 4)
+
+
+def axes_for_a_part(sch: mlcc.Schedule) -> None:
+    sch.loop_partition(sch.get_loops("C")[0], [None, 1])
+    sch.transform_block_layout("C_i0_partition", lambda: (0,))
+    made = sch.get(sch.get_block("C_i0_partition"))
+    assert {r.buffer.name for r in made.reads} == {"A", "B"} and [w.buffer.name for w in made.writes] == ["C"]
+
+
+def copy_back_of_a_part(sch: mlcc.Schedule) -> None:
+    sch.loop_partition(sch.get_loops("B")[1], [None, 4])
+    sch.write_at(sch.get_loops("B_j1")[0], "B_j1", 0, "local")
+
+
+def copy_back_in_a_thread(sch: mlcc.Schedule) -> None:
+    i = sch.get_loops("C")[0]
+    sch.bind(i, "vthread.x")
+    copy = sch.get(sch.write_at(sch.get_loops("C")[2], "C", 0, "shared"))
+    assert all(span.extent.value == 1 for span in copy.writes[0].region)
+
+
+def cache_under_a_condition(sch: mlcc.Schedule) -> None:
+    sch.split(sch.get_loops("B")[0], [16, None, 7], preserve_unit_iters=False)
+    sch.compute_at("S", sch.get_loops("B")[3])
+    sch.cache_write("S", 0, "shared")
+
+
+def cache_of_what_is_there(sch: mlcc.Schedule) -> None:
+    sch.split(sch.get_loops("B")[0], [16, None, 7], preserve_unit_iters=False)
+    sch.compute_at("S", sch.get_loops("B")[3])
+    sch.cache_read("B", "S", "shared")
+
+
+def cache_inside_a_block(sch: mlcc.Schedule) -> None:
+    sch.cache_read("B_o", "A", "shared", consumer_blocks=["B"])
+
+
+def cache_in_a_part(sch: mlcc.Schedule) -> None:
+    sch.compute_at("S", sch.get_loops("B")[0])
+    sch.loop_partition(sch.get_loops("S")[1], [2])
+    sch.cache_write("S_ax01", 0, "shared")
+
+
+def cache_for_a_part(sch: mlcc.Schedule) -> None:
+    sch.compute_at("S", sch.get_loops("B")[0])
+    sch.loop_partition(sch.get_loops("B")[1], [2])
+    sch.cache_read("B_j1", 0, "shared")
+
+
+def consumer_of_parts(sch: mlcc.Schedule) -> None:
+    i, j = sch.get_loops("S")
+    sch.loop_partition(j, [2])
+    sch.reverse_compute_at("B", i)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (STRIDED, unit_loops), (elementwise(32, 4), part_as_a_block), (MATMUL, axes_for_a_part),
+        (elementwise(4, 16), copy_back_of_a_part), (MATMUL, copy_back_in_a_thread), (CHAINED, cache_under_a_condition),
+        (CHAINED, cache_of_what_is_there), (TILES, cache_inside_a_block), (CHAINED, cache_in_a_part),
+        (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts),
+    ],
+)  # fmt: skip
+def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
+    sch = schedule(text)
+    steps(sch)
+    check(sch.mod)
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
+@pytest.mark.parametrize(
+    ("step", "args", "code", "words"),
+    [
+        ("transform_block_layout", (lambda i, j: (j, i),), "E0638", "loop `j` runs over .* values, and the axis `vj`"),
+        ("pad_einsum", ([2, 16],), "E0674", "block `B` does not write all of `B`"),
+    ],
+)
+def test_loops_that_leave_out_a_part(step: str, args: tuple[Any, ...], code: str, words: str) -> None:
+    sch = schedule(TRIANGLE)
+    with refused(code, words):
+        getattr(sch, step)("B", *args)
+
+
+def test_a_copy_stays_in_what_the_block_around_has() -> None:
+    sch = schedule(TILES)
+    sch.split(sch.get_loops("B")[0], [2, None, 4])
+    with refused("E0644", "what block `B_o` has of `A`"):
+        sch.read_at(sch.get_loops("B")[2], "B", 0, "local")
+
+
+def test_elements_that_nobody_writes_are_not_copied() -> None:
+    sch = schedule(elementwise(7))
+    sch.reindex_cache_write("B", 0, "global", lambda i: (i // 4, i % 4))
+    with refused("E0642", "of which `B` may leave something out"):
+        sch.cache_read("B_global", 0, "local")
+
+
+def test_what_is_in_a_part_counts() -> None:
+    sch = schedule(CHAINED)
+    sch.loop_partition(sch.get_loops("S")[0], [2])
+    assert sch.get_producers("B") == []
+    with refused("E0640", "blocks inside `S_i_common` write `S`, and it does not say so"):
+        sch.cache_read("B", "S", "local")
+    sch = schedule(MATMUL)
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    sch.loop_partition(sch.get_loops("C_update")[1], [2])
+    with refused("E0640", "these do: `C_init`, `C_update_j_common`"):
+        sch.cache_write("C_init", 0, "shared")
