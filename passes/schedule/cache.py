@@ -62,10 +62,11 @@ def cache_read(
     scope = scope_root(tree, node)
     check_readers_covered(tree, scope, buffer)
 
+    guard: tir.Expr = tir.TRUE
     writer = only_writer(tree, scope, buffer)
     if writer is None:
         where = Spot(scope, scope.body[0])
-        region, guard = _input_region(tree, scope, node, buffer, consumers), tir.TRUE
+        region = _input_region(tree, scope, node, buffer, consumers)
     else:
         written = region_of(writer.writes, buffer, writer)
         assert written is not None

@@ -169,7 +169,7 @@ def test_what_is_in_a_part_counts() -> None:
     with refused("E0640", "blocks inside `S_i_common` write `S`, and it does not say so"):
         sch.cache_read("B", "S", "local")
     sch = schedule(MATMUL)
-    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
     sch.loop_partition(sch.get_loops("C_update")[1], [2])
     with refused("E0640", "these do: `C_init`, `C_update_j_common`"):
         sch.cache_write("C_init", 0, "shared")
