@@ -44,6 +44,9 @@ def decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
         names = ", ".join(f"`{at.var.name}`" for at in loops) or "none"
         message = f"loop `{loop.var.name}` is not around block `{old.name}`"
         raise Refusal("E0661", message, (loop.loop, old), f"the loops around the block: {names}")
+    if len(loops[-1].body) != 1:
+        message = f"block `{old.name}` is not alone in its innermost loop `{loops[-1].var.name}`"
+        raise Refusal("E0676", message, (loops[-1], old))
     found = _match(realize, loops)
     filled = loops[loops.index(loop.loop) :]
     top = len(loops) - 1  # the outermost loop, at or below the given one, that holds nothing but this block

@@ -12,9 +12,10 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind
 from mlcc.ir.visit import has_block, substitute, used_vars
+from mlcc.passes.schedule.access import own_region
 from mlcc.passes.schedule.analysis import scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
-from mlcc.passes.schedule.cache_stage import Stage, copy_block, in_loops, with_data
+from mlcc.passes.schedule.cache_stage import Stage, copy_block, covers_all, in_loops, with_data
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.retarget import Retarget, fixed
@@ -44,6 +45,8 @@ def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
     axes = [axis for axis in node.iter_vars if axis.var in used]
     new = _reindexed(old, axes)
     anchor = _top_of_chain(tree, scope, node)
+    if writing:
+        _check_whole(tree, scope, node, old)
     _check_alone(tree, anchor, node, old, writing)
     stage = _stage(axes, indices, old, new, writing)
     retarget = Retarget(old, new, takes=lambda b: b is node, how=fixed(tuple(a.var for a in axes)), stores=True)
@@ -167,6 +170,16 @@ def _check_alone(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buf
                 "E0642", f"`{other.name}` {verb} `{buffer.name}` in the same loops as `{block.name}`: a copy outside of"
                 f" them comes too {when}", (block, other),
             )  # fmt: skip
+
+
+def _check_whole(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
+    """Refuses (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
+    region = region_of(block.writes, buffer, block)
+    if region is not None and not covers_all(tree, block, own_region(block, region, writing=True), scope):
+        raise Refusal(
+            "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, and the copy would write garbage"
+            " there", block,
+        )  # fmt: skip
 
 
 def _stage(axes: list[tir.IterVar], indices: list[Expr], old: tir.Buffer, new: tir.Buffer, writing: bool) -> Stage:

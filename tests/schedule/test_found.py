@@ -19,7 +19,7 @@ def main(X: T.Buffer((1, 4, 14), "float32"), Y: T.Buffer((1, 4, 7), "float32")):
     for n, c, y in T.grid(1, 4, 14):
         with T.block("pad"):
             vn, vc, vy = T.axis.remap("SSS", [n, c, y])
-            P[vn, vc, vy] = T.if_then_else(0 <= vy and vy < 14, X[vn, vc, vy], T.float32(0))
+            P[vn, vc, vy] = T.if_then_else(0 <= vy and vy < 13, X[vn, vc, vy], T.float32(0))
     for n, c, y, p in T.grid(1, 4, 7, 1):
         with T.block("Y"):
             vn, vc, vy, vp = T.axis.remap("SSSR", [n, c, y, p])
@@ -139,6 +139,7 @@ def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None
     ("step", "args", "code", "words"),
     [
         ("transform_block_layout", (lambda i, j: (j, i),), "E0638", "loop `j` runs over .* values, and the axis `vj`"),
+        ("reindex", (("write", 0),), "E0642", "block `B` may leave out some of `B`"),
         ("pad_einsum", ([2, 16],), "E0674", "block `B` does not write all of `B`"),
     ],
 )
@@ -173,3 +174,11 @@ def test_what_is_in_a_part_counts() -> None:
     sch.loop_partition(sch.get_loops("C_update")[1], [2])
     with refused("E0640", "these do: `C_init`, `C_update_j_common`"):
         sch.cache_write("C_init", 0, "shared")
+
+
+def test_padding_beside_another_block() -> None:
+    sch = schedule(STRIDED)
+    sch.cache_write("pad", 0, "local")
+    sch.reverse_compute_at("P_local", sch.get_loops("pad")[2])
+    with refused("E0676", "not alone in its innermost loop `y`"):
+        sch.decompose_padding("pad", sch.get_loops("pad")[0])
