@@ -41,7 +41,7 @@ class _Empty:
         made: list[tir.Stmt] = []
         for stmt in body:
             for hidden, realize in _realizes(stmt):
-                made += _init_of_nothing(hidden, realize)
+                made += _init_of_nothing(hidden, realize, stmt)
             made.append(self.rewrite(stmt))
         same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
         return body if same else tuple(made)
@@ -69,8 +69,9 @@ def _bound(body: Body) -> Names:
     return frozenset(made | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
 
 
-def _init_of_nothing(hidden: Names, realize: tir.BlockRealize) -> list[tir.Stmt]:
-    """What to run before the outermost loop; nothing where the block cannot be empty, or more than that is unknown."""
+def _init_of_nothing(hidden: Names, realize: tir.BlockRealize, around: tir.Stmt) -> list[tir.Stmt]:
+    """What to run before `around`, the outermost loop; nothing where the block cannot be empty, or where that is not
+    known there: what its ranges or its init load must not be stored inside."""
     block = realize.block
     reduced = [a for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
     if block.init is None or all((tir.const_int(a.dom.extent) or 0) > 0 for a in reduced):
@@ -78,7 +79,11 @@ def _init_of_nothing(hidden: Names, realize: tir.BlockRealize) -> list[tir.Stmt]
     spatial = [a for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL]
     unknown = hidden | {a.var for a in block.iter_vars if a.kind is not tir.IterKind.SPATIAL} | {*block.alloc_buffers}
     stated = (*(a.dom for a in block.iter_vars), *block.init, *block.writes, *block.match_buffers)
-    if any(n in unknown for part in stated for n in walk(part)) or not _is_bound(realize):
+    parts = [n for part in stated for n in walk(part)]
+    if any(n in unknown for n in parts) or not _is_bound(realize):
+        return []
+    loaded = {n.buffer for n in parts if isinstance(n, tir.BufferLoad)}
+    if loaded and any(isinstance(n, tir.BufferStore) and n.buffer in loaded for n in walk(around)):
         return []
     axes = [replace(a, var=tir.Var(a.var.name, a.var.dtype)) for a in spatial]
     loops = [tir.Var(a.var.name.removeprefix("v_"), a.var.dtype) for a in spatial]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.interp import run_function
 from mlcc.passes.lower_to_tir import LowerToTir
 from mlcc.passes.manager import PassContext
@@ -112,3 +113,67 @@ def main(a: T.handle, c: T.handle):
         c = np.full(8, 7, "float32")
         run(np.zeros((8, 0), "float32"), c)
         np.testing.assert_array_equal(c, np.full(8, 7))
+
+
+def test_what_cannot_be_empty_stays_as_it_is() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), C: T.Buffer((3,), "float32")):
+    for i, k in T.grid(3, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    func = mlcc.parse(text)["main"]
+    assert with_empty_inits(func) is func
+
+
+def test_init_of_a_block_in_a_block() -> None:
+    """The outer block's axis stands in the range of the inner one: some rows are empty, others are not."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), ends: T.Buffer((4,), "int64"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:8], ends[vi])
+            T.writes(C[vi])
+            for k in range(ends[vi]):
+                with T.block("C"):
+                    vj = T.axis.spatial(T.Range(vi, vi + 1), vi)
+                    vk = T.axis.reduce(ends[vi], k)
+                    with T.init():
+                        C[vj] = T.float32(0)
+                    C[vj] = C[vj] + A[vj, vk]
+"""
+    module = mlcc.parse(text)
+    executable = mlcc.load(mlcc.build(module))
+    a, ends = np.ones((4, 8), "float32"), np.array([2, 0, 8, 0], "int64")
+    for run in (lambda *x: run_function(module, "main", x), executable["main"]):
+        c = np.full(4, 7, "float32")
+        run(a, ends, c)
+        np.testing.assert_array_equal(c, ends)
+
+
+def test_a_range_that_the_loop_itself_makes() -> None:
+    """Whether the axis is empty is not known before the loop: the block is left alone."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
+    end = T.alloc_buffer((1,), "int64")
+    for i in range(4):
+        with T.block("end"):
+            vi = T.axis.spatial(4, i)
+            end[0] = T.int64(vi)
+        for k in range(end[0]):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce(end[0], k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+    func = mlcc.parse(text)["main"]
+    assert with_empty_inits(func) is func

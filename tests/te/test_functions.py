@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import mlcc
 from mlcc import te
 from mlcc.interp import run_prim_func
-from mlcc.ir import tir
+from mlcc.ir import construct, tir
+from mlcc.te import statements as code
 
 EXTENT = st.integers(0, 7)
 SOME = st.integers(1, 7)
@@ -164,3 +165,35 @@ K = te.reduce_axis((0, 4), "k")
 def test_refused(make: Any, says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says.replace("(", r"\(")):
         make()
+
+
+# ---------------------------------------------------------------- tensors made by statements
+
+
+def test_extern_makes_several_tensors_by_statements() -> None:
+    """Running sums and their number, from an input that is computed and lives in the function."""
+    n = te.var("n", "int64")
+    given = te.placeholder((n,), "float32", "A")
+    doubled = te.compute((n,), lambda i: given[i] * 2.0, "B")
+    total = code.scratch("total", (1,), "float32")
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> object:
+        source, sums, count = (code.Cells(b) for b in (*ins, *outs))
+        step = code.loop(n, lambda i: [total.set(total[0] + source[i], 0), sums.set(total[0], i)])
+        return total.set(0.0, 0), step, count.set(n, 0)
+
+    sums, count = te.extern([(n,), (1,)], [doubled], body, "sums", ["float32", "int32"], scratch=[total.buffer])
+    func = te.create_prim_func([given, sums, count], "int64")
+    x, out, number = np.arange(5, dtype="float32"), np.zeros(5, "float32"), np.zeros(1, "int32")
+    run_prim_func(func, [x, out, number])
+    np.testing.assert_array_equal(out, np.cumsum(x * 2))
+    assert number[0] == 5
+    again = mlcc.parse(mlcc.script(func))["main"]
+    mlcc.assert_structural_equal(again.without_attr("global_symbol"), func.without_attr("global_symbol"))
+
+
+def test_extern_of_one_expression_is_evaluated() -> None:
+    given = te.placeholder((4,), "float32", "A")
+    out = te.extern((4,), [given], lambda i, o: construct.call("int32", "call_packed", "f", i[0].data, o[0].data), "f")
+    text = mlcc.script(te.create_prim_func([given, out]))
+    assert 'T.block("f")' in text and "T.reads(A[0:4])" in text and "T.writes(f[0:4])" in text
