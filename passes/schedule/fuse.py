@@ -41,7 +41,7 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     values: dict[tir.Var, Expr] = {}
     lower: Expr = c.const(1)
     for loop in reversed(olds[1:]):
-        upper = analyzer.simplify(c.mul(loop.extent, lower))
+        upper = lower if const_int(loop.extent) == 0 else analyzer.simplify(c.mul(loop.extent, lower))
         values[loop.var] = c.floordiv(c.floormod(fused, upper), lower) if const_int(loop.extent) != 1 else c.const(0)
         lower = upper
     values[olds[0].var] = c.floordiv(fused, lower) if const_int(olds[0].extent) != 1 else c.const(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mlcc
+from mlcc.verify import verify
 from tests.schedule.nests import BRANCHES, FROM_2, TRIANGLE, elementwise, row_sums, two_nests
 from tests.schedule.tools import MATMUL, assert_same_results, refused, schedule
 
@@ -160,3 +161,11 @@ def test_names_do_not_grow_with_every_step() -> None:
     for _ in range(100):
         loop = sch.fuse(*sch.split(loop, [None, 2]))
     assert len(sch.get(loop).var.name) < 100
+
+
+@pytest.mark.parametrize("extents", [(0, 4), (4, 0), (3, 0, 4), (0, 0, 2)])
+def test_loops_that_never_run(extents: tuple[int, ...]) -> None:
+    sch = schedule(elementwise(*extents))
+    fused = sch.fuse(*sch.get_loops("B"))
+    assert sch.get(fused).extent.value == 0
+    assert verify(sch.mod) == []
