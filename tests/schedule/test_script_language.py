@@ -213,7 +213,9 @@ def test_expressions_have_pythons_value(text: str) -> None:
     try:
         (got,) = noted(f"{head}sch.note({text})")
     except CompileError as exc:
-        assert refused is not None or exc.diagnostics[0].code in ("E0601", "E0602"), (text, want, exc)
+        limits = exc.diagnostics[0].code in ("E0601", "E0602")
+        complex_inside = "fractional power" in exc.diagnostics[0].message  # of which Python's `abs` makes a float again
+        assert refused is not None or limits or complex_inside, (text, want, exc)
         return
     assert refused is None, (text, got)
     assert repr(got) == repr(_listed(want)), text
