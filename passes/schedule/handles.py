@@ -47,16 +47,23 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+MOST_OPERATIONS = 600  # evaluated and printed by recursion
+
+
 class ExprRV(Handle):
     """An integer that sampling chose, or arithmetic on such; stays symbolic in traces, so that they can be re-decided.
 
     `schedule.get` gives its value.
     """
 
-    __slots__ = ("lhs", "op", "rhs")
+    __slots__ = ("lhs", "op", "rhs", "size")
 
     def __init__(self, op: str = "", lhs: ExprRV | int = 0, rhs: ExprRV | int = 0) -> None:
+        """Raises ValueError for arithmetic of more than MOST_OPERATIONS operations, shared ones counted each time."""
         self.op, self.lhs, self.rhs = op, lhs, rhs
+        self.size: int = 1 + sum(x.size for x in (lhs, rhs) if isinstance(x, ExprRV))
+        if self.size > MOST_OPERATIONS:
+            raise ValueError(f"arithmetic over sampled values of more than {MOST_OPERATIONS} operations")
 
     @property
     def is_leaf(self) -> bool:

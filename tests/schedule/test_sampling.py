@@ -112,3 +112,18 @@ def main(a: T.handle, b: T.handle):
 """
     sch = mlcc.Schedule(mlcc.parse(text))
     assert [sch.get(v) for v in sch.sample_perfect_tile(sch.get_loops("B")[0], n=3)] == [-1, 1, 1]
+
+
+def test_arithmetic_without_end() -> None:
+    sch = schedule(MATMUL)
+    value, _ = sch.sample_perfect_tile(sch.get_loops("C")[0], n=2)
+    with pytest.raises(ValueError, match="more than 600 operations"):
+        for _ in range(40):
+            value = value + value
+    value, _ = sch.sample_perfect_tile(sch.get_loops("C")[0], n=2, decision=[8, 4])
+    for _ in range(590):
+        value = value + 1
+    assert sch.get(value) == 598
+    sch.annotate(sch.get_loops("C")[0], "n", value)
+    assert " + 1" in str(sch.trace)
+    assert value.size == 591
