@@ -141,7 +141,7 @@ def require_lowered(module: IRModule, native: Collection[str]) -> None:
     from mlcc.ir import relax, tir
     from mlcc.passes.dead_code import keep_reachable
     from mlcc.passes.graph import all_bindings
-    from mlcc.passes.lower_to_tir import shapes_known
+    from mlcc.passes.lower_to_tir import depends_on_data, shapes_known
 
     public = {name for name, func in module.functions.items() if not func.is_private}
     left: dict[str, list[relax.Call]] = {}
@@ -155,7 +155,10 @@ def require_lowered(module: IRModule, native: Collection[str]) -> None:
     found = []
     for short, calls in left.items():
         known = ops.get(short)
-        if known is None or known.impl.lower is None:
+        if known is not None and known.impl.lower is None and depends_on_data(calls[0]):
+            help = "how long its result is depends on the data: the interpreter runs it; compiled code needs a packed "
+            help += "function in its place"
+        elif known is None or known.impl.lower is None:
             help = "this operator has no lowering yet"
         elif shapes_known(calls[0]):
             help = "run `lower-to-tir` before, or -O2"

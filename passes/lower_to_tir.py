@@ -125,6 +125,11 @@ def shapes_known(call: relax.Call) -> bool:
     return all(_known(e.struct_info) for e in (*call.args, call))
 
 
+def depends_on_data(call: relax.Call) -> bool:
+    """Whether the shape of the result is not known though those of all arguments are."""
+    return all(_known(a.struct_info) for a in call.args) and not _known(call.struct_info)
+
+
 def _known(info: relax.StructInfo | None) -> bool:
     match info:
         case relax.TensorStructInfo():

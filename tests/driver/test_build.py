@@ -111,7 +111,7 @@ def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
     found = caught.value.diagnostics
     assert [d.code for d in found] == ["E0509", "E0509"]
     assert found[0].message == "`R.unique` cannot be lowered (2 uses)"
-    assert found[0].help == "this operator has no lowering yet"
+    assert "depends on the data" in (found[0].help or "")
     assert str(caught.value).startswith("m.mlc:4:")
     assert found[1].message == "`R.add` cannot be lowered"
     assert "R.match_cast" in (found[1].help or "")
