@@ -107,7 +107,7 @@ def _convert(value: Any, hint: Any, whole: Any) -> Any:
     if hint is Any:
         return tuple(value) if isinstance(value, list) else value
     if origin is typing.Literal:
-        if value in args and isinstance(value, type(args[args.index(value)])):
+        if value in args and type(value) is type(args[args.index(value)]):
             return value
     elif origin in (typing.Union, types.UnionType):
         for arm in args:

@@ -14,6 +14,7 @@ PASSES: dict[str, str] = {
     "ewise-fma": "mlcc.passes.ewise_fma:EwiseFma",
     "fold-constants": "mlcc.passes.fold_constants:FoldConstants",
     "fuse": "mlcc.passes.fuse:Fuse",
+    "fuse-by-pattern": "mlcc.passes.fuse_by_pattern:FuseByPattern",
     "fuse-dense-add": "mlcc.passes.fuse_pair:FuseDenseAdd",
     "fuse-matmul-add": "mlcc.passes.fuse_pair:FuseMatmulAdd",
     "fuse-tir": "mlcc.passes.fuse_tir:FuseTir",
@@ -21,8 +22,10 @@ PASSES: dict[str, str] = {
     "lower-loops": "mlcc.passes.lower_loops:LowerLoops",
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",
+    "rewrite": "mlcc.passes.rewrite:Rewrite",
     "schedule": "mlcc.passes.schedule_pass:ApplyScript",
     "to-mixed-precision": "mlcc.passes.to_mixed_precision:ToMixedPrecision",
+    "update-func": "mlcc.passes.update_func:UpdateFunc",
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}

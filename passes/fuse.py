@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, replace
 from mlcc.ops import FusionKind
 from mlcc.passes.fusion_graph import Group, Node, partition
 from mlcc.passes.graph import (
     CALL_TIR,
-    CALL_TIR_INPLACE,
-    PRIMITIVE,
-    Mutator,
-    call_arguments,
-    call_function,
-    get_item,
     is_primitive,
-    make_function,
-    make_seq,
     same_info,
-    shape_expr,
     tir_callee,
     used_vars,
 )
+from mlcc.passes.grouping import Grouper
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.op_pattern import kind_of
-from mlcc.passes.symbolic import free_symbols, renew_symbols
 from mlcc.relax.module_builder import ModuleBuilder
-
-# operands that are written again inside a fused function instead of passed to it
-_INLINE = (relax.ShapeExpr, relax.PrimValue, relax.StringImm, relax.DataTypeImm, relax.GlobalVar, relax.ExternFunc)
 
 
 @dataclass(frozen=True)
@@ -43,7 +29,8 @@ class Fuse(Pass):
 
     Works on operators and on `call_tir` alike: kinds come from the operator table, the attribute `op_pattern`, or the
     blocks of the TIR function. An operation joins the one that all paths from it lead to, so nothing is computed
-    twice. Functions that have the attribute are left alone. Level 0 fuses nothing.
+    twice. Functions that have the attribute are left alone. Level 0 fuses nothing, the others all that can be fused.
+    `mlcc passes --why-fuse` says why which operations fused.
 
     Before:  lv = R.matmul(x, w)
              lv1 = R.add(lv, b)
@@ -52,13 +39,13 @@ class Fuse(Pass):
     """
 
     name: ClassVar[str] = "fuse"
-    level: int = 2
+    level: Literal[0, 1, 2, 3] = 2
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         if self.level <= 0:
             return module.copy()
         builder = ModuleBuilder(module)
-        kinds = _Kinds(module)
+        kinds = Kinds(module)
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function) and not is_primitive(func) and "Codegen" not in func.attrs:
@@ -66,12 +53,15 @@ class Fuse(Pass):
         return builder.module
 
 
-class _Kinds:
+class Kinds:
     """Fusion kinds of the values that bindings have."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self._of_function: dict[str, FusionKind] = {}
+
+    def of_binding(self, binding: relax.Binding) -> FusionKind:
+        return self.of(binding.value) if isinstance(binding, relax.VarBinding) else FusionKind.OPAQUE
 
     def of(self, value: relax.Expr) -> FusionKind:
         if isinstance(value, relax.TupleGetItem):
@@ -125,209 +115,30 @@ def _same_shape(a: relax.Expr, b: relax.Expr) -> bool:
     return same_info(left.shape.struct_info if left.shape else None, right.shape.struct_info if right.shape else None)
 
 
-class _Fuser(Mutator):
-    """Rewrites one function; new functions go to the builder."""
+class _Fuser(Grouper):
+    """Rewrites one function."""
 
-    def __init__(self, builder: ModuleBuilder, kinds: _Kinds) -> None:
-        super().__init__(builder.module)
-        self.builder = builder
+    def __init__(self, builder: ModuleBuilder, kinds: Kinds) -> None:
+        super().__init__(builder)
         self.kinds = kinds
 
-    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
-        if not isinstance(block, relax.DataflowBlock):
-            return super().visit_block(block)
-        groups = self.groups(block)
-        if len(set(groups)) == len(groups):
-            return super().visit_block(block)
-        used = {v for b in block.bindings for v in used_vars(b.value)}  # type: ignore[attr-defined]
-        members: dict[Group, list[Any]] = {}
-        for binding, group in zip(block.bindings, groups, strict=True):
-            members.setdefault(group, []).append(binding)
-        self._made.append([])
-        self.in_dataflow = True
-        for group in _by_dependence(block, groups):
-            if len(members[group]) == 1:
-                self.visit_binding(members[group][0])
-            elif members[group][-1].var in used or not isinstance(members[group][-1].var, relax.DataflowVar):
-                self.call_kernel(members[group])  # a kernel that nothing uses is dropped
-        self.in_dataflow = False
-        return replace(block, bindings=tuple(self._made.pop()))  # type: ignore[no-any-return]
-
     def groups(self, block: relax.DataflowBlock) -> list[Group]:
-        """The group of each binding of a block."""
-        nodes: list[Node] = []
-        producer: dict[relax.Var, Node] = {}
-        for index, binding in enumerate(block.bindings):
-            value = binding.value  # type: ignore[attr-defined]
-            plain = isinstance(binding, relax.VarBinding)
-            kind = self.kinds.of(value) if plain else FusionKind.OPAQUE
-            node = Node(index, kind, not isinstance(binding.var, relax.DataflowVar))
-            for var in used_vars(value):
-                if var in producer:
-                    producer[var].users.append((node, kind))
-            nodes.append(node)
-            producer[binding.var] = node
-        return partition(nodes)
+        return partition(block_nodes(block, self.kinds))
 
-    def call_kernel(self, bindings: list[relax.VarBinding]) -> None:
-        """Emit the call that stands for the bindings of one group; the last one is the only one that others use."""
-        kernel = make_kernel(bindings)
-        name = self.builder.add(kernel.function, kernel.name)
-        arguments = []
-        for argument in kernel.arguments:
-            made = self.visit(argument)
-            arguments.append(self.emit(made) if isinstance(made, relax.TupleGetItem) else made)
-        call = call_function(name, self.builder.module[name], tuple(arguments))
-        self.rebind(bindings[-1], call)
+    def style(self, group: Group) -> None:
+        """Single operations stay as they are."""
 
 
-def _by_dependence(block: relax.DataflowBlock, groups: list[Group]) -> list[Group]:
-    """The groups in an order in which each stands behind those it uses, as near to the order of bindings as can be."""
-    group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
-    uses: dict[Group, list[Group]] = {}
-    for binding, group in zip(block.bindings, groups, strict=True):
+def block_nodes(block: relax.DataflowBlock, kinds: Kinds) -> list[Node]:
+    """The data flow of a block: one node for each binding."""
+    nodes: list[Node] = []
+    producer: dict[relax.Var, Node] = {}
+    for index, binding in enumerate(block.bindings):
+        kind = kinds.of_binding(binding)
+        node = Node(index, kind, not isinstance(binding.var, relax.DataflowVar))
         for var in used_vars(binding.value):  # type: ignore[attr-defined]
-            other = group_of.get(var)
-            if other is not None and other is not group:
-                uses.setdefault(group, []).append(other)
-    done: dict[Group, None] = {}
-    for first in groups:
-        stack = [(first, iter(uses.get(first, ())))]
-        entered = {first}
-        while stack:
-            group, remaining = stack[-1]
-            following = next((g for g in remaining if g not in done and g not in entered), None)
-            if following is None:
-                done.setdefault(group)
-                stack.pop()
-            else:
-                entered.add(following)
-                stack.append((following, iter(uses.get(following, ()))))
-    return list(done)
-
-
-# ---------------------------------------------------------------- the function of a group
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A fused function, the name it asks for, and what a caller passes to it."""
-
-    function: relax.Function
-    name: str
-    arguments: list[relax.Expr]
-
-
-def make_kernel(bindings: list[relax.VarBinding]) -> Kernel:
-    """The function of some bindings, of which only the last one's variable is used elsewhere.
-
-    Operands from outside become parameters, in order of first use. Of a tuple of which only fields are used, the
-    fields are passed. Symbolic variables that no parameter defines are passed as a shape.
-    """
-    outer = _outer_operands(bindings)
-    stands_for: dict[relax.Expr, relax.Expr] = {}
-    fields: dict[tuple[relax.Expr, int], relax.Var] = {}
-    params: list[relax.Var] = []
-    arguments: list[relax.Expr] = []
-    constants = 0
-    for operand, used_fields in outer.items():
-        if isinstance(operand, relax.Var):
-            name = operand.name
-        else:
-            name, constants = f"param_{constants}", constants + 1
-        for index in (None,) if used_fields is None else used_fields:
-            argument = operand if index is None else get_item(operand, index)
-            param = relax.Var(name if index is None else f"{name}_{index}", argument.struct_info)
-            params.append(param)
-            arguments.append(argument)
-            if index is None:
-                stands_for[operand] = param
-            else:
-                fields[operand, index] = param
-    body = _body(bindings, stands_for, fields)
-    function = make_function(tuple(params), body, Attrs({PRIMITIVE: True}))
-    symbols = free_symbols(function)
-    if symbols:
-        shape = shape_expr(symbols)
-        arguments.append(shape)
-        params.append(relax.Var("tir_vars", shape.struct_info))
-        function = make_function(tuple(params), body, Attrs({PRIMITIVE: True}))
-    name = "fused" + "".join(_name_part(b.value) for b in bindings)
-    return Kernel(renew_symbols(function), name, arguments)
-
-
-def _outer_operands(bindings: list[relax.VarBinding]) -> dict[relax.Expr, list[int] | None]:
-    """Variables and constants from outside, in order of first use; with the fields used, if not used as a whole."""
-    inner = {b.var for b in bindings}
-    found: dict[relax.Expr, list[int] | None] = {}
-    for binding in bindings:
-        value = binding.value
-        if isinstance(value, relax.TupleGetItem) and value.tuple_value not in inner:
-            used = found.setdefault(value.tuple_value, [])
-            if used is not None and value.index not in used:
-                used.append(value.index)
-            continue
-        for operand in _leaves(value):
-            if operand not in inner:
-                found[operand] = None  # keeps the place of an earlier use of a field
-    return found
-
-
-def _leaves(value: relax.Expr) -> Iterable[relax.Expr]:
-    """The variables, and the constants that are passed, in an operation."""
-    stack = list(reversed(call_arguments(value) if isinstance(value, relax.Call) else [value]))
-    while stack:
-        top = stack.pop()
-        if isinstance(top, relax.Tuple):
-            stack.extend(reversed(top.fields))
-        elif isinstance(top, relax.TupleGetItem):
-            stack.append(top.tuple_value)
-        elif not isinstance(top, _INLINE) and not _is_scalar_operand(top, value):
-            yield top
-
-
-def _is_scalar_operand(expr: relax.Expr, user: relax.Expr) -> bool:
-    """A scalar constant of an operator, which becomes a number inside the kernel."""
-    in_operator = isinstance(user, relax.Call) and user.op not in (CALL_TIR, CALL_TIR_INPLACE)
-    return in_operator and isinstance(expr, relax.Constant) and expr.data.shape == ()
-
-
-def _body(
-    bindings: list[relax.VarBinding], stands_for: dict[relax.Expr, relax.Expr],
-    fields: dict[tuple[relax.Expr, int], relax.Var],
-) -> relax.SeqExpr:  # fmt: skip
-    made = []
-    for binding in bindings:
-        value = binding.value
-        if isinstance(value, relax.TupleGetItem) and (value.tuple_value, value.index) in fields:
-            stands_for[binding.var] = fields[value.tuple_value, value.index]
-            continue
-        last = binding is bindings[-1]
-        kind = relax.Var if last else relax.DataflowVar
-        var = kind("gv" if last else binding.var.name, binding.var.struct_info)
-        made.append(relax.VarBinding(var, _with_operands(value, stands_for)))
-        stands_for[binding.var] = var
-    result = stands_for[bindings[-1].var]
-    return make_seq([relax.DataflowBlock(tuple(made))], result)
-
-
-def _with_operands(expr: Any, stands_for: dict[relax.Expr, relax.Expr]) -> Any:
-    """An operation with other operands of the same struct info."""
-    if expr in stands_for:
-        return stands_for[expr]
-    match expr:
-        case relax.Call(args=args):
-            return replace(expr, args=tuple(_with_operands(a, stands_for) for a in args))
-        case relax.Tuple(fields=fields):
-            return replace(expr, fields=tuple(_with_operands(f, stands_for) for f in fields))
-        case relax.TupleGetItem(tuple_value=value):
-            return replace(expr, tuple_value=_with_operands(value, stands_for))
-    return expr
-
-
-def _name_part(value: relax.Expr) -> str:
-    """What an operation adds to the name of a fused function."""
-    callee = tir_callee(value)
-    if callee is None and isinstance(value, relax.Call):
-        callee = str(getattr(value.op, "name", "")).rpartition(".")[2].removeprefix("fused_")
-    return f"_{callee}" if callee else ""
+            if var in producer:
+                producer[var].users.append((node, kind))
+        nodes.append(node)
+        producer[binding.var] = node
+    return nodes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from mlcc.ops import FusionKind
 
@@ -54,15 +55,45 @@ class _Dominator:
     kind: FusionKind
 
 
-def partition(nodes: list[Node]) -> list[Group]:
-    """The group of each node; nodes stand in an order in which producers come before their users."""
+class Rule(Enum):
+    """Why an operation does not join the one that all paths from it lead to."""
+
+    OPAQUE = "no kernel can be made from it"
+    EXPOSED = "its value leaves the dataflow block"
+    NO_SINK = "the paths from it do not meet again"
+    TOO_LARGE = "the kernel would have too many operations"
+    REDUCTION = "a reduction ends its kernel"
+    PATH = "a step on the way is of a kind that its own kind does not allow"
+    BLOCKED = "an operation on the way, or at its end, is of a kind that its own kind does not allow"
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """Why a node of the kind `kind` (or in a kernel of that kind) joined nothing.
+
+    `sink` is the node that the paths from it lead to, `blocking` the one in the way, if there are.
+    """
+
+    rule: Rule
+    kind: FusionKind
+    sink: Node | None = None
+    blocking: Node | None = None
+
+
+def partition(nodes: list[Node], refusals: dict[Node, Refusal] | None = None) -> list[Group]:
+    """The group of each node; nodes stand in an order in which producers come before their users.
+
+    Why a node joined none of those that use it goes into `refusals`.
+    """
     groups = [Group(n.kind, has_anchor=n.kind is FusionKind.OUT_EWISE_FUSABLE) for n in nodes]
     tree = _post_dominators(nodes)
     for phase in (0, 1):
         for node, group in zip(nodes, groups, strict=True):
-            sink = _sink(node, group, tree[node.index], groups, phase)
-            if sink is not None:
-                _join(node, sink, groups)
+            found = _sink(node, group, tree[node.index], groups, phase)
+            if isinstance(found, Node):
+                _join(node, found, groups)
+            elif found is not None and refusals is not None:
+                refusals[node] = found
     return [g.root() for g in groups]
 
 
@@ -108,28 +139,36 @@ def _common_ancestor(
 # ---------------------------------------------------------------- grouping
 
 
-def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phase: int) -> Node | None:
-    """The node whose group `node` should join in this phase, if any.
+def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phase: int) -> Node | Refusal | None:
+    """The node whose group `node` should join in this phase, or why it should not; None if nothing is new.
 
     What is complex (a matmul) takes element-wise work behind it first; injective work joins in the second phase, so
     that it does not stand between a matmul and what follows it.
     """
-    if group.kind is FusionKind.OPAQUE or place.parent is None:
-        return None
+    kind = group.kind
+    if kind is FusionKind.OPAQUE:
+        return Refusal(Rule.OPAQUE, kind)
+    if place.parent is None:
+        return Refusal(Rule.EXPOSED if node.exposed else Rule.NO_SINK, kind)
     sink = place.parent.node
     if group.root() is groups[sink.index].root():
         return None
     if _size_up_to(node, sink, groups) > MAX_FUSED:
-        return None
-    if group.kind is FusionKind.OUT_EWISE_FUSABLE:
-        wanted = phase == 0 and place.kind is FusionKind.ELEMWISE
-        return sink if wanted and _all_on_path(node, sink, groups, _at_most_broadcast) else None
-    if group.kind <= FusionKind.BROADCAST:
-        wanted = place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE
-        return sink if wanted and _all_on_path(node, sink, groups, _into_anything) else None
-    if group.kind is FusionKind.INJECTIVE:
-        return sink if phase == 1 and _all_on_path(node, sink, groups, _at_most_injective) else None
-    return None
+        return Refusal(Rule.TOO_LARGE, kind, sink)
+    if kind is FusionKind.OUT_EWISE_FUSABLE:
+        if phase == 1:
+            return None  # it has had its turn
+        wanted, allowed = place.kind is FusionKind.ELEMWISE, _at_most_broadcast
+    elif kind <= FusionKind.BROADCAST:
+        wanted, allowed = place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE, _into_anything
+    elif kind is FusionKind.INJECTIVE:
+        wanted, allowed = phase == 1, _at_most_injective
+    else:
+        return Refusal(Rule.REDUCTION, kind, sink)
+    blocking = _blocking(node, sink, groups, allowed)
+    if wanted and blocking is None:
+        return sink
+    return Refusal(Rule.PATH if blocking is None else Rule.BLOCKED, kind, sink, blocking)
 
 
 def _at_most_broadcast(kind: FusionKind, is_sink: bool) -> bool:
@@ -157,9 +196,12 @@ def _between(node: Node, sink: Node) -> list[Node]:
     return list(seen)
 
 
-def _all_on_path(node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]) -> bool:
-    on_way = all(allowed(groups[n.index].root().kind, False) for n in _between(node, sink))
-    return on_way and allowed(groups[sink.index].root().kind, True)
+def _blocking(node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]) -> Node | None:
+    """The first node from `node` to `sink` of a kind that is not allowed there."""
+    for other in (*_between(node, sink), sink):
+        if not allowed(groups[other.index].root().kind, other is sink):
+            return other
+    return None
 
 
 def _size_up_to(node: Node, sink: Node, groups: list[Group]) -> int:

@@ -31,7 +31,12 @@ class Normalize(Pass):
     name: ClassVar[str] = "normalize"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return map_relax_functions(module, lambda _, func: _Normalizer(module).visit_function(func))
+        return map_relax_functions(module, lambda _, func: normalized(func, module))
+
+
+def normalized(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function with a variable for every intermediate result; the same object if it has them."""
+    return _Normalizer(module).visit_function(func)
 
 
 def is_leaf(expr: relax.Expr) -> bool:

@@ -40,6 +40,9 @@ class Command(click.Command):
 @click.option("--diff", is_flag=True, help="Show what each pass changed, to stderr.")
 @click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")
 @click.option(
+    "--why-fuse", is_flag=True, help="Say for each edge of each function why `fuse` fuses it or not, to stderr."
+)
+@click.option(
     "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the module after each pass."
 )
 @click.option(
@@ -54,8 +57,8 @@ class Command(click.Command):
 def command(
     file: str, pipeline: str | None, level: int, output: str, dialect: str, list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
-    timing: bool, verify_each: bool, check_each: str | None, check_work: int, func: str, rtol: float, atol: float,
-    target: str,
+    timing: bool, why_fuse: bool, verify_each: bool, check_each: str | None, check_work: int, func: str,
+    rtol: float, atol: float, target: str,
 ) -> int:  # fmt: skip
     """Run passes over FILE (default: standard input) and print the module that comes out.
 
@@ -112,6 +115,12 @@ def command(
         observers.append(looking.Diff(write))
     if timing:
         observers.append(looking.Timing(write))
+    if why_fuse:
+        from mlcc.passes.why_fuse import WhyFuse
+
+        observers.append(WhyFuse(write))
+        if not any(p.name == "fuse" for p in chosen.passes):
+            write("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
     if verify_each:
         observers.append(looking.VerifyEach())
     check = None

@@ -79,4 +79,30 @@ CODES: dict[str, tuple[str, str]] = {
         "`to-mixed-precision{fp16-input-names=[...]}` names parameters of relax functions that callers will give as "
         "float16 arrays.",
     ),
+    "E0540": (
+        "a rule file is not made of rules",
+        "A rule is a pair of relax functions NAME_before and NAME_after (or NAME_pattern and NAME_replacement, or the "
+        "bare words); for `fuse-by-pattern` the first of them, or a function with the attribute `Composite`. What is "
+        "special about a rule is said in attributes of the first function: `commutative`, `any_attrs`, `Composite`.",
+    ),
+    "E0541": (
+        "the two sides of a rule have different signatures",
+        "What a rule makes takes the place of what it finds: the functions before and after have the same parameters, "
+        "in order, with the same struct info, and the one after says at least as much of its result.",
+    ),
+    "E0542": (
+        "a function cannot be a rule",
+        "A pattern is a line of operations from its parameters to its results: no branches, no functions inside, no "
+        "`R.match_cast`, no effects, and nothing that does not lead to a result.",
+    ),
+    "E0543": (
+        "rules do not come to an end",
+        "`rewrite` applies its rules until none fits. A rule whose result fits it again, or two that undo each other, "
+        "never end; `limit` is the number of rounds after which that is taken to be so.",
+    ),
+    "E0544": (
+        "a function cannot take the place of another",
+        "`update-func` takes the function of that name from the file, or the only one it has. If other functions call "
+        "it, it must be of the same kind and have the same parameters and result.",
+    ),
 }

@@ -18,8 +18,8 @@ from mlcc.ops import guard
 from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
 
 __all__ = [
-    "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "get", "is_operator", "names",
-    "short_name",
+    "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "commutative_names", "get",
+    "is_operator", "names", "short_name",
 ]  # fmt: skip
 
 FAMILIES = (
@@ -31,6 +31,14 @@ _IMPURE = frozenset(
     {
         "assert_op", "call_builtin_with_ctx", "invoke_closure", "memory.kill_storage", "memory.kill_tensor", "print",
         "vm.call_tir_dyn", "vm.kill_object",
+    }
+)  # fmt: skip
+
+# the operators whose two operands may change places
+_COMMUTATIVE = frozenset(
+    {
+        "add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or", "logical_xor",
+        "maximum", "minimum", "multiply", "not_equal",
     }
 )  # fmt: skip
 
@@ -100,6 +108,11 @@ def get(name: str) -> OpDef | None:
 def is_operator(name: str) -> bool:
     """Whether `bind_call` knows the name; `R.linear` and `R.nn.relu6` are calls of other operators."""
     return short_name(name) in _EXPAND or signature(name) is not None
+
+
+def commutative_names() -> frozenset[str]:
+    """The operators, with prefix `relax.`, whose two operands may change places."""
+    return frozenset(f"relax.{name}" for name in _COMMUTATIVE)
 
 
 @functools.cache

@@ -19,10 +19,12 @@ from mlcc.passes.manager import Pipeline
 from mlcc.verify import check
 
 tvm = pytest.importorskip("tvm")
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "passes")]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / name) for name in ("interop", "passes", "generate")]
 
+import graphs  # noqa: E402
 from arguments import leaves  # noqa: E402
-from harness import to_tvm  # noqa: E402
+from harness import from_tvm, rounded, to_tvm  # noqa: E402
 from networks import Network  # noqa: E402
 from programs import Program  # noqa: E402
 
@@ -133,3 +135,18 @@ def test_bind_symbolic_vars() -> None:
     text = (HERE / "bind-params.txt").read_text()
     want = T.BindSymbolicVars({"n": 4}, "main")(to_tvm(text))
     assert_same(mlcc.run_passes(mlcc.parse(text), 'bind-symbolic-vars{vars={"n": 4}}'), want)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_fusion_of_generated_graphs(part: int, all_cases: bool) -> None:
+    """Symbolic sizes, tuples, branches, packed calls, constants, several dtypes: the groups are TVM's."""
+    for seed in range(part, 300 if all_cases else 36, 3):
+        dtypes = ("float32", "float64", "int32", "int64")
+        options = graphs.Options(packed=seed % 2 == 0, branches=seed % 4 == 1, nested=False, dtypes=dtypes)
+        module = mlcc.run_passes(graphs.module(seed, options), "normalize")
+        text = mlcc.script(module, dialect="tvm")
+        # lowering has tests of its own; TVM's functions are the ones to fuse, so that only fusion differs
+        lowered = theirs(text, LOWER)
+        want = rounded(T.FuseOps()(lowered))
+        have = mlcc.run_passes(from_tvm(lowered), "fuse")
+        tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), want)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import mlcc
 from mlcc.ir import Attrs, IRModule, relax
 from mlcc.options import format_value
 from mlcc.passes import ALIASES, PASSES
@@ -58,3 +59,19 @@ def test_the_example_is_a_pass() -> None:
     made = run_pipeline(Pipeline((scope["CountCalls"](attribute="n"),)), module)
     assert made["main"].attrs["n"] == 2
     assert "n" not in module["main"].attrs
+
+
+def test_the_rule_of_the_page_is_one(tmp_path: Path) -> None:
+    rule, composite = re.findall(r"^```python\n(@R\.function.*?)^```", PAGE, re.S | re.M)
+    (tmp_path / "fma.mlc").write_text(rule)
+    (tmp_path / "dnnl.mlc").write_text(composite)
+    tensor = 'R.Tensor((8, 8), "float32")'
+    text = (
+        f"@R.function\ndef main(x: {tensor}, w: {tensor}):\n    with R.dataflow():\n        a = R.matmul(x, w)\n"
+        "        b = R.nn.relu(a)\n        c = R.multiply(b, w)\n        d = R.add(x, c)\n"
+        "        R.output(d)\n    return d\n"
+    )
+    pipeline = "rewrite{rules=fma.mlc},fuse-by-pattern{rules=dnnl.mlc annotate-codegen=true}"
+    made = mlcc.script(mlcc.run_passes(mlcc.parse(text), pipeline, folder=str(tmp_path)))
+    assert "R.ewise_fma(b, w, x)" in made
+    assert 'R.func_attr({"Codegen": "dnnl"})' in made

@@ -1,0 +1,183 @@
+"""Fusion by given patterns: composite functions, for libraries that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, replace
+from mlcc.ir.visit import substitute
+from mlcc.passes.graph import (
+    PRIMITIVE,
+    Mutator,
+    call_function,
+    function_info,
+    is_primitive,
+    make_function,
+    make_seq,
+)
+from mlcc.passes.grouping import Grouper, Style
+from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.pattern_match import Index, Match, Matcher
+from mlcc.passes.rules import COMPOSITE, Pattern, load_patterns
+from mlcc.passes.symbolic import renew_symbols
+from mlcc.relax.module_builder import ModuleBuilder
+
+CODEGEN = "Codegen"
+
+
+@dataclass(frozen=True)
+class FuseByPattern(Pass):
+    """Move what the patterns of a rule file match into functions with the attributes Composite and Primitive.
+
+    Patterns are the functions NAME_before or NAME_pattern of the file, and those with the attribute Composite, which
+    names what the composite functions are; it is NAME otherwise. Earlier patterns go first. Operands of `add` and
+    `multiply` match in either order, unless the pattern has the attribute `commutative`. Results that others use too
+    are results of the function. With `annotate-codegen`, each function stands inside a public one with the attribute
+    Codegen: the part of the composite's name before the dot. Without `bind-constants`, constants are arguments.
+
+    Before:  lv = R.matmul(x, w)
+             gv = R.nn.relu(lv)
+    After:   gv = cls.fused_relax_matmul_relax_nn_relu(x, w)      # fuse-by-pattern{rules=dnnl.mlc}
+    """
+
+    name: ClassVar[str] = "fuse-by-pattern"
+    rules: str = field(metadata={"file": True})
+    annotate_codegen: bool = False
+    bind_constants: bool = True
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return fused(module, load_patterns(self.rules, ctx), self.annotate_codegen, self.bind_constants)
+
+
+def fused(
+    module: IRModule, patterns: list[Pattern], annotate_codegen: bool = False, bind_constants: bool = True
+) -> IRModule:
+    """The module with everything that the patterns match in functions of its own."""
+    builder = ModuleBuilder(module)
+    for name in sorted(module):
+        func = module[name]
+        if not isinstance(func, relax.Function) or is_primitive(func) or CODEGEN in func.attrs:
+            continue
+        chosen = _chosen(func, patterns, module)
+        if chosen:
+            grouper = _Grouper(builder, chosen, bind_constants)
+            builder.module.functions[name] = grouper.visit_function(func)
+    return _annotated(builder.module, set(module)) if annotate_codegen else builder.module
+
+
+def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> dict[relax.Var, Match]:
+    """The matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
+    index = Index.of(func)
+    chosen: dict[relax.Var, Match] = {}
+    for pattern in patterns:
+        matcher = Matcher(pattern, module, index)
+        for var in index.value:
+            if var in chosen or not isinstance(index.block[var], relax.DataflowBlock):
+                continue
+            for match in matcher.at(var):
+                members = (*match.roots, *match.inner)
+                if all(_is_free(m, var, index, chosen) for m in members) and _is_convex(match, index, chosen):
+                    chosen |= dict.fromkeys(members, match)
+                    break
+    return chosen
+
+
+def _is_free(member: relax.Var, root: relax.Var, index: Index, chosen: Mapping[relax.Var, Match]) -> bool:
+    return member not in chosen and index.block.get(member) is index.block[root] and member in index.value
+
+
+def _is_convex(match: Match, index: Index, chosen: Mapping[relax.Var, Match]) -> bool:
+    """Whether no path leads from the match through other operations back into it: it can run in one piece."""
+    members = {*match.roots, *match.inner}
+    waiting = [u for m in members for u in index.users.get(m, ()) if u not in members]
+    seen: set[relax.Var] = set()
+    while waiting:
+        var = waiting.pop()
+        if var in members:
+            return False
+        if var in seen:
+            continue
+        other = chosen.get(var)
+        together = (*other.roots, *other.inner) if other is not None else (var,)
+        seen.update(together)
+        waiting += [u for v in together for u in index.users.get(v, ())]
+    return True
+
+
+class _Grouper(Grouper):
+    def __init__(self, builder: ModuleBuilder, chosen: Mapping[relax.Var, Match], bind_constants: bool) -> None:
+        super().__init__(builder)
+        self.chosen = chosen
+        self.bind_constants = bind_constants
+
+    def groups(self, block: relax.DataflowBlock) -> list[Match | relax.Var]:
+        return [self.chosen.get(b.var, b.var) for b in block.bindings]
+
+    def style(self, group: Match | relax.Var) -> Style | None:
+        if not isinstance(group, Match):
+            return None
+        attrs = Attrs({COMPOSITE: group.pattern.composite, PRIMITIVE: True})
+        return Style(attrs, self.bind_constants, full_names=True)
+
+
+# ---------------------------------------------------------------- functions for a code generator
+
+
+def _annotated(module: IRModule, own: set[str]) -> IRModule:
+    """Each new composite function inside a public one that names who generates code for it."""
+    wrapped: dict[str, str] = {}
+    made = module.copy()
+    for name, func in module.functions.items():
+        if name in own or not isinstance(func, relax.Function) or COMPOSITE not in func.attrs:
+            continue
+        codegen = str(func.attrs[COMPOSITE]).partition(".")[0]
+        public = made.unique_name(f"{name}_{codegen}".replace(".", "_"))
+        wrapped[name] = public
+        del made.functions[name]
+        made.functions[public] = _wrapper(func, codegen, public)
+    renamed = _Caller(made, wrapped)
+    for name in own:
+        func = made[name]
+        if isinstance(func, relax.Function):
+            made.functions[name] = renamed.visit_function(func)
+    return made
+
+
+def _wrapper(func: relax.Function, codegen: str, name: str) -> relax.Function:
+    """`local_func = func; output = local_func(params); return output`."""
+    inner = replace(func, attrs=func.attrs.without(PRIMITIVE))
+    params = tuple(relax.Var(p.name, p.struct_info) for p in func.params)
+    outer: relax.Function = renew_symbols(make_function(params, make_seq([], params[0]), Attrs()))
+    inner = substitute(inner, {p: relax.Var(p.name, p.struct_info) for p in func.params})
+    local = relax.Var("local_func", function_info(inner))
+    call = relax.Call(local, outer.params, struct_info=_result(inner, outer))
+    output = relax.Var("output", call.struct_info)
+    bindings = (relax.VarBinding(local, inner), relax.VarBinding(output, call))
+    body = make_seq([relax.BindingBlock(bindings)], output)
+    return make_function(outer.params, body, Attrs({CODEGEN: codegen, "global_symbol": name}))
+
+
+def _result(inner: relax.Function, outer: relax.Function) -> relax.StructInfo | None:
+    """The struct info of the inner function's result, over the symbolic variables of the outer one."""
+    from mlcc.passes.pattern_match import Symbols
+
+    symbols = Symbols()
+    for mine, theirs in zip(inner.params, outer.params, strict=True):
+        symbols.unify(mine.struct_info, theirs.struct_info)
+    return substitute(inner.ret_struct_info, symbols.values)  # type: ignore[no-any-return]
+
+
+class _Caller(Mutator):
+    def __init__(self, module: IRModule, names: Mapping[str, str]) -> None:
+        super().__init__(module)
+        self.names = names
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar) and expr.op.name in self.names:
+            name = self.names[expr.op.name]
+            return replace(call_function(name, self.module[name], expr.args), span=expr.span)  # type: ignore[no-any-return]
+        return expr
