@@ -146,7 +146,7 @@ def test_fusion_of_generated_graphs(part: int, all_cases: bool) -> None:
         module = mlcc.run_passes(graphs.module(seed, options), "normalize")
         text = mlcc.script(module, dialect="tvm")
         # lowering has tests of its own; TVM's functions are the ones to fuse, so that only fusion differs
-        lowered = theirs(text, LOWER)
+        lowered = theirs(text, "lower-to-tir,annotate-op-pattern")
         want = rounded(T.FuseOps()(lowered))
         have = mlcc.run_passes(from_tvm(lowered), "fuse")
         tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), want)
