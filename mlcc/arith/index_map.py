@@ -133,7 +133,8 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
     iters = dict(zip(index_map.indices, ranges, strict=True))
     found = detect_iter_map(index_map.result, iters, TRUE, "none", analyzer, simplify_trivial=False)
     made = []
-    if found:
+    falling = found and any((tir.const_int(digit.scale) or 1) < 0 for index in found.indices for digit in index.args)
+    if found and not falling:
         for index in found.indices:
             extent: Expr | None = None
             for digit in index.args:  # the digits are independent: the greatest reaches furthest

@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SEED = os.environ.get("MLCC_FUZZ_SEED", "10")
-SHARE = 40  # scripts of a normal test run; with more --fuzz-seconds than that takes, as many as there is time for
+SEED = os.environ.get("MLCC_FUZZ_SEED", "1")
+SHARE = 30  # the first scripts of the seed, in a normal test run; a campaign makes as many as there is time for
 
 
 def test_random_schedules(fuzz_seconds: float) -> None:
     is_campaign = fuzz_seconds > 60
-    bounds = ["--seconds", str(fuzz_seconds)] if is_campaign else ["--seconds", "240", "--scripts", str(SHARE)]
+    bounds = ["--seconds", str(fuzz_seconds)] if is_campaign else ["--seconds", "120", "--scripts", str(SHARE)]
     folder = tempfile.mkdtemp(prefix="mlcc-fuzz-")
     command = [sys.executable, "-m", "tests.fuzz.schedules", "--folder", folder, "--seed", SEED, *bounds]
     done = subprocess.run(command, capture_output=True, text=True, timeout=fuzz_seconds * 3 + 600, cwd=ROOT)
@@ -25,4 +25,4 @@ def test_random_schedules(fuzz_seconds: float) -> None:
     )
     assert done.returncode == 0, f"in {folder}:\n{done.stdout}\n{done.stderr[-2000:]}"
     scripts = int(next(line for line in done.stdout.splitlines() if " scripts of " in line).split()[0])
-    assert scripts > (fuzz_seconds / 4 if is_campaign else SHARE / 2)  # fewer show little
+    assert scripts > (fuzz_seconds / 4 if is_campaign else SHARE / 4)  # fewer show little

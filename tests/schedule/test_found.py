@@ -119,13 +119,25 @@ def consumer_of_parts(sch: mlcc.Schedule) -> None:
     sch.reverse_compute_at("B", i)
 
 
+def axes_of_a_part_in_another_order(sch: mlcc.Schedule) -> None:
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    loops = sch.split(sch.get_loops("C_update")[2], [4, 2, None, 40])
+    sch.loop_partition(loops[3], [24, None])
+    sch.reorder_block_iter_var("C_update_k_30", [2, 1, 0])
+
+
+def a_falling_axis_of_one_value(sch: mlcc.Schedule) -> None:
+    sch.transform_block_layout("B", lambda i, j: (0 - i, j))
+
+
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
         (STRIDED, unit_loops), (elementwise(32, 4), part_as_a_block), (MATMUL, axes_for_a_part),
         (elementwise(4, 16), copy_back_of_a_part), (MATMUL, copy_back_in_a_thread), (CHAINED, cache_under_a_condition),
         (CHAINED, cache_of_what_is_there), (TILES, cache_inside_a_block), (CHAINED, cache_in_a_part),
-        (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts),
+        (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts), (MATMUL, axes_of_a_part_in_another_order),
+        (elementwise(1, 4), a_falling_axis_of_one_value),
     ],
 )  # fmt: skip
 def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
