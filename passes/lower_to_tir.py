@@ -32,13 +32,16 @@ _NAMES = {
     "zeros_like": "zeros", "nn.leakyrelu": "leaky_relu", "nn.batch_flatten": "reshape",
     "gather_elements": "gather", "gather_nd": "te_gather_nd", "layout_transform": "te_layout_transform",
 }  # fmt: skip
+_UNWEIGHTED = {
+    "nn.nll_loss": "nll_loss_without_weight", "grad.nll_loss_backward": "te_nll_loss_backward_no_weight",
+}  # fmt: skip
 # Operators whose scalar constants become numbers inside the function; of the first two operands only one does.
 _SCALAR_PAIR = {
     "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "floor_mod",
     "greater", "greater_equal", "left_shift", "less", "less_equal", "log_add_exp", "logical_and", "logical_or",
     "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
 }  # fmt: skip
-_SCALARS = {"eye", "eye_like", "full", "full_like"}
+_SCALARS = {"dequantize", "eye", "eye_like", "full", "full_like", "quantize"}
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,13 @@ def _operator_names(names: Sequence[str]) -> set[str]:
     return found
 
 
-def function_name(op: OpDef) -> str:
-    """What the TIR function of an operator is called."""
+def function_name(op: OpDef, call: relax.Call | None = None) -> str:
+    """What the TIR function of an operator, or of a certain call, is called."""
     short = op.short
+    if call is not None and short == "nn.pad" and call.attrs["pad_mode"] != "constant":
+        return f"{call.attrs['pad_mode']}_pad"
+    if call is not None and len(call.args) < len(op.signature.arguments) and short in _UNWEIGHTED:
+        return _UNWEIGHTED[short]
     return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
 
 
@@ -226,7 +233,7 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     unbound = given.unbound(outputs)
     made = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
-    name = builder.add(made, function_name(op))
+    name = builder.add(made, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
     infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
     single = not isinstance(call.struct_info, relax.TupleStructInfo)

@@ -132,9 +132,9 @@ class ExprCompiler:
             if not isinstance(chosen, np.ndarray):
                 return a(s) if chosen else b(s)
             with s.under(chosen) as some:
-                if not some:
-                    return b(s)
-                left = a(s)
+                left = a(s) if some else None
+            if left is None:  # outside of that mask, under which nothing is active
+                return b(s)
             with s.under(~chosen) as some:
                 if not some:
                     return left

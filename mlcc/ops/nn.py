@@ -1,4 +1,4 @@
-"""Neural network operators but convolutions, pooling and normalisation: softmax, dropout, padding, losses."""
+"""Neural network operators that have no file of their own: softmax, dropout, pixel shuffles, cross entropy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
-from mlcc.te.scalar import Scalar, raw
 
 # ---------------------------------------------------------------- inference
 
@@ -42,19 +41,6 @@ def infer_dropout(call: relax.Call) -> relax.StructInfo:
     """The data and the mask."""
     data = tensor(call, 0)
     return relax.TupleStructInfo((data, data))
-
-
-def infer_pad(call: relax.Call) -> Tensor:
-    """Extents grow by what is put before and after."""
-    data = tensor(call, 0)
-    widths = call.attrs["pad_width"]
-    if data.ndim < 0 or len(widths) != 2 * data.ndim:
-        known = "an unknown number of" if data.ndim < 0 else str(data.ndim)
-        fail(call, "E0445", f"`pad_width` has {len(widths)} numbers for {known} dimensions: two are needed for each")
-    if data.dims is None:
-        return result(None, data.dtype, data.ndim)
-    dims = [simplify(construct.add(d, int64(widths[2 * i] + widths[2 * i + 1]))) for i, d in enumerate(data.dims)]
-    return result(dims, data.dtype, vdevice=data.vdevice)
 
 
 def infer_cross_entropy(call: relax.Call) -> Tensor:
@@ -86,6 +72,24 @@ def infer_batch_flatten(call: relax.Call) -> Tensor:
     return result((data.dims[0], rest), data.dtype)
 
 
+def infer_pixel_shuffle(call: relax.Call) -> Tensor:
+    """The last three dimensions, of which channels become rows and columns."""
+    data, factor = tensor(call, 0), call.attrs["upscale_factor"]
+    if factor <= 0:
+        fail(call, "E0442", f"`upscale_factor` must be positive, not {factor}")
+    if data.ndim < 3:
+        known = "an unknown number of" if data.ndim < 0 else str(data.ndim)
+        fail(call, "E0445", f"needs at least 3 dimensions, the tensor has {known}")
+    if data.dims is None:
+        return result(None, data.dtype, data.ndim, data.vdevice)
+    *batch, channels, height, width = data.dims
+    count = tir.const_int(channels)
+    if count is not None and count % factor**2:
+        fail(call, "E0445", f"{count} channels cannot be divided by {factor} x {factor}")
+    wide = [simplify(construct.mul(d, int64(factor))) for d in (height, width)]
+    return result([*batch, simplify(construct.floordiv(channels, int64(factor**2))), *wide], data.dtype)
+
+
 # ---------------------------------------------------------------- lowering: softmax
 
 
@@ -101,9 +105,8 @@ def _drop(i: Sequence[Any], at: int) -> list[Any]:
     return [*i[:at], *i[at + 1 :]]
 
 
-def _lower_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """exp(x - max) / sum, so that nothing overflows."""
-    at = call.attrs["axis"] % x.ndim
+def softmax(x: te.Tensor, at: int) -> te.Tensor:
+    """exp(x - max) / sum along an axis, so that nothing overflows."""
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
     outer = _without(x, at)
     most = te.compute(outer, lambda *i: te.max(x(*_insert(i, at, k1)), axis=k1), name="T_softmax_maxelem")
@@ -113,6 +116,10 @@ def _lower_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
         x.shape, lambda *i: power(*i) / total(*_drop(i, at)), name="T_softmax_norm", attrs={"axis": at}
     )
     return made
+
+
+def _lower_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    return softmax(x, call.attrs["axis"] % x.ndim)
 
 
 def _lower_log_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
@@ -140,42 +147,24 @@ def _lower_dropout(call: relax.Call, x: te.Tensor) -> Any:
     return topi.elementwise(x, lambda v: v), mask
 
 
-def pad(
-    x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Any, name: str, ax: bool = False
-) -> te.Tensor:
-    """The tensor with a border of `value`."""
-    shape = [simplify(construct.add(d, int64(b + a))) for d, b, a in zip(x.buffer.shape, before, after, strict=True)]
-
-    def element(*i: Any) -> Any:
-        conditions, places = [], []
-        for index, extent, low, high in zip(i, x.buffer.shape, before, after, strict=True):
-            moved = raw(index) if low == 0 else construct.sub(raw(index), int64(low))
-            places.append(Scalar(moved))
-            if low:
-                conditions.append(Scalar(construct.greater_equal(raw(index), int64(low))))
-            if high:
-                conditions.append(Scalar(construct.less(raw(index), construct.add(extent, int64(low)))))
-        inside = x(*places)
-        return te.if_then_else(te.all(*conditions), inside, value) if conditions else inside
-
-    if ax:
-        return topi.compute_ax(shape, element, name)
-    made: te.Tensor = te.compute(shape, element, name=name)
-    return made
-
-
-def _lower_pad(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
-    if mode != "constant":
-        fail(call, "E0442", f'`pad_mode="{mode}"` cannot be lowered yet; "constant" can')
-    return pad(x, widths[::2], widths[1::2], te.const(call.attrs["pad_value"], x.dtype), "PadInput")
-
-
 def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """-sum(x * y), over the batch's size where there is one."""
     total = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
     negative = topi.multiply(total, te.const(-1, x.dtype))
     return topi.divide(negative, count(x, [0], x.dtype)) if x.ndim > 1 else negative
+
+
+def _lower_pixel_shuffle(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    factor = call.attrs["upscale_factor"]
+
+    def element(*i: Any) -> Any:
+        *batch, c, h, w = i
+        channel = c * factor * factor + h % factor * factor + w % factor
+        return x(*batch, channel, h // factor, w // factor)
+
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    made: te.Tensor = te.compute(call.struct_info.dims, element, name="PixelShuffle")
+    return made
 
 
 # ---------------------------------------------------------------- NumPy
@@ -193,12 +182,12 @@ def _np_log_softmax(call: relax.Call, x: Any) -> Any:
     return moved - np.log(np.sum(np.exp(moved), axis=at, keepdims=True))
 
 
-def _np_pad(call: relax.Call, x: Any) -> Any:
-    widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
-    pairs = list(zip(widths[::2], widths[1::2], strict=True))
-    if mode == "constant":
-        return np.pad(x, pairs, constant_values=call.attrs["pad_value"])
-    return np.pad(x, pairs, {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
+def _np_pixel_shuffle(call: relax.Call, x: Any) -> Any:
+    factor = call.attrs["upscale_factor"]
+    *batch, channels, height, width = x.shape
+    parts = np.reshape(x, (*batch, channels // factor**2, factor, factor, height, width))
+    made = np.moveaxis(parts, (-4, -3), (-3, -1))
+    return np.reshape(made, (*batch, channels // factor**2, height * factor, width * factor))
 
 
 def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
@@ -209,7 +198,7 @@ OPS: dict[str, Impl] = {
     "nn.softmax": Impl(infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE),
     "nn.log_softmax": Impl(infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE),
     "nn.dropout": Impl(infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout, FusionKind.ELEMWISE),
-    "nn.pad": Impl(infer_pad, _np_pad, _lower_pad, FusionKind.INJECTIVE),
+    "nn.pixel_shuffle": Impl(infer_pixel_shuffle, _np_pixel_shuffle, _lower_pixel_shuffle, FusionKind.INJECTIVE),
     "nn.cross_entropy_with_logits": Impl(infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy),
     "nn.batch_flatten": Impl(
         infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], -1)),

@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.lazy import np
-from mlcc.ops.nn import pad
+from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Tensor,
@@ -16,18 +16,15 @@ from mlcc.ops.shapes import (
     fail,
     int64,
     prove,
-    result,
     simplify,
-    tensor,
 )
 from mlcc.ops.topi import compute_ax
 from mlcc.ops.window import (
     canonical,
     dims_of,
+    frame,
     letters,
     not_negative,
-    ordered,
-    plain_layout,
     positive,
     spatial,
     strided,
@@ -41,18 +38,14 @@ from mlcc.te.scalar import Scalar, raw
 def _pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """Spatial extents by the number of windows that fit; with `ceil_mode` a last partial one counts."""
-        data = tensor(call, 0)
-        space = letters(ndim)
-        layout = plain_layout(call, "layout", "NC" + space)
-        out = plain_layout(call, "out_layout", "NC" + space)
-        x = ordered(call, 0, data, layout)
-        if x is None:
-            return result(None, data.dtype, len(layout))
+        data = frame(call, ndim, "layout")
+        if data.extents is None:
+            return data.result(None, data.data.dtype)
         positive(call, "pool_size", "strides", "dilation")
-        made = dict(x)
-        for at, letter in enumerate(space):
-            made[letter] = pool_extent(call, x[letter], at, ndim)
-        return result([made[letter] for letter in out], data.dtype)
+        made = dict(data.extents)
+        for at, letter in enumerate(data.space):
+            made[letter] = pool_extent(call, made[letter], at, ndim)
+        return data.result(made, data.data.dtype)
 
     return infer
 
@@ -77,19 +70,15 @@ def pool_extent(call: relax.Call, extent: tir.Expr, at: int, ndim: int) -> tir.E
 def _adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
         """The spatial extents that `output_size` asks for."""
-        data = tensor(call, 0)
-        space = letters(ndim)
-        layout = plain_layout(call, "layout", "NC" + space)
-        out = plain_layout(call, "out_layout", "NC" + space)
-        x = ordered(call, 0, data, layout)
-        if x is None:
-            return result(None, data.dtype, len(layout))
-        made = dict(x)
-        for letter, extent in zip(space, call.attrs["output_size"] or (), strict=False):
+        data = frame(call, ndim, "layout")
+        if data.extents is None:
+            return data.result(None, data.data.dtype)
+        made = dict(data.extents)
+        for letter, extent in zip(data.space, call.attrs["output_size"] or (), strict=False):
             if extent <= 0:
                 fail(call, "E0442", f"`output_size` must be positive, not {list(call.attrs['output_size'])}")
             made[letter] = int64(extent)
-        return result([made[letter] for letter in out], data.dtype)
+        return data.result(made, data.data.dtype)
 
     return infer
 
@@ -159,7 +148,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     def element(*i: Any) -> Any:
         number = construct.const(1, x.buffer.shape[0].dtype)
         for n, place in enumerate(places):
-            number = construct.mul(number, _counted(call, raw(i[place]), x.buffer.shape[place], n, len(places)))
+            number = construct.mul(number, counted(call, raw(i[place]), x.buffer.shape[place], n, len(places)))
         if not call.attrs["count_include_pad"]:
             number = construct.maximum(number, 1)
         return total(*i) / Scalar(construct.cast(x.dtype, number))
@@ -167,7 +156,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     return _compute(dims_of(call), element, "pool_avg", "pool_avg")
 
 
-def _counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
+def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
     """How many elements of a window count along one dimension."""
     stride, pads = call.attrs["strides"][at], call.attrs["padding"]
     dilation, size = call.attrs["dilation"][at], call.attrs["pool_size"][at]
@@ -246,7 +235,7 @@ def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
             total = np.maximum(total, seen) if largest else total + seen
             number = number + inside[tuple(at)]
         made = total if largest else (total / np.maximum(number, 1)).astype(x.dtype)
-        return np.transpose(made, [("NC" + space).index(c) for c in call.attrs["out_layout"]])
+        return canonical(made, "NC" + space, call.attrs["out_layout"])
 
     return reference
 
@@ -264,7 +253,7 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
             ]
             seen = x[(slice(None), slice(None), *at)]
             made[(slice(None), slice(None), *place)] = np.mean(seen, axis=tuple(range(2, 2 + ndim)))
-        return np.transpose(made, [("NC" + space).index(c) for c in call.attrs["out_layout"]])
+        return canonical(made, "NC" + space, call.attrs["out_layout"])
 
     return reference
 

@@ -199,8 +199,11 @@ def _arg_reducer(largest: bool) -> Any:
     return te.comm_reducer(combine, identity, name="argmax" if largest else "argmin")
 
 
+ARGMAX, ARGMIN = _arg_reducer(True), _arg_reducer(False)
+
+
 def _lower_arg(largest: bool) -> Callable[..., Any]:
-    reducer = _arg_reducer(largest)
+    reducer = ARGMAX if largest else ARGMIN
 
     def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
         places = _places(call, x.ndim)

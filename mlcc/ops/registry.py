@@ -23,8 +23,9 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "conv", "pool",
-    "builtin", "gather", "scatter", "scan", "sort", "einsum", "sets", "layout",
+    "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
+    "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "quantize", "grad", "builtin",
+    "gather", "scatter", "scan", "sort", "einsum", "sets", "layout",
 )  # fmt: skip
 
 _IMPURE = frozenset(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlcc import te
@@ -14,6 +15,8 @@ from mlcc.ops.shapes import (
     Tensor,
     fail,
     int64,
+    result,
+    tensor,
 )
 
 SPATIAL = "WHD"  # the letters of a layout that are spatial dimensions
@@ -43,6 +46,30 @@ def letters(ndim: int) -> str:
     return {1: "W", 2: "HW", 3: "DHW"}[ndim]
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The data of an operator over `space`: its extents by the letters of its layout, and the result's layout."""
+
+    data: Tensor
+    space: str
+    layout: str
+    out: str
+    extents: dict[str, tir.Expr] | None
+
+    def result(self, made: Mapping[str, tir.Expr] | None, dtype: DType | None) -> Tensor:
+        """The result of the extents `made`, by letter; None if they are not known."""
+        dims = None if made is None else [made[letter] for letter in self.out]
+        return result(dims, dtype, len(self.out), self.data.vdevice)
+
+
+def frame(call: relax.Call, ndim: int, attribute: str, out: str = "out_layout", index: int = 0) -> Frame:
+    """The data (argument `index`) of `ndim` spatial dimensions in the layout that an attribute names."""
+    data, space = tensor(call, index), letters(ndim)
+    layout = plain_layout(call, attribute, "NC" + space)
+    to = plain_layout(call, out, "NC" + space)
+    return Frame(data, space, layout, to, ordered(call, index, data, layout))
+
+
 def positive(call: relax.Call, *names: str) -> None:
     for name in names:
         if min(call.attrs[name]) <= 0:
@@ -64,6 +91,7 @@ def dims_of(call: relax.Call) -> Dims:
 
 
 def canonical(x: Any, layout: str, wanted: str) -> Any:
+    """An array of one layout in another."""
     return np.transpose(x, [layout.index(c) for c in wanted])
 
 

@@ -131,6 +131,10 @@ class _Convert:
             if old.dtype is not self.dtype and old not in self.vars:
                 self.vars[old] = tir.Var(old.name, self.dtype, span=old.span)
             return self.vars.get(old, old)
+        if isinstance(old, tir.Cast) and old.value.dtype.is_float:
+            return construct.cast(self.dtype, self.value(old.value))
+        if isinstance(old, tir.Cast) and old.value.dtype is INT32 and old.dtype is INT64:
+            return construct.cast(self.dtype, self.index(old.value))
         if isinstance(old, (tir.BinaryOp, tir.Select)) or (isinstance(old, tir.Call) and old.op == IF_THEN_ELSE):
             made = self._matched(old, map_children(old, self._index_child))
         else:

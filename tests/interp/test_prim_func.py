@@ -169,6 +169,11 @@ LOOPS = {
     "lazy choice": (
         "for i in range(40):\n        A[i] = T.if_then_else(i < 39, A[i + 1], 0)", lambda a: np.append(a[1:], 0),
     ),
+    "choice in a choice that none takes": (
+        "for i in range(40):\n"
+        "        A[i] = T.if_then_else(i > 19, 1, T.if_then_else(i < 0, 2, T.if_then_else(i > 4, 3, 4)))",
+        lambda a: np.array([4] * 5 + [3] * 15 + [1] * 20, a.dtype),
+    ),
     "select never faults": (
         "for i in range(40):\n        A[i] = T.Select(i < 39, A[i + 1], 0)", lambda a: np.append(a[1:], 0),
     ),

@@ -10,6 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import decode, encode
 from mlcc.ops import get
+from tests.ops import numbers_nn
 from tests.ops.cases import Case, Const, T
 
 # Cases whose arrays are drawn from positive numbers, or from [-1, 1], or are indices below a bound.
@@ -153,6 +154,7 @@ CASES = [
     Case("einsum", ([T((3, 3)), T((3,))], "ii,i->i")),
     Case("layout_transform", (T((7, 4)), lambda i, j: (i // 4, j, i % 4)), {"pad_value": 2.0}),
     Case("nn.avg_pool3d", (T((1, 2, 4, 5, 6)), 2, 2)),
+    *numbers_nn.CASES,
 ]  # fmt: skip
 
 
@@ -160,11 +162,15 @@ def arrays(case: Case, params: list[relax.Var]) -> list[np.ndarray]:
     """One array per tensor of the call, as stored elements."""
     rng = np.random.default_rng(len(str(case)))
     made = []
-    for param in params:
+    drawn = numbers_nn.DRAWN.get(case.name, {})
+    for at, param in enumerate(params):
         info = param.struct_info
         assert isinstance(info, relax.TensorStructInfo) and info.dtype is not None
         shape = tuple(tir.const_int(d) or 0 for d in info.dims or ())
-        made.append(_array(case, shape, info.dtype, rng))
+        if at in drawn:
+            made.append(encode(drawn[at](rng, shape), info.dtype))
+        else:
+            made.append(_array(case, shape, info.dtype, rng))
     return made
 
 

@@ -1,0 +1,286 @@
+"""Attention: softmax(scale * q @ k.T + bias) @ v for every head, with masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.manipulate import reshape
+from mlcc.ops.nn import softmax
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import Dims, Tensor, fail, int64, is_one, known_different, result, same_dtype, shape_text, tensor
+from mlcc.te.scalar import Scalar, raw
+
+MASKS = ("TopLeft", "BottomRight")
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_attention(call: relax.Call) -> Tensor:
+    """The query's batch, length and heads, the value's width. Queries may have a multiple of the keys' heads."""
+    infos = [tensor(call, i) for i in range(len(call.args))]
+    names = ("query", "key", "value", "bias") if len(infos) < 5 else ("query", "key", "value")
+    for name, info in zip(names, infos, strict=False):
+        if info.ndim != 4:
+            found = "an unknown number" if info.ndim < 0 else str(info.ndim)
+            fail(call, "E0445", f"the {name} needs 4 dimensions (batch, length, heads, width), it has {found}")
+    _check_mask(call)
+    query, key, value = infos[:3]
+    dtype = same_dtype(call, infos[: len(names)])
+    if query.dims is None or key.dims is None or value.dims is None:
+        return result(None, dtype, 4, query.vdevice)
+    _same(call, "batch", query.dims[0], key.dims[0], value.dims[0])
+    _same(call, "length of keys and values", key.dims[1], value.dims[1])
+    _same(call, "width of queries and keys", query.dims[3], key.dims[3])
+    _same(call, "number of heads of keys and values", key.dims[2], value.dims[2])
+    heads, groups = tir.const_int(query.dims[2]), tir.const_int(key.dims[2])
+    if heads is not None and groups is not None and (heads % groups if groups else heads):
+        fail(call, "E0445", f"{heads} heads of queries cannot be shared out to {groups} heads of keys")
+    if len(infos) == 4:
+        _check_bias(call, infos[3], (query.dims[0], query.dims[2], query.dims[1], key.dims[1]))
+    if len(infos) > 4:
+        for info in infos[3:]:
+            if info.dtype is not None and not info.dtype.is_int:
+                fail(call, "E0444", f"starts and lengths of sequences are integers, not {info.dtype}")
+        starts = infos[3:5]
+        if any(info.ndim not in (-1, 1) for info in starts):
+            fail(call, "E0445", "the starts of sequences have one dimension")
+        if all(info.dims is not None for info in starts):
+            _same(call, "number of sequences", starts[0].dims[0], starts[1].dims[0])  # type: ignore[index]
+    return result((*query.dims[:3], value.dims[3]), dtype, vdevice=query.vdevice)
+
+
+def _check_mask(call: relax.Call) -> None:
+    mask, window = call.attrs["causal_mask"], call.attrs["window_size"]
+    if mask is not None and mask not in MASKS:
+        fail(call, "E0442", f'`causal_mask="{mask}"` is not known', f"possible masks are {', '.join(MASKS)}")
+    if window is not None and window <= 0:
+        fail(call, "E0442", f"`window_size` must be positive, not {window}")
+
+
+def _same(call: relax.Call, what: str, first: tir.Expr, *others: tir.Expr) -> None:
+    for other in others:
+        if known_different(first, other):
+            fail(call, "E0445", f"the {what} differs: {first} and {other}")
+
+
+def _check_bias(call: relax.Call, bias: Tensor, wanted: Dims) -> None:
+    if bias.dims is None:
+        return
+    *outer, last = zip(bias.dims, wanted, strict=True)
+    if any(known_different(a, b) and not is_one(a) for a, b in outer) or known_different(*last):
+        text = f"the bias {shape_text(bias.dims)} does not broadcast to {shape_text(wanted)}"
+        fail(call, "E0445", f"{text} (batch, heads, queries, keys)")
+
+
+def scale(call: relax.Call) -> float | None:
+    """The factor of the scores that the call gives."""
+    value = call.attrs["scale"]
+    return value if value is None else float(getattr(value, "value", value))
+
+
+def _window(call: relax.Call) -> int | None:
+    """How many keys before a query count, itself included."""
+    window: int | None = call.attrs["window_size"]
+    if window is not None and call.attrs["causal_mask"] is None:
+        fail(call, "E0442", "`window_size` needs a `causal_mask`: the window ends at the diagonal")
+    return window
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _heads_first(x: te.Tensor, heads: tir.Expr) -> te.Tensor:
+    """(batch, length, heads, width) as (batch * heads, length, width); heads that are shared are repeated."""
+    batch, length, own, width = x.buffer.shape
+    order = (0, 2, 1, 3)
+    shape = [x.shape[a] for a in order]
+    turned = topi.compute_ax(shape, lambda b, h, s, d: x(b, s, h, d), "T_transpose")
+    if known_different(own, heads):
+        share = construct.floordiv(heads, own)
+        shape[1] = Scalar(heads)
+        repeated = turned
+        turned = topi.compute_ax(shape, lambda b, h, s, d: repeated(b, h // Scalar(share), s, d), "T_repeat")
+    return reshape(turned, [construct.mul(batch, heads), length, width])
+
+
+def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
+    """a @ b.T or a @ b, matrix by matrix; 0 where there is nothing to sum."""
+    batch, rows, inner = a.buffer.shape
+    columns = b.buffer.shape[1 if transposed else 2]
+    name = f"T_batch_matmul_N{'T' if transposed else 'N'}"
+    if tir.const_int(inner) == 0:
+        empty: te.Tensor = te.compute((batch, rows, columns), lambda n, i, j: te.const(0, a.dtype), name)
+        return empty
+    k = te.reduce_axis((0, Scalar(inner)), "k")
+
+    def element(n: Any, i: Any, j: Any) -> Any:
+        at = 0 if is_one(batch) else n
+        return te.sum(a(at, i, k) * (b(at, j, k) if transposed else b(at, k, j)), axis=k)
+
+    made: te.Tensor = te.compute((batch, rows, columns), element, name=name)
+    return made
+
+
+def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
+    factor = scale(call)
+    if factor is not None:
+        return topi.multiply(scores, te.const(factor, scores.dtype))
+    return topi.divide(scores, te.sqrt(Scalar(construct.cast(scores.dtype, width))))
+
+
+def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any]) -> te.Tensor:
+    """The softmax over the keys that each query sees; a query that sees none has weights of 0."""
+    rows = scores.buffer.shape[:2]
+    k1, k2 = (te.reduce_axis((0, scores.shape[2]), "k") for _ in range(2))
+    least, none = te.min_value(scores.dtype), te.const(0, scores.dtype)
+    seen = te.compute(scores.shape, lambda b, i, j: te.select(visible(i, j), scores(b, i, j), least), name="T_masked")
+    most = te.compute(rows, lambda b, i: te.max(seen(b, i, k1), axis=k1), name="T_softmax_maxelem")
+    power = te.compute(
+        scores.shape, lambda b, i, j: te.select(visible(i, j), te.exp(seen(b, i, j) - most(b, i)), none),
+        name="T_softmax_exp",
+    )  # fmt: skip
+    total = te.compute(rows, lambda b, i: te.sum(power(b, i, k2), axis=k2), name="T_softmax_expsum")
+
+    def element(b: Any, i: Any, j: Any) -> Any:
+        return power(b, i, j) / te.select(total(b, i) > none, total(b, i), te.const(1, scores.dtype))
+
+    made: te.Tensor = te.compute(scores.shape, element, name="T_softmax_norm")
+    return made
+
+
+def _attend(
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None,
+    weigh: Callable[[te.Tensor], te.Tensor],
+) -> te.Tensor:  # fmt: skip
+    batch, queries, heads, width = q.buffer.shape
+    keys, result_width = v.buffer.shape[1], v.buffer.shape[3]
+    scores = _matmul(_heads_first(q, heads), _heads_first(k, heads), True)
+    scores = _scaled(call, scores, width)
+    if bias is not None:
+        flat = scores.buffer.shape
+        scores = reshape(topi.add(reshape(scores, [batch, heads, queries, keys]), bias), flat)
+    made = _matmul(weigh(scores), _heads_first(v, heads), False)
+    made = reshape(made, [batch, heads, queries, result_width])
+    shape = [made.shape[a] for a in (0, 2, 1, 3)]
+    return topi.compute_ax(shape, lambda b, s, h, d: made(b, h, s, d), "T_transpose")
+
+
+def _lower_attention(
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None
+) -> te.Tensor:
+    mask, window = call.attrs["causal_mask"], _window(call)
+    if mask is None:
+        return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2))
+    ahead = int64(0)
+    if mask == "BottomRight":
+        ahead = te.abs(Scalar(construct.sub(q.buffer.shape[1], k.buffer.shape[1]))).expr
+
+    def visible(i: Any, j: Any) -> Any:
+        last = i + Scalar(ahead)
+        return j <= last if window is None else te.all(j <= last, j > last - window)
+
+    return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible))
+
+
+def _lower_var_len(call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor) -> te.Tensor:
+    """Sequences one after the other in one: a query sees the keys of its own."""
+    starts_q, starts_k = bounds[:2]
+    mask, window = call.attrs["causal_mask"], _window(call)
+    queries = q.buffer.shape[1]
+    s = te.reduce_axis((0, starts_q.shape[0]), "s")
+    reached = te.compute(
+        (queries,), lambda i: te.sum((starts_q(s).astype(INT64) <= i).astype(INT64), axis=s), name="sequence"
+    )
+    last = starts_q.shape[0] - 1
+
+    def span(starts: te.Tensor, i: Any) -> tuple[Any, Any]:
+        """Where the sequence of query `i` begins and ends; both are 0 outside of all."""
+        number = reached(i)
+        inside = te.all(number > 0, number <= last)
+        begin = te.if_then_else(inside, starts(number - 1).astype(INT64), te.const(0, INT64))
+        return begin, te.if_then_else(inside, starts(number).astype(INT64), te.const(0, INT64))
+
+    def bound(which: int) -> Callable[[Any], Any]:
+        def element(i: Any) -> Any:
+            (first, end), (low, high) = span(starts_q, i), span(starts_k, i)
+            if mask is None:
+                return (low, high)[which]
+            diagonal = low + i - first
+            if mask == "BottomRight":
+                diagonal = diagonal + te.abs((high - low) - (end - first))
+            if which == 1:
+                return _minimum(high, diagonal + 1)
+            return low if window is None else _maximum(low, diagonal + (1 - window))
+
+        return element
+
+    low = te.compute((queries,), bound(0), name="first_key")
+    high = te.compute((queries,), bound(1), name="end_key")
+
+    def visible(i: Any, j: Any) -> Any:
+        return te.all(low(i) <= j, j < high(i))
+
+    return _attend(call, q, k, v, None, lambda scores: _masked_softmax(scores, visible))
+
+
+def _minimum(a: Scalar, b: Scalar) -> Scalar:
+    return Scalar(construct.minimum(raw(a), raw(b)))
+
+
+def _maximum(a: Scalar, b: Scalar) -> Scalar:
+    return Scalar(construct.maximum(raw(a), raw(b)))
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _visible(call: relax.Call, queries: int, keys: int) -> Any:
+    """Which keys (columns) each query (row) sees."""
+    mask, window = call.attrs["causal_mask"], _window(call)
+    distance = np.arange(keys) - np.arange(queries)[:, None]
+    if mask is None:
+        return np.ones_like(distance, bool)
+    ahead = abs(queries - keys) if mask == "BottomRight" else 0
+    return (distance <= ahead) & (distance > ahead - (window if window is not None else queries + keys + 1))
+
+
+def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) -> Any:
+    """Attention of (batch, heads, length, width); `seen` has a row per query."""
+    share = q.shape[1] // k.shape[1] if k.shape[1] else 1
+    k, v = np.repeat(k, share, 1), np.repeat(v, share, 1)
+    factor = scale(call)
+    scores = q @ np.swapaxes(k, 2, 3)
+    scores = scores * np.float32(factor) if factor is not None else scores / np.sqrt(np.float32(q.shape[3]))
+    scores = np.where(seen, scores + bias, -np.inf)
+    most = np.max(scores, -1, keepdims=True, initial=np.finfo(np.float32).min)
+    power = np.where(seen, np.exp(scores - most), 0)
+    total = np.sum(power, -1, keepdims=True)
+    empty = ~np.any(seen, -1, keepdims=True)
+    return (power / np.where(empty, 1, total)).astype(v.dtype) @ v
+
+
+def _np_attention(call: relax.Call, q: Any, k: Any, v: Any, bias: Any = 0) -> Any:
+    first = [np.swapaxes(a, 1, 2) for a in (q, k, v)]
+    made = _np_heads(call, *first, bias, _visible(call, q.shape[1], k.shape[1]))
+    return np.swapaxes(made, 1, 2)
+
+
+def _np_var_len(call: relax.Call, q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *_: Sequence[Any]) -> Any:
+    made = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
+    for n in range(len(starts_q) - 1):
+        rows, columns = (slice(int(s[n]), int(s[n + 1])) for s in (starts_q, starts_k))
+        made[:, rows] = _np_attention(call, q[:, rows], k[:, columns], v[:, columns])
+    return made
+
+
+OPS: dict[str, Impl] = {
+    "nn.attention": Impl(infer_attention, _np_attention, _lower_attention),
+    "nn.attention_bias": Impl(infer_attention, _np_attention, _lower_attention),
+    "nn.attention_var_len": Impl(infer_attention, _np_var_len, _lower_var_len),
+}

@@ -1,0 +1,151 @@
+"""Transposed convolutions: what a convolution's gradient does to its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ops.conv import arrays, check_groups, operands, result_dtype_of
+from mlcc.ops.lazy import np
+from mlcc.ops.pad import pad
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Tensor, fail, int64, simplify
+from mlcc.ops.window import canonical, dims_of, letters, not_negative, zero
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def _transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+    def infer(call: relax.Call) -> Tensor:
+        """The data's batch, the outputs of all groups, and the extents from which a convolution makes the data's."""
+        data, w, dtype = operands(call, ndim)
+        x = data.extents
+        if x is None or w is None:
+            return data.result(None, dtype)
+        check_groups(call, x, w, w["I"], ("I", "input"))
+        strides, more = call.attrs["strides"], call.attrs["output_padding"]
+        if any(m >= s for m, s in zip(more, strides, strict=True)):
+            fail(call, "E0442", f"`output_padding` {list(more)} must be less than the strides {list(strides)}")
+        made = {"N": x["N"], "C": simplify(construct.mul(w["O"], int64(call.attrs["groups"])))}
+        pads = call.attrs["padding"]
+        for at, letter in enumerate(data.space):
+            spread = construct.mul(construct.sub(x[letter], int64(1)), int64(strides[at]))
+            reach = construct.mul(construct.sub(w[letter], int64(1)), int64(call.attrs["dilation"][at]))
+            fixed = int64(more[at] + 1 - pads[at] - pads[at + ndim])
+            made[letter] = not_negative(simplify(construct.add(construct.add(spread, reach), fixed)))
+        return data.result(made, dtype)
+
+    return infer
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
+    """The elements `steps` apart along the dimensions, zeros between them."""
+    shape = list(x.buffer.shape)
+    for at, step in steps.items():
+        extent = not_negative(simplify(construct.add(construct.mul(construct.sub(shape[at], 1), step), 1)))
+        shape[at] = extent if isinstance(extent, tir.IntImm) else construct.maximum(extent, 0)
+
+    def element(*i: Any) -> Any:
+        places = [i[at] // steps[at] if at in steps else i[at] for at in range(x.ndim)]
+        conditions = [Scalar(construct.equal(construct.floormod(raw(i[at]), s), 0)) for at, s in steps.items()]
+        return te.if_then_else(te.all(*conditions), x(*places), zero(x.dtype)) if steps else x(*places)
+
+    made: te.Tensor = te.compute(shape, element, name=name)
+    return made
+
+
+def _lower(ndim: int) -> Callable[..., te.Tensor]:
+    def lowering(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        """A convolution of the data, spread by the strides, with the kernel turned around."""
+        space = letters(ndim)
+        layout, kernel, out = (call.attrs[f"{name}_layout"] for name in ("data", "kernel", "out"))
+        groups, pads, dtype = call.attrs["groups"], call.attrs["padding"], result_dtype_of(call)
+        dilations = {kernel.index(c): d for c, d in zip(space, call.attrs["dilation"], strict=True) if d != 1}
+        if dilations:
+            weight = dilate(weight, dilations, "kernel_dilate")
+        strides = {layout.index(c): s for c, s in zip(space, call.attrs["strides"], strict=True) if s != 1}
+        sizes = dict(zip(kernel, weight.buffer.shape, strict=True))
+        before: list[int | tir.Expr] = [0] * x.ndim
+        after: list[int | tir.Expr] = [0] * x.ndim
+        for at, letter in enumerate(space):
+            last, more = construct.sub(sizes[letter], 1), call.attrs["output_padding"][at]
+            before[layout.index(letter)] = simplify(construct.sub(last, pads[at]))
+            after[layout.index(letter)] = simplify(construct.sub(last, pads[at + ndim] - more))
+        padded = pad(dilate(x, strides, "data_dilate"), before, after, zero(x.dtype), "data_pad")
+        turned = _turned(weight, kernel, "OI" + space)
+        inputs = Scalar(simplify(construct.floordiv(sizes["I"], int64(groups))))
+        outputs = Scalar(sizes["O"])
+        dc = te.reduce_axis((0, inputs), "dc")
+        window = {c: te.reduce_axis((0, Scalar(sizes[c])), f"d{c.lower()}") for c in space}
+
+        def element(*axes: Any) -> Any:
+            at = dict(zip(out, axes, strict=True))
+            channel = dc if groups == 1 else at["C"] // outputs * inputs + dc
+            output = at["C"] if groups == 1 else at["C"] % outputs
+            seen = {"N": at["N"], "C": channel} | {c: at[c] + window[c] for c in space}
+            product = padded(*(seen[c] for c in layout)).astype(dtype)
+            product = product * turned(output, channel, *window.values()).astype(dtype)
+            return te.sum(product, axis=[dc, *window.values()])
+
+        names = dict(zip("NC" + space, "bc" + space.lower(), strict=True))
+        made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=[names[c] for c in out])
+        return made
+
+    return lowering
+
+
+def _turned(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
+    """The kernel in the order `wanted`, each of its spatial dimensions back to front."""
+    sizes = dict(zip(kernel, weight.buffer.shape, strict=True))
+
+    def element(*axes: Any) -> Any:
+        at = dict(zip(wanted, axes, strict=True))
+        return weight(*(at[c] if c in "OI" else Scalar(construct.sub(sizes[c], 1)) - at[c] for c in kernel))
+
+    made: te.Tensor = te.compute([sizes[c] for c in wanted], element, name="kernel_transform")
+    return made
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_transposed(ndim: int) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any, weight: Any) -> Any:
+        """Every element of the data adds the kernel, times itself, to the places around its own."""
+        x, weight = arrays(call, ndim, x, weight, "IO")
+        strides, dilation, pads = (call.attrs[n] for n in ("strides", "dilation", "padding"))
+        size, groups = weight.shape[2:], call.attrs["groups"]
+        ends = [
+            max(
+                0, (x.shape[2 + i] - 1) * strides[i] + dilation[i] * (size[i] - 1) + 1 + call.attrs["output_padding"][i]
+            )
+            for i in range(ndim)
+        ]
+        parts = []
+        for part, kernel in zip(np.split(x, groups, 1), np.split(weight, groups, 0), strict=True):
+            total = np.zeros((x.shape[0], weight.shape[1], *ends), x.dtype)
+            for place in np.ndindex(*size):
+                at = []
+                for i, offset in enumerate(place):
+                    begin, count = offset * dilation[i], x.shape[2 + i]
+                    at.append(slice(begin, begin + strides[i] * (count - 1) + 1 if count else begin, strides[i]))
+                seen = np.einsum("nc...,co->no...", part, kernel[(slice(None), slice(None), *place)])
+                total[(slice(None), slice(None), *at)] += seen
+            parts.append(total)
+        made = np.concatenate(parts, 1)
+        inside = [slice(pads[i], max(pads[i], ends[i] - pads[i + ndim])) for i in range(ndim)]
+        return canonical(made[(slice(None), slice(None), *inside)], "NC" + letters(ndim), call.attrs["out_layout"])
+
+    return reference
+
+
+OPS: dict[str, Impl] = {
+    f"nn.conv{n}d_transpose": Impl(_transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE)
+    for n in (1, 2, 3)
+}

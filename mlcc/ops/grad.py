@@ -1,0 +1,212 @@
+"""Gradients of pooling and of taking elements, as operators of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ops.lazy import np
+from mlcc.ops.pad import pad
+from mlcc.ops.pool import counted, pool_extent
+from mlcc.ops.reduce import ARGMAX
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import axis, fail, int64, known_different, shape_text, tensor
+from mlcc.ops.window import canonical, frame, positive
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_pool_backward(call: relax.Call) -> relax.StructInfo:
+    """The data's own shape; what comes back has the shape of the pool."""
+    gradient = tensor(call, 0)
+    data = frame(call, 2, "layout", index=1)
+    positive(call, "pool_size", "strides", "dilation")
+    if gradient.ndim not in (-1, 4):
+        fail(call, "E0445", f"the gradient needs 4 dimensions, it has {gradient.ndim}")
+    if data.extents is not None and gradient.dims is not None:
+        made = dict(data.extents)
+        for at, letter in enumerate(data.space):
+            made[letter] = pool_extent(call, made[letter], at, 2)
+        wanted = [made[c] for c in data.out]
+        if any(known_different(a, b) for a, b in zip(wanted, gradient.dims, strict=True)):
+            fail(call, "E0445", f"the pool is {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}")
+    return data.data
+
+
+def infer_take_backward(call: relax.Call) -> relax.StructInfo:
+    """The data's own shape."""
+    gradient, data, indices = (tensor(call, i) for i in range(3))
+    at = call.attrs["axis"]
+    if indices.dtype is not None and not indices.dtype.is_int:
+        fail(call, "E0444", f"needs integer indices, not {indices.dtype}")
+    if at is None and data.ndim not in (-1, 1):
+        fail(call, "E0446", f"`axis` must be given for {data.ndim} dimensions")
+    if data.ndim >= 0:
+        place = axis(call, 0 if at is None else at, data.ndim)
+        if data.dims is not None and indices.dims is not None and gradient.dims is not None:
+            wanted = (*data.dims[:place], *indices.dims, *data.dims[place + 1 :])
+            same = len(wanted) == len(gradient.dims)
+            if not same or any(known_different(a, b) for a, b in zip(wanted, gradient.dims, strict=True)):
+                fail(call, "E0445", f"what is taken is {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}")
+    return data
+
+
+# ---------------------------------------------------------------- lowering: pooling
+
+
+class _Windows:
+    """The windows of a pool in which a place of the data may stand: one for each place of the window."""
+
+    def __init__(self, call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> None:
+        self.call, self.gradient = call, gradient
+        self.layout, self.out = call.attrs["layout"], call.attrs["out_layout"]
+        self.extents = {c: x.buffer.shape[self.layout.index(c)] for c in "HW"}
+        self.counts = {c: gradient.buffer.shape[self.out.index(c)] for c in "HW"}
+        self.axes = {
+            c: te.reduce_axis((0, n), f"w{c.lower()}") for c, n in zip("HW", call.attrs["pool_size"], strict=True)
+        }
+
+    def find(self, at: dict[str, Any]) -> tuple[dict[str, Scalar], Scalar]:
+        """The windows in which `at` has the place that the axes name, and whether there are such."""
+        windows, conditions = {}, []
+        steps = zip("HW", *(self.call.attrs[n] for n in ("padding", "strides", "dilation")), strict=False)
+        for c, before, stride, dilation in steps:
+            moved = at[c] + before - self.axes[c] * dilation
+            window = moved // stride
+            conditions += [
+                moved >= 0,
+                Scalar(construct.equal((moved % stride).expr, 0)),
+                window < Scalar(self.counts[c]),
+            ]
+            windows[c] = window
+        return {**at, **windows}, te.all(*conditions)
+
+    def value(self, at: dict[str, Any]) -> Scalar:
+        return self.gradient(*(at[c] for c in self.out))
+
+
+def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Every element takes its share of the windows in which it counts."""
+    windows = _Windows(call, gradient, x)
+
+    def element(*axes: Any) -> Any:
+        at, there = windows.find(dict(zip(windows.layout, axes, strict=True)))
+        number = construct.const(1, INT64)
+        for n, c in enumerate("HW"):
+            number = construct.mul(number, counted(call, raw(at[c]), windows.extents[c], n, 2))
+        number = construct.maximum(number, 1)
+        share = windows.value(at) / Scalar(construct.cast(x.dtype, number))
+        return te.sum(te.if_then_else(there, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
+
+    made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")
+    return made
+
+
+def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """The first of the greatest elements of a window takes what comes back to it."""
+    windows = _Windows(call, gradient, x)
+    layout, pads = windows.layout, call.attrs["padding"]
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for n, c in enumerate("HW"):
+        before[layout.index(c)] = pads[n]
+        after[layout.index(c)] = pads[n + 2] + (call.attrs["strides"][n] - 1 if call.attrs["ceil_mode"] else 0)
+    padded = pad(x, before, after, te.min_value(x.dtype), "pad_temp") if any(before + after) else x
+    inner = {c: te.reduce_axis((0, n), f"r{c.lower()}") for c, n in zip("HW", call.attrs["pool_size"], strict=True)}
+    steps = dict(zip("HW", zip(call.attrs["strides"], call.attrs["dilation"], strict=True), strict=True))
+    width = Scalar(construct.const(call.attrs["pool_size"][1], INT64))
+
+    def greatest(*axes: Any) -> Any:
+        at = dict(zip(windows.out, axes, strict=True))
+        at |= {c: at[c] * steps[c][0] + inner[c] * steps[c][1] for c in "HW"}
+        number = Scalar(raw(inner["H"])) * width + inner["W"]
+        return ARGMAX((number, padded(*(at[c] for c in layout))), axis=list(inner.values()))
+
+    first = te.compute(gradient.shape, greatest, name="maxpool_grad_argmax")[0]
+
+    def element(*axes: Any) -> Any:
+        at, there = windows.find(dict(zip(layout, axes, strict=True)))
+        number = Scalar(raw(windows.axes["H"])) * width + windows.axes["W"]
+        place = [at[c] for c in windows.out]
+        mine = te.if_then_else(there, Scalar(construct.equal(first(*place).expr, number.expr)), te.const(False, "bool"))
+        value = te.if_then_else(mine, gradient(*place), te.const(0, x.dtype))
+        return te.sum(value, axis=list(windows.axes.values()))
+
+    made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")
+    return made
+
+
+# ---------------------------------------------------------------- lowering: take
+
+
+def _lower_take(call: relax.Call, gradient: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    """Every element sums what comes back from the places to which it was taken."""
+    at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
+    taken = [te.reduce_axis((0, d), f"l{n}") for n, d in enumerate(indices.shape)]
+
+    def element(*i: Any) -> Any:
+        hit = Scalar(construct.equal(raw(indices(*taken)), raw(i[at])))
+        value = te.if_then_else(hit, gradient(*i[:at], *taken, *i[at + 1 :]), te.const(0, x.dtype))
+        return te.sum(value, axis=taken) if taken else value
+
+    if any(tir.const_int(d) == 0 for d in indices.buffer.shape):
+        empty: te.Tensor = te.compute(x.shape, lambda *i: te.const(0, x.dtype), name="take_backward")
+        return empty
+    made: te.Tensor = te.compute(x.shape, element, name="take_backward")
+    return made
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_pool_backward(largest: bool) -> Callable[..., Any]:
+    def reference(call: relax.Call, gradient: Any, x: Any) -> Any:
+        """Window by window."""
+        get = call.attrs.__getitem__
+        gradient = canonical(gradient, get("out_layout"), "NCHW")
+        x = canonical(x, get("layout"), "NCHW")
+        made = np.zeros_like(x)
+        size, strides, dilation, pads = (get(n) for n in ("pool_size", "strides", "dilation", "padding"))
+        for window in np.ndindex(*gradient.shape[2:]):
+            places = [
+                [p for k in range(size[a]) if 0 <= (p := w * strides[a] - pads[a] + k * dilation[a]) < x.shape[2 + a]]
+                for a, w in enumerate(window)
+            ]
+            back = gradient[(slice(None), slice(None), *window)]
+            number = 1
+            for a, w in enumerate(window):
+                count = counted(call, int64(w), int64(x.shape[2 + a]), a, 2)
+                number *= tir.const_int(count) or 0
+            if not all(places):
+                continue
+            seen = x[:, :, places[0]][:, :, :, places[1]]
+            if largest:
+                flat = np.reshape(seen, (*seen.shape[:2], -1))
+                share = np.zeros_like(flat)
+                np.put_along_axis(share, np.argmax(flat, -1)[..., None], back[..., None], -1)
+                share = np.reshape(share, seen.shape)
+            else:
+                share = np.broadcast_to((back / max(number, 1))[..., None, None], seen.shape)
+            made[:, :, np.array(places[0])[:, None], np.array(places[1])] += share.astype(made.dtype)
+        return canonical(made, "NCHW", get("layout"))
+
+    return reference
+
+
+def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> Any:
+    at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
+    made = np.zeros_like(x)
+    moved = np.moveaxis(made, at, 0)
+    back = np.moveaxis(gradient, tuple(range(at, at + indices.ndim)), tuple(range(indices.ndim)))
+    np.add.at(moved, indices, back)
+    return made
+
+
+OPS: dict[str, Impl] = {
+    "grad.max_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(True), _lower_max),
+    "grad.avg_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(False), _lower_avg),
+    "grad.take_backward": Impl(infer_take_backward, _np_take_backward, _lower_take),
+}

@@ -1,0 +1,137 @@
+"""Real numbers as small ones with a scale and a zero point, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Dims, Tensor, axis, fail, is_one, prove_equal, shape_text, tensor, tensor_like
+from mlcc.te.scalar import Scalar
+
+NARROW = ("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "float8_e5m2")
+FLOATS = ("float16", "float32")
+ZERO_POINTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "float16")
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_quantize(call: relax.Call) -> Tensor:
+    """The data's shape in the narrow dtype."""
+    return _quantized(call, FLOATS, NARROW)
+
+
+def infer_dequantize(call: relax.Call) -> Tensor:
+    """The data's shape in floats."""
+    return _quantized(call, (*NARROW, "int32", *FLOATS), FLOATS)
+
+
+def _quantized(call: relax.Call, given: tuple[str, ...], made: tuple[str, ...]) -> Tensor:
+    """One scale and zero point for all, or one for each place along `axis`."""
+    data, scale, zero_point = (tensor(call, i) for i in range(3))
+    kinds = ((data, "data", given), (scale, "scale", FLOATS), (zero_point, "zero point", ZERO_POINTS))
+    for info, name, dtypes in kinds:
+        if info.dtype is not None and str(info.dtype) not in dtypes:
+            fail(call, "E0444", f"the {name} must be of {', '.join(dtypes)}, not of {info.dtype}")
+    wanted = str(call.attrs["out_dtype"])
+    if wanted not in made:
+        fail(call, "E0442", f"`out_dtype` must be one of {', '.join(made)}, not {wanted}")
+    if data.ndim < 0:
+        fail(call, "E0445", "the number of dimensions of the data must be known")
+    at = axis(call, call.attrs["axis"], data.ndim)
+    for info, name in ((scale, "scale"), (zero_point, "zero point")):
+        if info.dims is None:
+            if info.ndim != 0:
+                fail(call, "E0445", f"the shape of the {name} must be known")
+        elif not all(map(is_one, info.dims)) and not _fits(info.dims, data.dims, at):
+            text = f"the {name} {shape_text(info.dims)} does not fit dimension {at} of {shape_text(data.dims)}"
+            fail(call, "E0445", text, "it is one number, or one for each place along `axis`")
+    return tensor_like(data, DType.of(wanted))
+
+
+def _fits(dims: Dims, data: Dims | None, at: int) -> bool:
+    return len(dims) == 1 and data is not None and prove_equal(dims[0], data[at])
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def _parameter(call: relax.Call, value: Any, ndim: int, i: Any) -> Scalar:
+    """The scale or zero point of the element at `i`."""
+    if not isinstance(value, te.Tensor):
+        return Scalar(value)
+    if all(map(is_one, value.buffer.shape)):
+        return value(*[0] * value.ndim)
+    return value(i[call.attrs["axis"] % ndim])
+
+
+def _clipped(value: Any, dtype: DType) -> Any:
+    low, high = construct.min_value(dtype), construct.max_value(dtype)
+    return Scalar(construct.maximum(construct.minimum(value.expr, high), low)).astype(dtype)
+
+
+def _lower_quantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: Any) -> te.Tensor:
+    """x / scale, rounded for integers, + zero point, clipped."""
+    dtype = DType.of(call.attrs["out_dtype"])
+
+    def element(*i: Any) -> Any:
+        scaled = x(*i) / _parameter(call, scale, x.ndim, i)
+        rounded = te.round(scaled) if dtype.is_int else scaled
+        return _clipped(rounded + _parameter(call, zero_point, x.ndim, i), dtype)
+
+    made: te.Tensor = te.compute(x.shape, element, name="quantized")
+    return made
+
+
+def _lower_dequantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: Any) -> te.Tensor:
+    """(x - zero point) * scale; integers are subtracted as int32."""
+    dtype = DType.of(call.attrs["out_dtype"])
+
+    def element(*i: Any) -> Any:
+        point = _parameter(call, zero_point, x.ndim, i)
+        exact = x.dtype.is_int and not point.dtype.is_float
+        wide = "int32" if exact else "float32"
+        point = point.astype(wide) if isinstance(point.expr, tir.IntImm) or not exact else point
+        moved = x(*i).astype(wide) - point
+        real = moved * _parameter(call, scale, x.ndim, i).astype("float32")
+        return real if str(dtype) == "float32" else _clipped(real, dtype)
+
+    made: te.Tensor = te.compute(x.shape, element, name="dequantized")
+    return made
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_parameter(call: relax.Call, value: Any, ndim: int) -> Any:
+    value = np.asarray(value)
+    if value.size == 1 and value.ndim != 1:
+        return np.reshape(value, ())
+    return np.reshape(value, [-1 if a == call.attrs["axis"] % ndim else 1 for a in range(ndim)])
+
+
+def _np_quantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
+    dtype = DType.of(call.attrs["out_dtype"])
+    scaled = x / _np_parameter(call, scale, x.ndim)
+    moved = (np.round(scaled) if dtype.is_int else scaled) + _np_parameter(call, zero_point, x.ndim).astype(x.dtype)
+    low, high = construct.min_value(dtype), construct.max_value(dtype)
+    made = np.clip(moved, low.value, high.value)  # type: ignore[attr-defined]
+    return made.astype(str(dtype)) if dtype.is_int else made
+
+
+def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
+    point = _np_parameter(call, zero_point, x.ndim)
+    exact = np.issubdtype(x.dtype, np.integer) and np.issubdtype(point.dtype, np.integer)
+    wide = "int32" if exact else "float32"
+    moved = (x.astype(wide) - point.astype(wide)).astype("float32")
+    made = moved * _np_parameter(call, scale, x.ndim).astype("float32")
+    return made if call.attrs["out_dtype"] == "float32" else np.clip(made, -65504, 65504)
+
+
+OPS: dict[str, Impl] = {
+    "quantize": Impl(infer_quantize, _np_quantize, _lower_quantize, FusionKind.ELEMWISE),
+    "dequantize": Impl(infer_dequantize, _np_dequantize, _lower_dequantize, FusionKind.ELEMWISE),
+}

@@ -1,0 +1,230 @@
+"""Pooling of regions of interest: rectangles of images, each brought to one size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, shape_text, tensor
+from mlcc.ops.window import canonical, dims_of, positive
+from mlcc.te.scalar import Scalar, raw
+
+# ---------------------------------------------------------------- inference
+
+
+def infer_regions(call: relax.Call) -> Tensor:
+    """One image of `pooled_size` for each region; a region is (image, x1, y1, x2, y2)."""
+    data, regions = tensor(call, 0), tensor(call, 1)
+    layout = call.attrs["layout"]
+    layouts = ("NCHW", "NHWC") if "mode" in call.attrs else ("NCHW",)
+    if layout not in layouts:
+        fail(call, "E0442", f'`layout` must be {" or ".join(layouts)}, not "{layout}"')
+    if call.attrs.get("mode", "avg") not in ("avg", "max"):
+        fail(call, "E0442", f'`mode` must be "avg" or "max", not "{call.attrs["mode"]}"')
+    for info, number, ndim in ((data, "data", 4), (regions, "regions", 2)):
+        if info.ndim not in (-1, ndim):
+            fail(call, "E0445", f"the {number} need {ndim} dimensions, they have {info.ndim}")
+        float_dtype(call, info)
+    if regions.dims is not None and known_different(regions.dims[1], int64(5)):
+        fail(call, "E0445", f"a region is 5 numbers (image, x1, y1, x2, y2): {shape_text(regions.dims)}")
+    positive(call, "pooled_size")
+    if data.dims is None or regions.dims is None:
+        return result(None, data.dtype, 4, data.vdevice)
+    height, width = (int64(v) for v in call.attrs["pooled_size"])
+    made = {"N": regions.dims[0], "C": data.dims[layout.index("C")], "H": height, "W": width}
+    return result([made[c] for c in layout], data.dtype, vdevice=data.vdevice)
+
+
+# ---------------------------------------------------------------- lowering: roi_align
+
+
+def _bilinear(x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_: Scalar) -> Any:
+    """The value between four pixels, of which those outside count nothing."""
+    low = {"H": te.floor(y).astype("int32"), "W": te.floor(x_).astype("int32")}
+    part = {"H": y - low["H"], "W": x_ - low["W"]}
+    last = {c: Scalar(construct.sub(x.buffer.shape[layout.index(c)], 1)) for c in "HW"}
+    total: Any = 0
+    for far_x in (0, 1):
+        for far_y in (0, 1):
+            place = {"N": image, "C": channel, "H": low["H"] + far_y, "W": low["W"] + far_x}
+            weight_x = part["W"] if far_x else 1 - part["W"]
+            weight_y = part["H"] if far_y else 1 - part["H"]
+            inside = te.all(
+                place["H"] >= 0, place["H"] <= last["H"], place["W"] >= 0, place["W"] <= last["W"]
+            )  # fmt: skip
+            total = total + te.if_then_else(inside, weight_x * weight_y * x(*(place[c] for c in layout)), 0)
+    return total
+
+
+def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor:
+    """The mean or the greatest of samples, spread evenly over every bin."""
+    layout, ratio, aligned = call.attrs["layout"], call.attrs["sample_ratio"], call.attrs["aligned"]
+    sizes, factor = call.attrs["pooled_size"], call.attrs["spatial_scale"]
+    dtype = regions.dtype
+    extents = {c: x.buffer.shape[layout.index(c)] for c in "HW"}
+
+    def element(*axes: Any) -> Any:
+        at = dict(zip(layout, axes, strict=True))
+        i = at["N"]
+        image = regions(i, 0).astype("int32")
+        begin = {"W": regions(i, 1) * factor, "H": regions(i, 2) * factor}
+        end = {"W": regions(i, 3) * factor, "H": regions(i, 4) * factor}
+        bins, counts, steps = {}, {}, {}
+        for c, pooled in zip("HW", sizes, strict=True):
+            span = end[c] - begin[c]
+            if not aligned:
+                span = Scalar(construct.maximum(span.expr, te.const(1, dtype).expr))
+            bins[c] = span / te.const(pooled, dtype)
+            counts[c] = te.const(ratio, "int32") if ratio > 0 else te.ceil(bins[c]).astype("int32")
+        guarded = aligned and ratio <= 0  # a region without area has no samples
+        for c in "HW":
+            count = Scalar(construct.maximum(counts[c].expr, 1)) if guarded else counts[c]
+            steps[c] = te.reduce_axis((0, count), f"r{c.lower()}")
+
+        def coordinate(c: str) -> Scalar:
+            start = begin[c] + at[c].astype(dtype) * bins[c]
+            return start + (steps[c].astype(dtype) + te.const(0.5, dtype)) * bins[c] / counts[c].astype(dtype)
+
+        value = _sampled(x, layout, image, at["C"], coordinate("H"), coordinate("W"), extents, dtype)
+        some = te.all(counts["H"] > 0, counts["W"] > 0)
+        if call.attrs["mode"] == "avg":
+            value = (value / (counts["H"] * counts["W"]).astype(dtype)).astype(x.dtype)
+            value = te.if_then_else(some, value, te.const(0, x.dtype)) if guarded else value
+            return te.sum(value, axis=[steps["H"], steps["W"]])
+        value = value.astype(x.dtype)
+        value = te.if_then_else(some, value, te.const(0, x.dtype)) if guarded else value
+        return te.max(value, axis=[steps["H"], steps["W"]])
+
+    names = {"N": "i", "C": "c", "H": "ph", "W": "pw"}
+    made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=[names[c] for c in layout])
+    return made
+
+
+def _sampled(
+    x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_: Scalar, extents: dict[str, tir.Expr],
+    dtype: DType,
+) -> Any:  # fmt: skip
+    """A sample; one that is more than a pixel outside is 0."""
+    height, width = (Scalar(construct.cast(dtype, extents[c])) for c in "HW")
+    outside = te.any(y < -1.0, x_ < -1.0, y > height, x_ > width)
+    clipped = [
+        Scalar(construct.minimum(construct.maximum(v.expr, 0.0), construct.cast(dtype, construct.sub(extents[c], 1))))
+        for c, v in (("H", y), ("W", x_))
+    ]
+    return te.if_then_else(outside, te.const(0, x.dtype), _bilinear(x, layout, image, channel, clipped[0], clipped[1]))
+
+
+# ---------------------------------------------------------------- lowering: roi_pool
+
+
+def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor:
+    """The greatest element of every bin; 0 where a bin is empty."""
+    factor, dtype = call.attrs["spatial_scale"], regions.dtype
+    sizes = dict(zip("HW", call.attrs["pooled_size"], strict=True))
+    extents = dict(zip("HW", x.buffer.shape[2:], strict=True))
+
+    def corner(i: Any, number: int) -> Scalar:
+        return te.floor(regions(i, number) * factor + te.const(0.5, dtype)).astype("int32")
+
+    def bounds(i: Any, ph: Any, pw: Any) -> dict[str, tuple[Scalar, Scalar]]:
+        made = {}
+        for c, bin_, first in (("H", ph, 2), ("W", pw, 1)):
+            begin, end = corner(i, first), corner(i, first + 2)
+            span = Scalar(construct.maximum((end - begin + 1).expr, construct.const(1, "int32")))
+            step = span.astype(dtype) / te.const(sizes[c], dtype)
+            low = te.floor(Scalar(raw(bin_)).astype(dtype) * step).astype("int32") + begin
+            high = te.ceil((bin_ + 1).astype(dtype) * step).astype("int32") + begin
+            made[c] = (_inside(low, extents[c]), _inside(high, extents[c]))
+        return made
+
+    window = {c: te.reduce_axis((0, Scalar(extents[c])), f"r{c.lower()}") for c in "HW"}
+
+    def greatest(i: Any, c: Any, ph: Any, pw: Any) -> Any:
+        limits = bounds(i, ph, pw)
+        image = regions(i, 0).astype("int32")
+        valid = te.all(*(v for s in "HW" for v in (limits[s][0] <= window[s], window[s] < limits[s][1])))
+        lowest = te.const(float("-inf"), x.dtype)
+        value = te.if_then_else(valid, x(image, c, window["H"], window["W"]), lowest)
+        return te.max(value, axis=list(window.values()))
+
+    dims = dims_of(call)
+    pooled = te.compute(dims, greatest, name="compute")
+
+    def element(i: Any, c: Any, ph: Any, pw: Any) -> Any:
+        limits = bounds(i, ph, pw)
+        empty = te.any(*(limits[s][1] <= limits[s][0] for s in "HW"))
+        return te.if_then_else(empty, te.const(0, x.dtype), pooled(i, c, ph, pw))
+
+    made: te.Tensor = te.compute(dims, element, name="compute")
+    return made
+
+
+def _inside(place: Scalar, extent: tir.Expr) -> Scalar:
+    return Scalar(construct.minimum(construct.maximum(place.expr, 0), extent))
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_sample(image: Any, y: Any, x: Any) -> Any:
+    """Bilinear samples of (channels, height, width) at the places y, x."""
+    height, width = image.shape[1:]
+    outside = (y < -1) | (x < -1) | (y > height) | (x > width)
+    y, x = (np.clip(v, 0, n - 1).astype(v.dtype) for v, n in ((y, height), (x, width)))
+    total: Any = 0
+    for far_y, far_x in np.ndindex(2, 2):
+        low_y, low_x = np.floor(y), np.floor(x)
+        at = [np.clip(v, 0, n - 1).astype(int) for v, n in ((low_y + far_y, height), (low_x + far_x, width))]
+        weight = ((y - low_y) if far_y else 1 - (y - low_y)) * ((x - low_x) if far_x else 1 - (x - low_x))
+        total = total + weight * image[:, at[0], at[1]]
+    return np.where(outside, 0, total)
+
+
+def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
+    x = canonical(x, call.attrs["layout"], "NCHW")
+    f, (rows, columns) = regions.dtype.type, call.attrs["pooled_size"]
+    made = np.zeros((len(regions), x.shape[1], rows, columns), x.dtype)
+    for n, region in enumerate(regions):
+        begin, end = (region[a:b][::-1] * f(call.attrs["spatial_scale"]) for a, b in ((1, 3), (3, 5)))
+        span = end - begin if call.attrs["aligned"] else np.maximum(end - begin, f(1))
+        step = span / np.array([rows, columns], span.dtype)
+        ratio = call.attrs["sample_ratio"]
+        counts = [ratio, ratio] if ratio > 0 else [int(np.ceil(s)) for s in step]
+        if min(counts) <= 0:
+            continue
+        for ph, pw in np.ndindex(rows, columns):
+            places = [
+                begin[a] + f(p) * step[a] + (np.arange(counts[a]).astype(f) + f(0.5)) * step[a] / f(counts[a])
+                for a, p in enumerate((ph, pw))
+            ]
+            y, x_ = np.meshgrid(*places, indexing="ij")
+            samples = np.reshape(_np_sample(x[int(region[0])], y, x_), (x.shape[1], -1))
+            made[n, :, ph, pw] = np.mean(samples, 1) if call.attrs["mode"] == "avg" else np.max(samples, 1)
+    return canonical(made, "NCHW", call.attrs["layout"])
+
+
+def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
+    f, sizes = regions.dtype.type, call.attrs["pooled_size"]
+    made = np.zeros((len(regions), x.shape[1], *sizes), x.dtype)
+    for n, region in enumerate(regions):
+        corners = np.floor(region[1:] * f(call.attrs["spatial_scale"]) + f(0.5)).astype(int)
+        begin, end = corners[1::-1], corners[:1:-1]
+        for place in np.ndindex(*sizes):
+            at = []
+            for a, p in enumerate(place):
+                step = f(max(end[a] - begin[a] + 1, 1)) / f(sizes[a])
+                low, high = int(np.floor(f(p) * step)) + begin[a], int(np.ceil(f(p + 1) * step)) + begin[a]
+                at.append(slice(*(min(max(v, 0), x.shape[2 + a]) for v in (low, high))))
+            seen = x[(int(region[0]), slice(None), *at)]
+            made[(n, slice(None), *place)] = np.max(seen, (1, 2)) if seen.size else 0
+    return made
+
+
+OPS: dict[str, Impl] = {
+    "vision.roi_align": Impl(infer_regions, _np_align, _lower_align),
+    "vision.roi_pool": Impl(infer_regions, _np_pool, _lower_pool),
+}

@@ -1,0 +1,303 @@
+"""Images and volumes in another size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.shapes import Tensor, fail, shape_argument, shape_text
+from mlcc.ops.window import canonical, dims_of, frame, letters
+from mlcc.te.scalar import Scalar, raw
+
+METHODS = ("nearest_neighbor", "linear", "cubic")
+ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+MODES = (
+    "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize",
+)  # fmt: skip
+CROP = "tf_crop_and_resize"
+
+# ---------------------------------------------------------------- inference
+
+
+def _resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+    def infer(call: relax.Call) -> Tensor:
+        """The data's batch and channels, the spatial extents that `size` gives."""
+        data, size = frame(call, ndim, "layout", "layout"), shape_argument(call, 1)
+        if size.ndim != ndim:
+            fail(call, "E0445", f"the size needs {ndim} extents, it has {size.ndim}")
+        for name, known in (("coordinate_transformation_mode", MODES), ("rounding_method", ROUNDINGS)):
+            if call.attrs[name] not in known:
+                fail(call, "E0442", f'`{name}="{call.attrs[name]}"` is not known', _possible(known))
+        if call.attrs["method"].lower() not in METHODS:
+            fail(call, "E0442", f'`method="{call.attrs["method"]}"` is not known', _possible(METHODS))
+        wanted = call.attrs["out_dtype"]
+        dtype = data.data.dtype if wanted is None else DType.of(wanted)
+        if data.extents is None or size.values is None:
+            return data.result(None, dtype)
+        made = data.extents | dict(zip(data.space, size.values, strict=True))
+        empty = [c for c in data.space if tir.const_int(data.extents[c]) == 0 and tir.const_int(made[c]) != 0]
+        if empty:
+            fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to make others from")
+        return data.result(made, dtype)
+
+    return infer
+
+
+def _possible(names: Sequence[str]) -> str:
+    return "possible are " + ", ".join(f'"{n}"' for n in names)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call asks for."""
+
+    method: str
+    mode: str
+    rounding: str
+    alpha: float
+    exclude: bool
+    roi: tuple[tuple[float, float], ...]  # first and last place of each dimension, as parts of the extent
+    outside: float
+
+    @staticmethod
+    def of(call: relax.Call, ndim: int) -> Plan:
+        get = call.attrs.__getitem__
+        roi = [float(getattr(v, "value", v)) for v in get("roi")]
+        mode, rounding = get("coordinate_transformation_mode"), get("rounding_method")
+        if rounding == "":
+            rounding = "round" if mode == "align_corners" else "floor"
+        spans = tuple(zip(roi[:ndim], roi[ndim:], strict=True))
+        return Plan(
+            get("method").lower(), mode, rounding, get("cubic_alpha"), bool(get("cubic_exclude")), spans,
+            get("extrapolation_value"),
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- lowering: coordinates
+
+
+def _float(value: tir.Expr) -> Scalar:
+    return Scalar(construct.cast("float32", value))
+
+
+def _whole_ratio(plan: Plan, extent: tir.Expr, target: tir.Expr) -> bool:
+    """Whether each pixel is just repeated, so that integers do."""
+    if plan.method != "nearest_neighbor" or plan.mode != "asymmetric" or plan.rounding != "floor":
+        return False
+    n, m = tir.const_int(extent), tir.const_int(target)
+    return n is not None and m is not None and n > 0 and m % n == 0 and m / n <= 1 / (1e-5 * n + 1e-5)
+
+
+def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Scalar:
+    """Where in the data the place `x` of the result is, in float32."""
+    ratio = _float(extent) / _float(target)
+    several = Scalar(construct.greater(target, 1))
+    steps = target if not isinstance(target, tir.IntImm) else construct.const(max(target.value - 1, 1), target.dtype)
+    if steps is target:
+        steps = construct.maximum(construct.sub(target, 1), 1)
+    last = construct.sub(extent, 1)
+    half = (x + 0.5) * ratio
+    match plan.mode:
+        case "half_pixel":
+            return half - 0.5
+        case "align_corners":
+            return _float(last) / Scalar(steps) * x
+        case "asymmetric":
+            return ratio * x
+        case "pytorch_half_pixel":
+            return te.if_then_else(several, half - 0.5, 0.0)
+        case "tf_half_pixel_for_nn":
+            return half
+    begin, end = (te.const(v, "float32") for v in span)
+    along = begin * Scalar(last) + x * (end - begin) * _float(last) / Scalar(steps)
+    return te.if_then_else(several, along, (begin + end) * 0.5 * Scalar(last))
+
+
+def _closest(plan: Plan, at: Scalar) -> Scalar:
+    match plan.rounding:
+        case "round":
+            place = te.round(at)
+        case "round_prefer_floor":
+            place = te.ceil(at - 0.5)
+        case "round_prefer_ceil":
+            place = te.floor(at + 0.5)
+        case "floor":
+            place = te.floor(at + 1e-5)
+        case _:
+            place = te.ceil(at - 1e-5)
+    return place.astype("int32")
+
+
+# ---------------------------------------------------------------- lowering: taps
+
+
+def _cubic_weights(t: Any, alpha: float) -> list[Any]:
+    t2, t3 = t * t, t * t * t
+    return [
+        alpha * (t3 - 2 * t2 + t), (alpha + 2) * t3 - (3 + alpha) * t2 + 1,
+        -(alpha + 2) * t3 + (3 + 2 * alpha) * t2 - alpha * t, -alpha * t3 + alpha * t2,
+    ]  # fmt: skip
+
+
+def _cubic_taps(plan: Plan, at: Scalar, extent: tir.Expr) -> list[tuple[Scalar, Any]]:
+    """Four places around `at` with their weights."""
+    first = te.floor(at).astype("int32")
+    weights = _cubic_weights(at - te.floor(at), plan.alpha)
+    if plan.exclude:
+        for i in range(4):
+            off = te.any(first - 1 + i < 0, first + i > Scalar(extent))
+            weights[i] = te.if_then_else(off, 0.0, weights[i])
+        total = sum(weights)
+        weights = [w / total for w in weights]
+    return [(first + i - 1, weights[i]) for i in range(4)]
+
+
+def _interpolate(plan: Plan, ats: Sequence[Scalar], extents: Sequence[tir.Expr], pixel: Callable[..., Any]) -> Any:
+    """The value between the pixels, the last dimension first."""
+    if not ats:
+        return pixel()
+    at, extent = ats[0], extents[0]
+
+    def rest(place: Scalar) -> Any:
+        return _interpolate(plan, ats[1:], extents[1:], lambda *others: pixel(place, *others))
+
+    if plan.method == "linear":
+        first = te.floor(at).astype("int32")
+        part = at - first
+        return rest(first) * (1.0 - part) + rest(first + 1) * part
+    return sum(rest(place) * weight for place, weight in _cubic_taps(plan, at, extent))
+
+
+def _lower(ndim: int) -> Callable[..., te.Tensor]:
+    def lowering(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr]) -> te.Tensor:
+        plan, layout = Plan.of(call, ndim), call.attrs["layout"]
+        where = [layout.index(c) for c in letters(ndim)]
+        extents = [x.buffer.shape[p] for p in where]
+        wide = _wide(plan, x.dtype)
+        assert isinstance(call.struct_info, relax.TensorStructInfo) and call.struct_info.dtype is not None
+        dtype = call.struct_info.dtype
+
+        def element(*i: Any) -> Any:
+            def pixel(*places: Scalar) -> Any:
+                at = list(i)
+                for p, place, extent in zip(where, places, extents, strict=True):
+                    bound = construct.minimum(raw(place), construct.sub(extent, 1))
+                    at[p] = Scalar(construct.maximum(bound, 0))
+                value = x(*at)
+                return value if wide is None else value.astype(wide)
+
+            ats = []
+            for p, extent, target, span in zip(where, extents, size, plan.roi, strict=True):
+                if _whole_ratio(plan, extent, target):
+                    ats.append(te.truncdiv(i[p], te.truncdiv(Scalar(target), Scalar(extent))))
+                else:
+                    ats.append(_coordinate(plan, i[p].var if isinstance(i[p], te.Axis) else i[p], extent, target, span))
+            if plan.method == "nearest_neighbor":
+                value = pixel(*(_closest(plan, a) if a.dtype.is_float else a for a in ats))
+            else:
+                value = _interpolate(plan, ats, extents, pixel)
+            if plan.mode == CROP:
+                for at, extent in zip(ats, extents, strict=True):
+                    beyond = te.if_then_else(at > Scalar(construct.sub(extent, 1)), plan.outside, value)
+                    value = te.if_then_else(at < 0, plan.outside, beyond)
+            return value.astype(dtype)
+
+        made: te.Tensor = te.compute(dims_of(call), element, name="resize")
+        return made
+
+    return lowering
+
+
+def _wide(plan: Plan, dtype: DType) -> str | None:
+    """The dtype that pixels are mixed in; None where they are only moved."""
+    if plan.method == "nearest_neighbor" and plan.mode != CROP and not str(dtype).endswith("float16"):
+        return None
+    return "float64" if str(dtype) == "float64" else "float32"
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+def _np_coordinates(plan: Plan, n: int, m: int, span: tuple[float, float]) -> Any:
+    """The coordinates of all places along a dimension."""
+    f = np.float32
+    x, ratio, steps = np.arange(m, dtype=f), f(n) / f(max(m, 1)), f(max(m - 1, 1))
+    half = (x + f(0.5)) * ratio
+    if plan.mode == CROP:
+        begin, end = f(span[0]), f(span[1])
+        along = begin * f(n - 1) + x * (end - begin) * f(n - 1) / steps
+        return along if m > 1 else np.full(m, (begin + end) * f(0.5) * f(n - 1), f)
+    if plan.mode == "pytorch_half_pixel" and m <= 1:
+        return np.zeros(m, f)
+    return {
+        "half_pixel": half - f(0.5),
+        "align_corners": f(n - 1) / steps * x,
+        "asymmetric": ratio * x,
+        "pytorch_half_pixel": half - f(0.5),
+        "tf_half_pixel_for_nn": half,
+    }[plan.mode]
+
+
+def _np_taps(plan: Plan, at: Any, n: int) -> list[tuple[Any, Any]]:
+    """Pairs of places and weights, each for the whole dimension."""
+    f = np.float32
+    if plan.method == "nearest_neighbor":
+        place = {
+            "round": lambda: np.round(at),
+            "round_prefer_floor": lambda: np.ceil(at - f(0.5)),
+            "round_prefer_ceil": lambda: np.floor(at + f(0.5)),
+            "floor": lambda: np.floor(at + f(1e-5)),
+            "ceil": lambda: np.ceil(at - f(1e-5)),
+        }[plan.rounding]()
+        return [(place, None)]
+    first = np.floor(at)
+    part = at - first
+    if plan.method == "linear":
+        return [(first, 1 - part), (first + 1, part)]
+    weights = [np.asarray(w, f) for w in _cubic_weights(part, plan.alpha)]
+    places = [first + i - 1 for i in range(4)]
+    if plan.exclude:
+        weights = [np.where((p < 0) | (p > n - 1), 0, w).astype(f) for p, w in zip(places, weights, strict=True)]
+        total = sum(weights)
+        weights = [w / total for w in weights]
+    return list(zip(places, weights, strict=True))
+
+
+def _np_resize(ndim: int) -> Callable[..., Any]:
+    def reference(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
+        """One dimension after the other."""
+        plan, layout = Plan.of(call, ndim), call.attrs["layout"]
+        order = "NC" + letters(ndim)
+        made = canonical(x, layout, order)
+        kept = made.dtype
+        if plan.method != "nearest_neighbor":
+            made = made.astype(np.float64 if kept == np.float64 else np.float32)
+        crops = []
+        for axis, (m, span) in enumerate(zip(size, plan.roi, strict=True), 2):
+            n, shape = made.shape[axis], [-1 if a == axis else 1 for a in range(ndim + 2)]
+            at = _np_coordinates(plan, n, m, span)
+            parts = [
+                (np.take(made, np.clip(place, 0, n - 1).astype(int), axis), weight)
+                for place, weight in _np_taps(plan, at, n)
+            ]
+            made = sum(p if w is None else p * np.reshape(w, shape) for p, w in parts)
+            crops.append(np.reshape((at < 0) | (at > n - 1), shape))
+        if plan.mode == CROP:
+            for crop in crops:
+                made = np.where(crop, np.float32(plan.outside), made)
+        wanted = call.attrs["out_dtype"]
+        made = canonical(made, order, layout)
+        return made.astype(kept) if wanted is None else made
+
+    return reference
+
+
+OPS: dict[str, Impl] = {
+    f"image.resize{n}d": Impl(_resize(n), _np_resize(n), _lower(n), FusionKind.INJECTIVE) for n in (2, 3)
+}
