@@ -102,6 +102,12 @@ class Mutator:
         self.put(relax.VarBinding(var, value))
         return var
 
+    def emit_op(self, operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:
+        """Bind a new variable to a call of an operator."""
+        from mlcc import ops
+
+        return self.emit(ops.bind_call(operator, args, attrs))
+
     def rebind(self, binding: Any, value: relax.Expr) -> None:
         """Bind the variable of `binding` to a value, with the struct info of the value where that is another."""
         var = binding.var

@@ -13,7 +13,7 @@ from mlcc.passes.canonicalize import renamed
 from mlcc.passes.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph import Mutator, all_bindings, callees, is_primitive, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.symbolic import info_symbols, mentioned_symbols
+from mlcc.passes.symbolic import bind_info, mentioned_symbols
 
 MOST_BINDINGS = 100_000  # in one function
 
@@ -117,7 +117,7 @@ class _Inliner(Mutator):
         """The body of a function over its arguments, with variables of its own."""
         values: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
         for param, argument in zip(func.params, args, strict=True):
-            _bind(param.struct_info, argument.struct_info, values)
+            bind_info(param.struct_info, argument.struct_info, values)
         symbols = dict(values)
         values.update(zip(func.params, args, strict=True))
         for var in _variables(func):
@@ -137,26 +137,3 @@ def _variables(func: relax.Function) -> list[relax.Var]:
         if isinstance(value, relax.Function):
             found += value.params
     return found
-
-
-def _bind(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
-    """Symbolic variables of a parameter stand for what the argument has in their place."""
-    match pattern, info:
-        case relax.TensorStructInfo(), relax.TensorStructInfo():
-            pairs = zip(pattern.dims or (), info.dims or (), strict=False)
-        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
-            pairs = zip(pattern.values or (), info.values or (), strict=False)
-        case relax.PrimStructInfo(value=want), relax.PrimStructInfo(value=have) if (
-            want is not None and have is not None
-        ):
-            pairs = zip((want,), (have,), strict=True)
-        case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
-            for a, b in zip(fields, others, strict=False):
-                _bind(a, b, values)
-            return
-        case _:
-            return
-    symbols = set(info_symbols(pattern))
-    for want, have in pairs:
-        if want in symbols:
-            values[want] = have

@@ -93,3 +93,26 @@ def renew_symbols(func: relax.Function) -> relax.Function:
     """The function over symbolic variables of its own: two functions never share one."""
     fresh = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
     return substitute(func, fresh) if fresh else func  # type: ignore[no-any-return]
+
+
+def bind_info(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
+    """Symbolic variables of a parameter stand for what the argument has in their place."""
+    match pattern, info:
+        case relax.TensorStructInfo(), relax.TensorStructInfo():
+            pairs = zip(pattern.dims or (), info.dims or (), strict=False)
+        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+            pairs = zip(pattern.values or (), info.values or (), strict=False)
+        case relax.PrimStructInfo(value=want), relax.PrimStructInfo(value=have) if (
+            want is not None and have is not None
+        ):
+            pairs = zip((want,), (have,), strict=True)
+        case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
+            for a, b in zip(fields, others, strict=False):
+                bind_info(a, b, values)
+            return
+        case _:
+            return
+    symbols = set(info_symbols(pattern))
+    for want, have in pairs:
+        if want in symbols:
+            values[want] = have

@@ -37,14 +37,23 @@ COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
     "canonicalize": lambda _: T.CanonicalizeBindings(),
     "convert-layout": lambda p: T.ConvertLayout({name: list(asked) for name, asked in p.layouts.items()}),
     "dead-code": lambda _: T.DeadCodeElimination(),
+    "decompose": lambda p: {"inference": T.DecomposeOpsForInference, "training": T.DecomposeOpsForTraining}[p.mode](
+        p.func
+    ),
     "eliminate-common-subexpr": lambda _: T.EliminateCommonSubexpr(),
+    "expand-tuple-arguments": lambda _: T.ExpandTupleArguments(),
+    "fold-batch-norm": lambda _: T.FoldBatchnormToConv2D(),
     "fold-constants": lambda _: T.FoldConstant(),
     "fuse": lambda _: T.FuseOps(),
     "fuse-tir": lambda _: T.FuseTIR(),
     "inline-functions": lambda _: T.InlinePrivateFunctions(),
     "lower-to-tir": lambda _: T.LegalizeOps(),
     "normalize": lambda _: T.Normalize(),
+    "remove-unused-outputs": lambda _: T.RemoveUnusedOutputs(),
+    "remove-unused-parameters": lambda _: T.RemoveUnusedParameters(),
+    "to-dataflow": lambda p: T.ConvertToDataflow(p.min_size),
     "to-mixed-precision": lambda p: T.ToMixedPrecision(p.out_dtype, list(p.fp16_input_names)),
+    "topological-sort": lambda p: T.TopologicalSort(p.order, p.direction),
 }  # by our pass: TVM's with the same options
 
 
@@ -88,6 +97,10 @@ PIPELINES = {
     "fuse-tir": "lower-to-tir,annotate-op-pattern,fuse,fuse-tir",
     "canonicalize": "canonicalize,dead-code",
     "fold-constants": "fold-constants",
+    "sort-depth": "topological-sort",
+    "sort-breadth": "topological-sort{order=breadth-first}",
+    "sort-depth-outputs": "topological-sort{direction=from-outputs}",
+    "sort-breadth-outputs": "topological-sort{order=breadth-first direction=from-outputs}",
     "cse": "eliminate-common-subexpr,canonicalize,dead-code",
 }
 
@@ -102,6 +115,7 @@ NHWC = 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}'
 NETWORK_PIPELINES = {
     "nhwc": NHWC,
     "nhwc-out": 'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "HWIO", "NCHW"]}}',
+    "decompose": "decompose",
     "mixed": "to-mixed-precision",
     "mixed-float16": 'to-mixed-precision{out-dtype=float16 fp16-input-names=["x"]}',
 }
