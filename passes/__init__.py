@@ -22,6 +22,7 @@ PASSES: dict[str, str] = {
     "fuse-matmul-add": "mlcc.passes.fuse_pair:FuseMatmulAdd",
     "fuse-tir": "mlcc.passes.fuse_tir:FuseTir",
     "inline-functions": "mlcc.passes.inline_functions:InlineFunctions",
+    "lambda-lift": "mlcc.passes.lambda_lift:LambdaLift",
     "lower-loops": "mlcc.passes.lower_loops:LowerLoops",
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",

@@ -47,6 +47,7 @@ COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
     "fuse": lambda _: T.FuseOps(),
     "fuse-tir": lambda _: T.FuseTIR(),
     "inline-functions": lambda _: T.InlinePrivateFunctions(),
+    "lambda-lift": lambda _: T.LambdaLift(),
     "lower-to-tir": lambda _: T.LegalizeOps(),
     "normalize": lambda _: T.Normalize(),
     "remove-unused-outputs": lambda _: T.RemoveUnusedOutputs(),
