@@ -104,6 +104,7 @@ CODES: dict[str, tuple[str, str]] = {
         "a function cannot take the place of another",
         "`update-func` takes the function of that name from the file, or the only one it has. If other functions call "
         "it, it must be of the same kind and have the same parameters and result.",
+    ),
     "E0516": (
         "a lifted function's name is taken",
         "An inner function with the attribute `global_symbol` keeps that name when `lambda-lift` moves it out. The "

@@ -35,6 +35,7 @@ T = tvm.relax.transform
 COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
     "annotate-op-pattern": lambda _: T.AnnotateTIROpPattern(),
     "canonicalize": lambda _: T.CanonicalizeBindings(),
+    "combine-parallel-matmul": lambda _: T.CombineParallelMatmul(),
     "convert-layout": lambda p: T.ConvertLayout({name: list(asked) for name, asked in p.layouts.items()}),
     "dead-code": lambda _: T.DeadCodeElimination(),
     "decompose": lambda p: {"inference": T.DecomposeOpsForInference, "training": T.DecomposeOpsForTraining}[p.mode](
@@ -98,6 +99,7 @@ PIPELINES = {
     "fuse-tir": "lower-to-tir,annotate-op-pattern,fuse,fuse-tir",
     "canonicalize": "canonicalize,dead-code",
     "fold-constants": "fold-constants",
+    "combine": "combine-parallel-matmul",
     "sort-depth": "topological-sort",
     "sort-breadth": "topological-sort{order=breadth-first}",
     "sort-depth-outputs": "topological-sort{direction=from-outputs}",

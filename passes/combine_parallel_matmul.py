@@ -1,0 +1,236 @@
+"""Products of one matrix with several become one product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ops import bind_call
+from mlcc.passes.dead_code import remove_unused
+from mlcc.passes.graph import Mutator, get_item, is_call, make_tuple, map_relax_functions, used_vars
+from mlcc.passes.manager import Pass, PassContext
+
+_ACTIVATIONS = ("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu")
+
+
+@dataclass(frozen=True)
+class CombineParallelMatmul(Pass):
+    """Join products with the same left operand: the right ones are concatenated, and the result is split.
+
+    An addition to each product, and an activation after it, are joined as well if all branches have them. One of the
+    right operands may have a symbolic number of columns; its part is the last.
+
+    Before:  lv = R.matmul(x, w0)
+             lv1 = R.matmul(x, w1)
+    After:   lv = R.concat((w0, w1), axis=1)
+             lv1 = R.matmul(x, lv, out_dtype="float32")
+             lv2 = R.split(lv1, indices_or_sections=[128], axis=1)
+             lv3 = lv2[0]
+             lv4 = lv2[1]
+    """
+
+    name: ClassVar[str] = "combine-parallel-matmul"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            made = _Combiner(module).visit_function(func)
+            return func if made is func else remove_unused(made, module)
+
+        return map_relax_functions(module, change)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """One product and what follows it: the addition's right operand, the activation, the variable of the last."""
+
+    product: relax.Var
+    rhs: relax.Var
+    columns: tir.Expr
+    bias: relax.Var | None
+    activation: str | None
+    result: relax.Var
+
+    def operands(self) -> list[relax.Var]:
+        return [self.rhs] + ([self.bias] if self.bias is not None else [])
+
+
+@dataclass
+class _Block:
+    """The bindings of a block, by variable and by the first operand of their calls."""
+
+    bindings: tuple[relax.Binding, ...]
+    by_first: dict[Any, list[Any]] = field(default_factory=dict)
+    by_var: dict[relax.Var, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for binding in self.bindings:
+            self.by_var[binding.var] = binding
+            value = binding.value  # type: ignore[attr-defined]
+            if isinstance(binding, relax.VarBinding) and isinstance(value, relax.Call) and value.args:
+                self.by_first.setdefault(value.args[0], []).append(binding)
+
+    def follower(self, var: relax.Var, names: Sequence[str]) -> Any:
+        """The first binding that calls one of the operators on a variable."""
+        for binding in self.by_first.get(var, ()):
+            if any(is_call(binding.value, f"relax.{name}") for name in names):
+                return binding
+        return None
+
+    def branches(self, lhs: relax.Var) -> list[_Branch]:
+        return [
+            _Branch(b.var, b.value.args[1], shape[-1], None, None, b.var)
+            for b in self.by_first[lhs]
+            if is_call(b.value, "relax.matmul") and isinstance(b.value.args[1], relax.Var)
+            if (shape := _dims(b.value.args[1])) is not None and len(shape) >= 2
+        ]
+
+    def extended(self, branches: list[_Branch]) -> list[_Branch]:
+        """The branches with their additions and activations, if all have the same."""
+        sums = [self.follower(b.product, ("add",)) for b in branches]
+        if all(s is not None and _can_join(s.value.args[1], b) for s, b in zip(sums, branches, strict=True)):
+            biases = [s.value.args[1] for s in sums]
+            if _alike([_dims(b) for b in biases], 1):
+                pairs = zip(branches, sums, strict=True)
+                branches = [replace_branch(b, bias=s.value.args[1], result=s.var) for b, s in pairs]
+        ends = [self.follower(b.result, _ACTIVATIONS) for b in branches]
+        names = {e.value.op.name if e is not None else None for e in ends}
+        if len(names) == 1 and None not in names:
+            name = ends[0].value.op.name
+            branches = [replace_branch(b, activation=name, result=e.var) for b, e in zip(branches, ends, strict=True)]
+        return branches
+
+    def made_of(self, var: relax.Var) -> set[relax.Var]:
+        """The variables of this block that a value is made of, directly or not."""
+        found: set[relax.Var] = set()
+        stack = [var]
+        while stack:
+            binding = self.by_var.get(stack.pop())
+            if binding is not None and binding.var not in found:
+                found.add(binding.var)
+                stack += used_vars(binding.value)
+                stack += used_vars(binding.var.struct_info)
+        return found
+
+
+def replace_branch(branch: _Branch, **changes: Any) -> _Branch:
+    from dataclasses import replace as changed
+
+    return changed(branch, **changes)
+
+
+def _dims(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
+    return expr.struct_info.dims if isinstance(expr.struct_info, relax.TensorStructInfo) else None
+
+
+def _can_join(bias: relax.Expr, branch: _Branch) -> bool:
+    """A summand that has a column for each of the product's."""
+    dims = _dims(bias)
+    return isinstance(bias, relax.Var) and bool(dims) and Analyzer().prove_equal(dims[-1], branch.columns)  # type: ignore[index]
+
+
+def _alike(shapes: Sequence[tuple[tir.Expr, ...] | None], last: int) -> bool:
+    """Whether shapes are equal but for their last dimensions."""
+    analyzer = Analyzer()
+    first = shapes[0]
+    if first is None or any(s is None or len(s) != len(first) for s in shapes):
+        return False
+    return all(analyzer.prove_equal(a, b) for s in shapes for a, b in zip(s[:-last], first[:-last], strict=True))  # type: ignore[index]
+
+
+class _Combiner(Mutator):
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        if isinstance(block, relax.DataflowBlock):
+            known = _Block(block.bindings)
+            for lhs in list(known.by_first):
+                if isinstance(lhs, relax.Var) and len(_dims(lhs) or ()) >= 2:
+                    block = self.combined(block, lhs)
+        return super().visit_block(block)
+
+    def combined(self, block: relax.DataflowBlock, lhs: relax.Var) -> relax.DataflowBlock:
+        """The block with the products of `lhs` joined, those whose right operands fit at a time."""
+        known = _Block(block.bindings)
+        by_rank: dict[int, list[_Branch]] = {}
+        products = known.branches(lhs) if lhs in known.by_first else []
+        for branch in known.extended(products) if len(products) > 1 else []:
+            by_rank.setdefault(len(_dims(branch.rhs) or ()), []).append(branch)
+        for group in by_rank.values():
+            if len(group) > 1 and _alike([_dims(b.rhs) for b in group], 2):
+                group = _splittable(_independent(_Block(block.bindings), group))
+                if len(group) > 1 and len({_dtype(b.product) for b in group}) == 1:
+                    block = self.joined(block, lhs, group)
+        return block
+
+    def joined(self, block: relax.DataflowBlock, lhs: relax.Var, group: list[_Branch]) -> relax.DataflowBlock:
+        new = _joined_product(lhs, group)
+        fields: dict[relax.Var, relax.Expr] = {b.result: get_item(new[-1].var, i) for i, b in enumerate(group)}
+        sources = {lhs, *(o for b in group for o in b.operands())}
+        made: list[relax.Binding] = []
+        missing = {b.var for b in block.bindings}
+        waiting: list[Any] = []
+        started = False
+        for binding in block.bindings:
+            waiting.append(binding)
+            held = False  # a `match_cast` waits, which may bind symbolic variables
+            for other in list(waiting):  # in order, what all is there for
+                replaced = other.var in fields
+                if held or (sources if replaced else set(used_vars(other))) & missing:
+                    held |= isinstance(other, relax.MatchCast)
+                    continue
+                if replaced and not started:
+                    made += new
+                    started = True
+                waiting.remove(other)
+                missing.discard(other.var)
+                made.append(replace(other, value=fields[other.var]) if replaced else other)
+        return replace(block, bindings=tuple(made))  # type: ignore[no-any-return]
+
+
+def _dtype(var: relax.Var) -> str:
+    return str(getattr(var.struct_info, "dtype", None))
+
+
+def _independent(known: _Block, group: list[_Branch]) -> list[_Branch]:
+    """The branches whose operands are not made of the results of others."""
+    made: list[_Branch] = []
+    replaced = {b.result for b in group}
+    for branch in group:
+        if not any(known.made_of(o) & replaced for o in branch.operands()):
+            made.append(branch)
+    return made
+
+
+def _splittable(group: list[_Branch]) -> list[_Branch]:
+    """Those of known width first, and at most one of unknown width, the last."""
+    fixed = [b for b in group if isinstance(b.columns, tir.IntImm)]
+    return fixed + [b for b in group if not isinstance(b.columns, tir.IntImm)][:1]
+
+
+def _joined_product(lhs: relax.Var, group: list[_Branch]) -> list[relax.VarBinding]:
+    """The bindings that compute all branches at once; the last is the tuple of their results."""
+    made: list[relax.VarBinding] = []
+
+    def emit(operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:
+        value = bind_call(operator, args, attrs)
+        made.append(relax.VarBinding(relax.DataflowVar("lv", value.struct_info), value))
+        return made[-1].var
+
+    def concat(parts: list[relax.Var]) -> relax.Var:
+        return emit("concat", make_tuple(parts), axis=len(_dims(parts[0]) or ()) - 1)
+
+    out = emit("matmul", lhs, concat([b.rhs for b in group]), out_dtype=_dtype(group[0].product))
+    if group[0].bias is not None:
+        out = emit("add", out, concat([b.bias for b in group if b.bias is not None]))
+    if group[0].activation is not None:
+        out = emit(group[0].activation, out)
+    ends: list[int] = []
+    for branch in group[:-1]:
+        assert isinstance(branch.columns, tir.IntImm)
+        ends.append((ends[-1] if ends else 0) + branch.columns.value)
+    rank = max(len(_dims(lhs) or ()), len(_dims(group[0].rhs) or ()))
+    emit("split", out, indices_or_sections=ends, axis=rank - 1)
+    return made
