@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,15 +10,14 @@ from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
-from mlcc.passes.fusion_graph import Group, Node, partition
+from mlcc.passes.fusion_graph import Group, Node, Refusal, partition
 from mlcc.passes.graph import (
-    CALL_TIR,
     is_primitive,
     same_info,
     tir_callee,
     used_vars,
 )
-from mlcc.passes.grouping import Grouper
+from mlcc.passes.grouping import Grouper, waits, written_in_place
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.op_pattern import kind_of
 from mlcc.relax.module_builder import ModuleBuilder
@@ -71,8 +71,7 @@ class Kinds:
         callee = tir_callee(value)
         if callee is None:
             return _operator_kind(value)
-        plain = value.op == CALL_TIR and isinstance(value.args[1], relax.Tuple)
-        return self._function(callee) if plain else FusionKind.OPAQUE
+        return self._function(callee) if isinstance(value.args[1], relax.Tuple) else FusionKind.OPAQUE
 
     def _function(self, name: str) -> FusionKind:
         if name not in self._of_function:
@@ -123,20 +122,55 @@ class _Fuser(Grouper):
         self.kinds = kinds
 
     def groups(self, block: relax.DataflowBlock) -> list[Group]:
-        return partition(block_nodes(block, self.kinds))
+        return fused_groups(block, self.kinds)[1]
 
     def style(self, group: Group) -> None:
         """Single operations stay as they are."""
 
 
-def block_nodes(block: relax.DataflowBlock, kinds: Kinds) -> list[Node]:
-    """The data flow of a block: one node for each binding."""
+def fused_groups(
+    block: relax.DataflowBlock, kinds: Kinds, refusals: dict[Node, Refusal] | None = None
+) -> tuple[list[Node], list[Group]]:
+    """The data flow of a block, and the group of each binding.
+
+    A call that works in place may only write into what its own kernel computes and nothing else uses: values never
+    change at the graph level. Any other is left alone.
+    """
+    alone: set[relax.Var] = set()
+    while True:
+        nodes = _block_nodes(block, kinds, alone)
+        groups = partition(nodes, refusals)
+        found = set(_writing_outside(block, nodes, groups)) - alone
+        if not found:
+            return nodes, groups
+        alone |= found
+        if refusals is not None:
+            refusals.clear()
+
+
+def _writing_outside(block: relax.DataflowBlock, nodes: list[Node], groups: list[Group]) -> Iterable[relax.Var]:
+    """The calls in a group that write in place into something that is not the group's own, or is used elsewhere."""
+    at = {b.var: n for b, n in zip(block.bindings, nodes, strict=True)}
+    for binding, node, group in zip(block.bindings, nodes, groups, strict=True):
+        if node.kind is FusionKind.OPAQUE:
+            continue
+        for target in written_in_place(binding.value):  # type: ignore[attr-defined]
+            source = at.get(target)
+            own = source is not None and groups[source.index] is group and not source.exposed
+            made = own and isinstance(block.bindings[source.index].value, relax.Call)  # type: ignore
+            if not made or len(source.users) != 1:  # type: ignore[union-attr]
+                yield binding.var
+
+
+def _block_nodes(block: relax.DataflowBlock, kinds: Kinds, alone: Collection[relax.Var]) -> list[Node]:
+    """The data flow of a block: one node for each binding; those of `alone` are opaque."""
+    after = waits(block)
     nodes: list[Node] = []
     producer: dict[relax.Var, Node] = {}
     for index, binding in enumerate(block.bindings):
-        kind = kinds.of_binding(binding)
+        kind = FusionKind.OPAQUE if binding.var in alone else kinds.of_binding(binding)
         node = Node(index, kind, not isinstance(binding.var, relax.DataflowVar))
-        for var in used_vars(binding.value):  # type: ignore[attr-defined]
+        for var in (*used_vars(binding.value), *after.get(binding.var, ())):  # type: ignore[attr-defined]
             if var in producer:
                 producer[var].users.append((node, kind))
         nodes.append(node)

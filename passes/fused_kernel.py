@@ -12,7 +12,7 @@ from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, map_children, replace, walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.graph import CALL_TIR
+from mlcc.passes.graph import CALL_TIR, CALL_TIR_INPLACE
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Builder:
                 return self.item(value, index)
             case relax.Constant():
                 return (self.constant(expr),)
-            case relax.Call(op=op) if op == CALL_TIR:
+            case relax.Call(op=op) if op in (CALL_TIR, CALL_TIR_INPLACE):
                 return self.call(expr)
         raise _Unsuitable
 
@@ -132,10 +132,13 @@ class _Builder:
         func = self.module.functions.get(callee.name) if isinstance(callee, relax.GlobalVar) else None
         if not isinstance(func, tir.PrimFunc) or func.root is None or not isinstance(arguments, relax.Tuple):
             raise _Unsuitable
-        outputs = self.results(call, func, len(arguments.fields))
+        written = self.written(call, arguments.fields)
+        made = self.results(call, func, len(arguments.fields), written)
+        remaining = iter(made)
+        outputs = tuple(next(remaining) if w is None else w for w in written)
         root = func.root
         fresh: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
-        given: list[Any] = [self.argument(a) for a in arguments.fields] + list(outputs)
+        given: list[Any] = [self.argument(a) for a in arguments.fields] + list(made)
         symbolic = call.args[2] if len(call.args) > 2 else None
         if symbolic is not None:
             given += list(symbolic.values) if isinstance(symbolic, relax.ShapeExpr) else []
@@ -153,7 +156,7 @@ class _Builder:
                 fresh[buffer.data] = argument.data
         fresh.update(symbols)
         done = substitute(root, fresh)
-        self.allocated += (*done.alloc_buffers, *outputs)
+        self.allocated += (*done.alloc_buffers, *made)
         self.body += map(_join_regions, done.body)
         return outputs
 
@@ -167,9 +170,23 @@ class _Builder:
             raise _Unsuitable
         return values[0]
 
-    def results(self, call: relax.Call, func: tir.PrimFunc, inputs: int) -> Values:
-        """New buffers for what the callee writes; they take all but the shape from its parameters."""
-        tensors = list(_tensors(call.sinfo_args[0] if len(call.sinfo_args) == 1 else None))
+    def written(self, call: relax.Call, arguments: tuple[relax.Expr, ...]) -> list[tir.Buffer | None]:
+        """For each result the intermediate buffer that the call writes it into in place, or None."""
+        if call.op == CALL_TIR:
+            return [None] * len(list(_outputs(call)))
+        found: list[tir.Buffer | None] = []
+        for index in call.attrs.get("inplace_indices", ()):
+            target = self.argument(arguments[index]) if 0 <= index < len(arguments) else None
+            if target is not None and target not in self.allocated:
+                raise _Unsuitable  # an argument, which the caller still has
+            found.append(target)  # type: ignore[arg-type]
+        if len(found) != len(list(_outputs(call))):
+            raise _Unsuitable
+        return found
+
+    def results(self, call: relax.Call, func: tir.PrimFunc, inputs: int, written: list[tir.Buffer | None]) -> Values:
+        """New buffers for what the callee writes elsewhere; they take all but the shape from its parameters."""
+        tensors = [t for t, w in zip(_outputs(call), written, strict=True) if w is None]
         params = func.buffers[inputs : inputs + len(tensors)]
         made = []
         for tensor, param in zip(tensors, params, strict=False):
@@ -179,6 +196,13 @@ class _Builder:
             data = tir.Var(f"{param.name}_intermediate", param.data.dtype, param.data.pointer)
             made.append(replace(param, name=data.name, data=data, shape=dims))
         return tuple(made)
+
+
+def _outputs(call: relax.Call) -> Iterable[relax.TensorStructInfo]:
+    """The tensors that a call gives; in-place calls may state them one by one."""
+    if call.op == CALL_TIR_INPLACE:
+        return [tensor for info in call.sinfo_args for tensor in _tensors(info)]
+    return _tensors(call.sinfo_args[0] if len(call.sinfo_args) == 1 else None)
 
 
 def _tensors(info: Any) -> Iterable[relax.TensorStructInfo]:

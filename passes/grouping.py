@@ -122,12 +122,41 @@ def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hash
     return {group: list(some) for group, some in found.items()}
 
 
+def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
+    """What a binding comes after, beside what it uses: a call in place, and those that read what it writes over.
+
+    What reads the value before the call stays before it, what reads it later stays behind it.
+    """
+    found: dict[relax.Var, list[relax.Var]] = {}
+    written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
+    if not any(written):
+        return found
+    uses = [set(used_vars(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
+    for at, targets in enumerate(written):
+        for other, used in enumerate(uses if targets else ()):
+            if other != at and used & targets:
+                first, second = sorted((at, other))
+                found.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
+    return found
+
+
+def written_in_place(value: Any) -> list[relax.Var]:
+    """The operands that a call writes into."""
+    if not (isinstance(value, relax.Call) and value.op == CALL_TIR_INPLACE and isinstance(value.args[1], relax.Tuple)):
+        return []
+    operands = value.args[1].fields
+    chosen = [operands[i] for i in value.attrs.get("inplace_indices", ()) if 0 <= i < len(operands)]
+    return [v for v in chosen if isinstance(v, relax.Var)]
+
+
 def _by_dependence(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> list[Hashable]:
     """The groups in an order in which each stands behind those it uses, as near to the order of bindings as can be."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
+    after = waits(block)
     uses: dict[Hashable, list[Hashable]] = {}
     for binding, group in zip(block.bindings, groups, strict=True):
-        for var in used_vars(binding.value):  # type: ignore[attr-defined]
+        before = after.get(binding.var, ())
+        for var in (*used_vars(binding.value), *before):  # type: ignore[attr-defined]
             other = group_of.get(var)
             if other is not None and other is not group:
                 uses.setdefault(group, []).append(other)

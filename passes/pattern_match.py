@@ -13,6 +13,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ir.visit import substitute
 from mlcc.passes.graph import all_bindings, used_vars
+from mlcc.passes.grouping import waits, written_in_place
 from mlcc.passes.rules import Pattern
 
 MOST_STEPS = 100_000  # of one attempt to match
@@ -77,6 +78,7 @@ class Index:
     block: dict[relax.Var, relax.BindingBlock] = field(default_factory=dict)
     place: dict[relax.Var, int] = field(default_factory=dict)  # within its block
     users: dict[relax.Var, list[relax.Var]] = field(default_factory=dict)  # variables whose values use it
+    overwritten: set[relax.Var] = field(default_factory=set)  # operands that calls write into in place
 
     @staticmethod
     def of(func: relax.Function) -> Index:
@@ -88,8 +90,13 @@ class Index:
             found.place[binding.var] = counts[block] = counts.get(block, -1) + 1
             if isinstance(binding, relax.VarBinding):
                 found.value[binding.var] = value
+            found.overwritten.update(written_in_place(value))
             for var in dict.fromkeys(used_vars(value)):
                 found.users.setdefault(var, []).append(binding.var)
+        for each in counts:
+            for var, before in waits(each).items():
+                for other in before:
+                    found.users.setdefault(other, []).append(var)
         return found
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:

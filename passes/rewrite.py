@@ -140,6 +140,8 @@ def _place(match: Match, index: Index) -> relax.Var | None:
         return None
     (block,) = blocks
     operands = {v for a in match.args for v in used_vars(a)}
+    if operands & index.overwritten:
+        return None  # it would be read later than it was
     if any(isinstance(v, relax.DataflowVar) and index.block.get(v) is not block for v in operands):
         return None  # known only inside another block
     order = sorted(match.roots, key=lambda r: index.place[r])

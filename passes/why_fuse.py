@@ -9,8 +9,8 @@ from typing import Any
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
-from mlcc.passes.fuse import Fuse, Kinds, block_nodes
-from mlcc.passes.fusion_graph import MAX_FUSED, Group, Node, Refusal, Rule, partition
+from mlcc.passes.fuse import Fuse, Kinds, fused_groups
+from mlcc.passes.fusion_graph import MAX_FUSED, Group, Node, Refusal, Rule
 from mlcc.passes.graph import all_bindings, is_primitive, tir_callee, used_vars
 from mlcc.passes.manager import Observer, Pass
 
@@ -90,8 +90,10 @@ class _Block:
     def __init__(self, block: relax.DataflowBlock, kinds: Kinds) -> None:
         self.bindings: tuple[Any, ...] = block.bindings
         self.refusals: dict[Node, Refusal] = {}
-        self.nodes = block_nodes(block, kinds)
-        self.groups: list[Group] = partition(self.nodes, self.refusals)
+        self.kinds = kinds
+        self.nodes: list[Node]
+        self.groups: list[Group]
+        self.nodes, self.groups = fused_groups(block, kinds, self.refusals)
         self.at = {b.var: n for b, n in zip(block.bindings, self.nodes, strict=True)}
 
     def name(self, node: Node) -> str:
@@ -106,14 +108,20 @@ class _Block:
             return f"fused: one kernel of {members} operations"
         return f"not fused: {self.refused(node, other)}"
 
+    def opaque(self, node: Node) -> str:
+        binding = self.bindings[node.index]
+        if self.kinds.of_binding(binding) is FusionKind.OPAQUE:
+            return f"`{binding.var.name}` is opaque: no kernel can be made from it"
+        return f"`{binding.var.name}` writes in place into what is not only its kernel's, so it stays alone"
+
     def refused(self, node: Node, user: Node) -> str:
         if user.kind is FusionKind.OPAQUE:
-            return f"`{self.bindings[user.index].var.name}` is opaque: no kernel can be made from it"
+            return self.opaque(user)
         found = self.refusals[node]
         own = self.bindings[node.index].var.name
         sink = f"`{self.bindings[found.sink.index].var.name}`" if found.sink is not None else ""
         if found.rule is Rule.OPAQUE:
-            return f"`{own}` is opaque: no kernel can be made from it"
+            return self.opaque(node)
         if found.rule is Rule.EXPOSED:
             return f"`{own}` is needed outside its dataflow block, so it ends its kernel"
         if found.rule is Rule.NO_SINK:

@@ -302,6 +302,18 @@ def test_values_of_another_block_are_out_of_reach(tmp_path: Path) -> None:
     assert operators(rewrite(seen, FMA, tmp_path))[-1] == "ewise_fma"
 
 
+def test_what_is_overwritten_is_not_read_later(tmp_path: Path) -> None:
+    text = CALLS.replace("B[vi, vj] = A[vi, vj] * T", "A[vi, vj] = A[vi, vj] * T").split("    @R.function")[0]
+    text = text.replace(', B: T.Buffer((4, 4), "float32")', "") + (
+        f"    @R.function\n    def main(x: {F}, y: {F}):\n        cls = Module\n        with R.dataflow():\n"
+        "            a = R.exp(x)\n            p = R.multiply(a, y)\n"
+        f"            b = R.call_tir_inplace(cls.fast, (a,), inplace_indices=[0], out_sinfo={F})\n"
+        "            q = R.add(p, b)\n            R.output(q)\n        return q\n"
+    )
+    module = mlcc.parse(text)
+    assert rewrite(module, FMA, tmp_path)["main"] is module["main"]
+
+
 def test_less_known_results_are_not_put_in(tmp_path: Path) -> None:
     text = rule("x: R.Tensor", ["R.exp(x)"], ['R.call_pure_packed("env.exp", x, sinfo_args=R.Tensor)'])
     module = main_of("gv = R.exp(x)")

@@ -12,8 +12,7 @@ import mlcc
 from mlcc.cli.main import run
 from mlcc.errors import CompileError
 from mlcc.ir import relax
-from mlcc.passes.fuse import Kinds, block_nodes
-from mlcc.passes.fusion_graph import partition
+from mlcc.passes.fuse import Kinds, fused_groups
 from mlcc.passes.graph import all_bindings, used_vars
 from mlcc.passes.manager import Pipeline
 from mlcc.passes.why_fuse import explain
@@ -91,7 +90,7 @@ def test_its_word_holds(part: int) -> None:
             if not isinstance(func, relax.Function):
                 continue
             for block in {b: None for _, b in all_bindings(func.body) if isinstance(b, relax.DataflowBlock)}:
-                groups = partition(block_nodes(block, kinds))
+                groups = fused_groups(block, kinds)[1]
                 at = {b.var: i for i, b in enumerate(block.bindings)}
                 for i, binding in enumerate(block.bindings):
                     for var in set(used_vars(binding.value)) & set(at):  # type: ignore[attr-defined]
