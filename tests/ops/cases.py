@@ -13,6 +13,12 @@ from mlcc.ir.node import Attrs
 from mlcc.ops.values import tensor_info
 
 
+def _spelled(value: Any) -> str:
+    """`repr`, but the same in every process: functions by their line, not by their address."""
+    code = getattr(value, "__code__", None)
+    return repr(value) if code is None else f"<map of line {code.co_firstlineno}>"
+
+
 @dataclass(frozen=True)
 class T:
     """A tensor argument: extents are numbers or names of symbolic variables; `shape=None` is unknown."""
@@ -35,7 +41,7 @@ class Case:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        given = [repr(a) for a in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        given = [_spelled(a) for a in self.args] + [f"{k}={_spelled(v)}" for k, v in self.kwargs.items()]
         return f"{self.name}({', '.join(given)})"
 
 
