@@ -12,7 +12,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.node import Attrs, field_names, replace, walk
 from mlcc.ir.visit import substitute
 from mlcc.ops import OpDef
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
@@ -153,7 +153,17 @@ def _known(info: relax.StructInfo | None) -> bool:
 # ---------------------------------------------------------------- one call
 
 
-Cache = dict[Any, tuple[str, relax.StructInfo]]  # what a call of constant sizes becomes: function and result
+@dataclass(frozen=True)
+class _Made:
+    """What a call became: its TIR function, the result, and the sizes passed along, over the variables in `order`."""
+
+    name: str
+    info: relax.StructInfo
+    sizes: tuple[tir.Expr, ...]
+    order: tuple[tir.Var, ...]
+
+
+Cache = dict[Any, _Made]  # by what a call looks like, see _Key
 
 
 @dataclass
@@ -223,46 +233,67 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     given = _Arguments()
     lower: Any = op.impl.lower
     operands = _operands(op, call, given)
-    key = None if given.fresh else _plain((op.name, call.attrs, call.struct_info, operands))
+    looks = _Key({new: old for old, new in given.fresh.items()})
+    key = looks.of((op.name, call.attrs, call.struct_info, operands))
     if key is not None and key in cache:
-        name, info = cache[key]
-        return call_tir(name, builder.module[name], given.passed, info)  # type: ignore[arg-type]
+        made = cache[key]
+        now = dict(zip(made.order, looks.order, strict=True))
+        symbolic = [prim_value(substitute(v, now)) for v in made.sizes]
+        return call_tir(made.name, builder.module[made.name], [*given.passed, *symbolic], substitute(made.info, now))  # type: ignore[arg-type]
     result: Any = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     unbound = given.unbound(outputs)
-    made = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
-    name = builder.add(made, function_name(op, call))
+    func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    name = builder.add(func, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
     infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
     single = not isinstance(call.struct_info, relax.TupleStructInfo)
     out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
-    if key is not None:
-        cache[key] = name, out
-    symbolic = [prim_value(substitute(v, back)) for v in unbound]
-    return call_tir(name, builder.module[name], [*given.passed, *symbolic], out)  # type: ignore[arg-type]
+    sizes = tuple(substitute(v, back) for v in unbound)
+    if key is not None and set(back.values()) <= set(looks.order):
+        cache[key] = _Made(name, out, sizes, tuple(looks.order))
+    return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
 
 
-def _plain(value: Any) -> Any:
-    """A value as one that compares by content, tensors by shape and dtype; None if it holds what cannot be compared."""
-    match value:
-        case None | bool() | int() | float() | str() | DType():
-            return (type(value), value)
-        case tir.IntImm() | tir.FloatImm():
-            return (value.dtype, value.value)
-        case te_tensor if hasattr(te_tensor, "buffer"):
-            return _plain((te_tensor.dtype, te_tensor.buffer.shape))
-        case relax.TensorStructInfo():
-            return _plain((value.dtype, value.dims))
-        case relax.TupleStructInfo(fields=fields):
-            return _plain(fields)
-        case tuple() | list():
-            parts = tuple(map(_plain, value))
-            return None if any(p is None for p in parts) else parts
-        case Attrs():
-            return _plain([part for item in sorted(value.items(), key=lambda i: i[0]) for part in item])
-    return None
+class _Key:
+    """Calls as values that compare by content: tensors by shape and dtype, variables by name and first use."""
+
+    def __init__(self, old: dict[tir.Var, tir.Var]) -> None:
+        self.old = old  # a function's own variables stand for those of the graph
+        self.order: list[tir.Var] = []
+
+    def of(self, value: Any) -> Any:
+        """The key of a value; None if it holds what cannot be compared."""
+        match value:
+            case None | bool() | int() | float() | str() | DType():
+                return (type(value), value)
+            case tir.IntImm() | tir.FloatImm():
+                return (value.dtype, value.value)
+            case tir.Var():
+                return self._var(self.old.get(value, value))
+            case tir.Op():
+                return value.name
+            case tir.Expr():
+                return self.of((type(value).__name__, *(getattr(value, name) for name in field_names(type(value)))))
+            case te_tensor if hasattr(te_tensor, "buffer"):
+                return self.of((te_tensor.dtype, te_tensor.buffer.shape))
+            case relax.TensorStructInfo():
+                return self.of((value.dtype, value.dims))
+            case relax.TupleStructInfo(fields=fields):
+                return self.of(fields)
+            case tuple() | list():
+                parts = tuple(map(self.of, value))
+                return None if any(p is None for p in parts) else parts
+            case Attrs():
+                return self.of([part for item in sorted(value.items(), key=lambda i: i[0]) for part in item])
+        return None
+
+    def _var(self, var: tir.Var) -> Any:
+        if var not in self.order:
+            self.order.append(var)
+        return (self.order.index(var), var.name, var.dtype)
 
 
 def _int64(value: tir.Expr) -> tir.Expr:

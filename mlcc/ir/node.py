@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, dataclass_transform
 from mlcc.errors import Span
 
 _fields: dict[type, tuple[str, ...]] = {}
+_child_fields: dict[type, tuple[str, ...]] = {}  # those that may hold nodes
+_LEAVES = {"DType", "ForKind", "IterKind", "PointerType", "TensorData", "bool", "float", "int", "str", "None"}
 _defaults: dict[type, dict[str, Any]] = {}
 
 
@@ -32,6 +34,9 @@ def node(cls: type) -> Any:
     body.update(__slots__=tuple(own), __match_args__=names)
     made = type(cls)(cls.__name__, cls.__bases__, body)
     _fields[made], _defaults[made] = names, defaults
+    leaves = {n for n in own if {part.strip() for part in annotations[n].split("|")} <= _LEAVES}
+    inherited = set(field_names(base)) - set(_child_fields[base])
+    _child_fields[made] = tuple(n for n in names if n not in leaves and n not in inherited)
     _define_init(made, names, defaults)
     return made
 
@@ -81,7 +86,7 @@ class Node(_Spanned):
         return script(self).rstrip("\n")
 
 
-_fields[Node], _defaults[Node] = (), {}
+_fields[Node], _child_fields[Node], _defaults[Node] = (), (), {}
 _define_init(Node, (), {})
 
 
@@ -171,22 +176,25 @@ def replace(old: Any, **changes: Any) -> Any:
     return type(old)(**{"span": old.span, **values, **changes})
 
 
-def children(of: Any) -> Iterator[Any]:
+def children(of: Any) -> list[Any]:
     """The direct child nodes, in field order."""
-    for name in field_names(type(of)):
+    found: list[Any] = []
+    for name in _child_fields[type(of)]:
         value = getattr(of, name)
-        if isinstance(value, Node):
-            yield value
-        elif type(value) is tuple or type(value) is Attrs:
-            yield from _nodes(value)
+        kind = type(value)
+        if kind is tuple or kind is Attrs:
+            _add_nodes(value, found)
+        elif isinstance(value, Node):
+            found.append(value)
+    return found
 
 
-def _nodes(value: Any) -> Iterator[Any]:
+def _add_nodes(value: Any, found: list[Any]) -> None:
     for item in value if type(value) is tuple else value.values():
         if isinstance(item, Node):
-            yield item
+            found.append(item)
         elif type(item) is tuple or type(item) is Attrs:
-            yield from _nodes(item)
+            _add_nodes(item, found)
 
 
 def walk(root: Any) -> Iterator[Any]:
@@ -198,4 +206,7 @@ def walk(root: Any) -> Iterator[Any]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        if _child_fields[type(top)]:
+            below = children(top)
+            below.reverse()
+            stack += below

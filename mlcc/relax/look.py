@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
-from mlcc.ir.node import Attrs, Node, field_names
+from mlcc.ir.node import children
 from mlcc.relax.make import CALL_TIR, CALL_TIR_INPLACE, PRIMITIVE
 
 
@@ -44,23 +44,12 @@ def is_tensors(info: relax.StructInfo | None) -> bool:
     return isinstance(info, relax.TensorStructInfo)
 
 
-def operands(expr: Any) -> Iterator[Any]:
+def operands(expr: Any) -> list[Any]:
     """The direct children but for the expression's own struct info."""
-    of_expr = isinstance(expr, relax.Expr)
-    for name in field_names(type(expr)):
-        if not (of_expr and name == "struct_info"):
-            yield from _nodes(getattr(expr, name))
-
-
-def _nodes(value: Any) -> Iterator[Any]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
-    elif isinstance(value, Attrs):
-        for item in value.values():
-            yield from _nodes(item)
+    found = children(expr)
+    if isinstance(expr, relax.Expr) and expr.struct_info is not None:
+        return [child for child in found if child is not expr.struct_info]
+    return found
 
 
 def used_vars(root: Any) -> Iterator[relax.Var]:
@@ -82,7 +71,7 @@ def used_vars(root: Any) -> Iterator[relax.Var]:
         elif isinstance(top, relax.Function):
             stack.append(top.body)
         else:
-            stack.extend(reversed(list(operands(top))))
+            stack.extend(reversed(operands(top)))
 
 
 def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]]:
@@ -99,7 +88,7 @@ def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]
             yield top
             stack.append(top[0].value)
         elif isinstance(top, (relax.Function, relax.If, relax.Call, relax.Tuple)):
-            stack.extend(c for c in reversed(list(operands(top))) if not isinstance(c, (relax.Var, tir.Expr)))
+            stack.extend(c for c in reversed(operands(top)) if not isinstance(c, (relax.Var, tir.Expr)))
 
 
 @dataclass
@@ -161,18 +150,18 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
 def callees(func: Func) -> set[str]:
     """The functions of the module that a function mentions."""
     found = set()
-    stack: list[Any] = [func.body]
+    seen: set[tir.Buffer] = set()  # every access holds its buffer
+    stack: list[Any] = list(func.body) if isinstance(func.body, tuple) else [func.body]
     while stack:
         top = stack.pop()
         if isinstance(top, relax.GlobalVar):
             found.add(top.name)
-        elif isinstance(top, tir.Call) and isinstance(top.op, relax.GlobalVar):
-            found.add(top.op.name)
-            stack.extend(operands(top))
-        elif isinstance(top, tuple):
-            stack.extend(top)
-        else:
-            stack.extend(operands(top))
+            continue
+        if isinstance(top, tir.Buffer):
+            if top in seen:
+                continue
+            seen.add(top)
+        stack += operands(top)
     return found
 
 

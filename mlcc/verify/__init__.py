@@ -39,7 +39,7 @@ def buildable(subject: Subject) -> list[Diagnostic]:
 
     def each(func: tir.PrimFunc | relax.Function, module: IRModule, report: Report) -> None:
         missing_functions(func, module.functions, report)
-        for node in walk(func):
+        for node in walk(func) if isinstance(func, relax.Function) else ():
             if isinstance(node, relax.Constant) and node.data.array is None:
                 report.add("E0489", f"the data of constant `{node.data.key}` are not at hand", node, "only a reference")
 

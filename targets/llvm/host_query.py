@@ -8,12 +8,12 @@ results and whether anything that is written overlaps anything else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from mlcc.ir import tir
-from mlcc.runtime.abi import CPU, CUDA_HOST, OFFSET, dtype_code, dtype_word
+from mlcc.runtime.abi import OFFSET
 from mlcc.targets.llvm.dims import DimCode, plain
+from mlcc.targets.llvm.host_tensors import HELPER as CHECK
+from mlcc.targets.llvm.host_tensors import RANGE, row
+from mlcc.targets.llvm.host_tensors import TEXT as CHECK_TEXT
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.plan import HostFunction, Leaf
 from mlcc.targets.llvm.shared import Shared
@@ -53,16 +53,6 @@ none:
 }"""
 
 
-@dataclass(slots=True)
-class Loaded:
-    """A tensor argument as read: its extents and the addresses of its bytes (0 and 0 if it has none)."""
-
-    leaf: Leaf
-    dims: list[Value]
-    start: Value
-    end: Value
-
-
 class Query:
     """Emits the query function of one host function."""
 
@@ -79,11 +69,20 @@ class Query:
         self.where: dict[tir.Var, str] = {}  # what gave a symbol its value, for messages
         self._failures: dict[int, str] = {}
         self._later: list[tuple[str, tir.Expr, Value]] = []
+        self._tensors: list[Leaf] = []  # all so far
+        self._waiting: list[int] = []  # arguments that follow each other, not checked yet
+        self._table: list[int] = []  # their rows
+        self._ranges = NULL
 
     def emit(self) -> None:
         func, fn = self.func, self.fn
         inputs = func.inputs()
-        loaded = [self._input(leaf, index) for index, leaf in enumerate(inputs)]
+        count = sum(leaf.kind == "tensor" for leaf in (*inputs, *func.outputs()))
+        if count:
+            self._ranges = fn.alloca(RANGE, count, 8, "ranges")
+        for index, leaf in enumerate(inputs):
+            self._input(leaf, index)
+        self._check_waiting()
         for what, expr, value in self._later:
             self._expect(what, expr, value)
         self._sizes()
@@ -91,8 +90,10 @@ class Query:
         fn.cond_br(fn.icmp("ne", self.all, integer("i32", 0)), results, done)
         fn.start(results)
         self._later.clear()
-        loaded += [self._output(leaf, len(inputs) + index) for index, leaf in enumerate(func.outputs())]
-        self._overlaps([t for t in loaded if t is not None])
+        for index, leaf in enumerate(func.outputs()):
+            self._output(leaf, len(inputs) + index)
+        self._check_waiting()
+        self._overlaps()
         fn.start(done)
         fn.ret(integer("i32", 0))
 
@@ -119,24 +120,24 @@ class Query:
 
     # ------------------------------------------------------------ parameters
 
-    def _input(self, leaf: Leaf, index: int) -> Loaded | None:
+    def _input(self, leaf: Leaf, index: int) -> None:
         fn = self.fn
-        cell = fn.gep("i64", self.args, integer("i64", index))
         if leaf.kind == "pointer":
-            return None
+            return
+        if leaf.kind == "tensor":
+            self._tensor(leaf, index)
+            return
+        self._check_waiting()
+        cell = fn.gep("i64", self.args, integer("i64", index))
         if leaf.kind == "scalar":
             self._scalar(leaf, fn.load("i64", cell, 8))
-            return None
+            return
         pointer = fn.load("ptr", cell, 8)
-        if leaf.kind == "shape":
-            if leaf.dims:
-                self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
-            for at, dim in enumerate(leaf.dims):
-                self._extent(
-                    f"value {at} of `{leaf.name}`", dim, fn.load("i64", fn.gep("i64", pointer, integer("i64", at)), 8)
-                )
-            return None
-        return self._tensor(leaf, pointer)
+        if leaf.dims:
+            self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
+        for at, dim in enumerate(leaf.dims):
+            value = fn.load("i64", fn.gep("i64", pointer, integer("i64", at)), 8)
+            self._extent(f"value {at} of `{leaf.name}`", dim, value)
 
     def _scalar(self, leaf: Leaf, value: Value) -> None:
         """Integers and bools are symbols, checked to fit their dtype; floats are read where they are used."""
@@ -167,93 +168,63 @@ class Query:
             self._unless(self.fn.icmp("sge", value, integer("i64", 0)), "SHAPE", f"{what} is negative")
         self._known_or_bound(what, dim, value)
 
-    def _tensor(self, leaf: Leaf, pointer: Value) -> Loaded:
-        """Everything that one DLTensor can have wrong with it."""
-        fn, name = self.fn, leaf.name
-        assert leaf.dtype is not None
-        self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{name}` is null")
-        ndim = len(leaf.dims)
-        plural = "s" if ndim != 1 else ""
-        given = self._field("i32", pointer, "ndim")
-        self._unless(fn.icmp("eq", given, integer("i32", ndim)), "NDIM", f"`{name}` must have {ndim} dimension{plural}")
-        word = dtype_word(dtype_code(str(leaf.dtype)))
-        dtype = self._field("i32", pointer, "dtype")
-        self._unless(fn.icmp("eq", dtype, integer("i32", word)), "DTYPE", f"`{name}` must be {leaf.dtype}")
-        device = self._field("i32", pointer, "device_type")
-        here = [fn.icmp("eq", device, integer("i32", kind)) for kind in (CPU, CUDA_HOST)]
-        self._unless(fn.binary("or", *here), "DEVICE", f"`{name}` must be in the memory of the CPU")
+    def _tensor(self, leaf: Leaf, index: int) -> None:
+        """Everything that one DLTensor can have wrong with it: what needs no symbols by a table, then the rest."""
+        if self._waiting and self._waiting[-1] != index - 1:
+            self._check_waiting()
+        symbols = set(self.code.symbols)
+        binds = []
+        for dim in leaf.dims:
+            binds.append(isinstance(dim, tir.Var) and dim not in symbols)
+            if isinstance(dim, tir.Var):
+                symbols.add(dim)
+        self._tensors.append(leaf)
+        self._waiting.append(index)
+        self._table += row(leaf, binds, self.shared)
+        open_dims = [i for i, dim in enumerate(leaf.dims) if not isinstance(dim, tir.IntImm)]
+        if not open_dims and leaf.strides is None:
+            return
+        self._check_waiting()
+        pointer = self.fn.load("ptr", self.fn.gep("i64", self.args, integer("i64", index)), 8)
         shape = self._field("ptr", pointer, "shape")
-        if ndim:
-            self._unless(fn.icmp("ne", shape, NULL), "NULL", f"the shape of `{name}` is null")
-        dims = [fn.load("i64", fn.gep("i64", shape, integer("i64", i)), 8) for i in range(ndim)]
-        for index, (dim, value) in enumerate(zip(leaf.dims, dims, strict=True)):
-            self._extent(f"dimension {index} of `{name}`", dim, value)
-        strides = self._field("ptr", pointer, "strides")
-        empty: Value = integer("i1", 0)
-        for value in dims:
-            empty = fn.binary("or", empty, fn.icmp("eq", value, integer("i64", 0)))
-        data = self._data(leaf, pointer, empty)
-        if leaf.strides is None:
-            self._compact(leaf, dims, strides, empty)
-            low, high = integer("i64", 0), self._count(dims)
-        else:
-            low, high = self._strided(leaf, dims, strides)
-        width = integer("i64", leaf.dtype.bytes * leaf.dtype.lanes)
-        start = fn.binary("add", data, fn.binary("mul", low, width))
-        end = fn.binary("add", data, fn.binary("mul", high, width))
-        zero = integer("i64", 0)
-        return Loaded(leaf, dims, fn.select(empty, zero, start), fn.select(empty, zero, end))
+        for at in open_dims:
+            value = self.fn.load("i64", self.fn.gep("i64", shape, integer("i64", at)), 8)
+            self._known_or_bound(f"dimension {at} of `{leaf.name}`", leaf.dims[at], value)
+        if leaf.strides is not None:
+            self._strided(leaf, pointer, shape)
+
+    def _check_waiting(self) -> None:
+        """Check the tensors since the last call of this."""
+        if not self._waiting:
+            return
+        fn, module = self.fn, self.shared.ctx.module
+        values = ", ".join(f"i64 {v}" for v in self._table)
+        name = f"{fn.symbol}.tensors.{self._waiting[0]}"
+        kind = f"private unnamed_addr constant [{len(self._table)} x i64]"
+        table = Value("ptr", module.global_(name, f"{kind} [{values}], align 8"))
+        first = fn.gep("i64", self.args, integer("i64", self._waiting[0]))
+        ranges = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - len(self._waiting)))
+        count = integer("i64", len(self._waiting))
+        code = fn.call("i32", module.helper(CHECK, CHECK_TEXT), [first, count, table, ranges])
+        failed, go_on = fn.cold("failed", [f"ret {code}"]), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(go_on)
+        self._waiting, self._table = [], []
 
     def _field(self, type: str, pointer: Value, name: str) -> Value:
         place = self.fn.gep("i8", pointer, integer("i64", OFFSET[name]))
         return self.fn.load(type, place, 4 if type == "i32" else 8)
 
-    def _data(self, leaf: Leaf, pointer: Value, empty: Value) -> Value:
-        """The address of the first element: not null and aligned to the element, unless there are no elements."""
+    def _strided(self, leaf: Leaf, pointer: Value, shape: Value) -> None:
+        """Declared strides: bound or compared; and the range of bytes that they reach."""
         fn = self.fn
-        assert leaf.dtype is not None
-        data = fn.op("i64", f"ptrtoint {self._field('ptr', pointer, 'data')} to i64")
-        present = fn.binary("or", empty, fn.icmp("ne", data, integer("i64", 0)))
-        self._unless(present, "NULL", f"the data of `{leaf.name}` are null")
-        first = fn.binary("add", data, self._field("i64", pointer, "byte_offset"))
-        mask = leaf.dtype.bytes - 1
-        if mask:
-            low = fn.binary("and", first, integer("i64", mask))
-            aligned = fn.binary("or", empty, fn.icmp("eq", low, integer("i64", 0)))
-            self._unless(aligned, "ALIGN", f"`{leaf.name}` must be aligned to {leaf.dtype.bytes} bytes")
-        return first
-
-    def _count(self, dims: Sequence[Value]) -> Value:
-        made: Value = integer("i64", 1)
-        for value in dims:
-            made = self.fn.binary("mul", made, value)
-        return made
-
-    def _compact(self, leaf: Leaf, dims: list[Value], strides: Value, empty: Value) -> None:
-        """Strides, where given, are those of a row-major tensor; those of unit extents mean nothing."""
-        if not dims:
-            return
-        fn = self.fn
-        look, done = fn.label("strides"), fn.label("compact")
-        fn.cond_br(fn.icmp("eq", strides, NULL), done, look)
-        fn.start(look)
-        good: Value = integer("i1", 1)
-        step: Value = integer("i64", 1)
-        for index in reversed(range(len(dims))):
-            stride = fn.load("i64", fn.gep("i64", strides, integer("i64", index)), 8)
-            fits = fn.binary("or", fn.icmp("eq", stride, step), fn.icmp("eq", dims[index], integer("i64", 1)))
-            good = fn.binary("and", good, fits)
-            step = fn.binary("mul", step, dims[index])
-        self._unless(fn.binary("or", good, empty), "STRIDES", f"`{leaf.name}` must be contiguous")
-        fn.start(done)
-
-    def _strided(self, leaf: Leaf, dims: list[Value], strides: Value) -> tuple[Value, Value]:
-        """Declared strides: bound or compared; gives the range of elements, as offsets from the first."""
-        fn = self.fn
-        assert leaf.strides is not None
-        given = self._strides_of(dims, strides)
+        assert leaf.strides is not None and leaf.dtype is not None
+        count = range(len(leaf.dims))
+        dims = [fn.load("i64", fn.gep("i64", shape, integer("i64", i)), 8) for i in count]
+        given = self._strides_of(dims, self._field("ptr", pointer, "strides"))
         zero, one = integer("i64", 0), integer("i64", 1)
         low, high = zero, one
+        empty: Value = integer("i1", 0)
         for index, (want, stride, extent) in enumerate(zip(leaf.strides, given, dims, strict=True)):
             what = f"stride {index} of `{leaf.name}`"
             if isinstance(want, tir.Var) and want not in self.code.symbols:
@@ -266,7 +237,15 @@ class Query:
             down = fn.icmp("slt", reach, zero)
             low = fn.binary("add", low, fn.select(down, reach, zero))
             high = fn.binary("add", high, fn.select(down, zero, reach))
-        return low, high
+            empty = fn.binary("or", empty, fn.icmp("eq", extent, zero))
+        data = fn.op("i64", f"ptrtoint {self._field('ptr', pointer, 'data')} to i64")
+        first = fn.binary("add", data, self._field("i64", pointer, "byte_offset"))
+        width = integer("i64", leaf.dtype.bytes * leaf.dtype.lanes)
+        place = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - 1))
+        for offset, at in ((low, 0), (high, 1)):
+            edge = fn.binary("add", first, fn.binary("mul", offset, width))
+            cell = fn.gep(RANGE, place, integer("i64", 0), integer("i32", at))
+            fn.store(fn.select(empty, zero, edge), cell)
 
     def _stride_later(self, what: str, want: tir.Expr, stride: Value, extent: Value) -> None:
         fn = self.fn
@@ -308,33 +287,27 @@ class Query:
         for index, symbol in enumerate(func.symbols):
             fn.store(code.symbols[symbol], fn.gep("i64", self.out, integer("i64", 1 + index)), 8)
 
-    def _output(self, leaf: Leaf, index: int) -> Loaded | None:
+    def _output(self, leaf: Leaf, index: int) -> None:
         fn = self.fn
-        pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", index)), 8)
         if leaf.kind == "tensor":
-            before = len(self._later)
-            made = self._tensor(leaf, pointer)
-            for what, expr, value in self._later[before:]:
+            self._tensor(leaf, index)
+            for what, expr, value in self._later:
                 self._expect(what, expr, value)
-            del self._later[before:]
-            return made
+            self._later.clear()
+            return
+        self._check_waiting()
         if leaf.kind != "shape" or leaf.dims:
+            pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", index)), 8)
             self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
-        return None
 
-    def _overlaps(self, tensors: list[Loaded]) -> None:
-        written = [i for i, t in enumerate(tensors) if t.leaf.written]
-        if not written or len(tensors) < 2:
+    def _overlaps(self) -> None:
+        written = [i for i, leaf in enumerate(self._tensors) if leaf.written]
+        count = len(self._tensors)
+        if not written or count < 2:
             return
         fn = self.fn
         helper = self.shared.ctx.module.helper(OVERLAPS, _OVERLAPS_TEXT)
-        pair = "{ i64, i64 }"
-        ranges = fn.alloca(pair, len(tensors), 8, "ranges")
-        for index, tensor in enumerate(tensors):
-            place = fn.gep(pair, ranges, integer("i64", index))
-            fn.store(tensor.start, place)
-            fn.store(tensor.end, fn.gep(pair, place, integer("i64", 0), integer("i32", 1)))
         for index in written:
-            hit = fn.call("i1", helper, [ranges, integer("i64", len(tensors)), integer("i64", index)])
-            text = f"`{tensors[index].leaf.name}` shares memory with another argument"
+            hit = fn.call("i1", helper, [self._ranges, integer("i64", count), integer("i64", index)])
+            text = f"`{self._tensors[index].name}` shares memory with another argument"
             self._unless(fn.binary("xor", hit, integer("i1", 1)), "OVERLAP", text)
