@@ -14,6 +14,7 @@ import pytest
 import mlcc
 from mlcc import driver
 from mlcc.interp import run_function
+from mlcc.ir import tir
 from mlcc.passes.bind_params import bind
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -159,3 +160,67 @@ def test_decoder_as_pytorch_has_it(decode: Callable[..., Any]) -> None:
         x = x + (functional.silu(inner @ w[f"w_gate{i}"]) * (inner @ w[f"w_up{i}"])) @ w[f"w_down{i}"]
     want = functional.rms_norm(x, (32,), w["gain"], 1e-5) @ w["embedding"].T
     np.testing.assert_allclose(in_parts(decode, text, [5, 1, 5]), want.numpy(), rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------- ResNet
+
+resnet = script("resnet", "model")
+SMALL: dict[str, Any] = {"layers": (1, 2), "width": 4}
+
+
+@pytest.fixture(scope="module")
+def classify() -> Callable[..., Any]:
+    """A small one of the same kind."""
+    return mlcc.load(mlcc.build(resnet.text_module(**SMALL, classes=7, size=16)))["main"]
+
+
+def images(count: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    weights = resnet.weights(resnet.parameters(**SMALL, classes=7))
+    return np.random.default_rng(count).standard_normal((count, 3, 16, 16), np.float32), weights
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_resnet(classify: Callable[..., Any], count: int) -> None:
+    x, weights = images(count)
+    want = resnet.reference(x, weights, **SMALL)
+    np.testing.assert_allclose(classify(x, *weights.values()), want, rtol=1e-4, atol=1e-4)
+
+
+def test_resnet_as_pytorch_has_it(classify: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    x, weights = images(2)
+    w = {name: torch.from_numpy(value) for name, value in weights.items()}
+
+    def conv(data: Any, name: str, stride: int = 1) -> Any:
+        kernel = w[f"{name}_w"]
+        made = functional.conv2d(data, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        mean, var, gamma, beta = (w[f"{name}_{part}"] for part in ("mean", "var", "gamma", "beta"))
+        return functional.batch_norm(made, mean, var, gamma, beta, training=False, eps=1e-5)
+
+    y = functional.max_pool2d(functional.relu(conv(torch.from_numpy(x), "stem", 2)), 3, 2, 1)
+    for name, before, after, stride in resnet.blocks(**SMALL):
+        second = conv(functional.relu(conv(y, f"{name}_1", stride)), f"{name}_2")
+        y = functional.relu(second + (conv(y, f"{name}_short", stride) if (before, stride) != (after, 1) else y))
+    want = functional.linear(y.mean((2, 3)), w["dense_w"].T, w["dense_b"])
+    np.testing.assert_allclose(classify(x, *weights.values()), want.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_resnet_text() -> None:
+    """The text is what the script prints."""
+    path = SAMPLES / "resnet" / "resnet18.mlc"
+    assert mlcc.structural_equal(driver.parse_file(str(path)), resnet.text_module())
+
+
+def code_size(layers: int) -> tuple[int, int]:
+    """Lines of LLVM IR, and functions of kernels, of a network with so many blocks in a stage."""
+    module = driver.run_passes(resnet.text_module((layers,), 4, 7, 16), "O2")
+    lines = mlcc.build(module, pipeline="").text.count("\n")
+    return lines, sum(isinstance(f, tir.PrimFunc) for f in module.functions.values())
+
+
+def test_layers_share_kernels() -> None:
+    """More layers of the same sizes are more calls, not more kernels, and a weight more is no code that checks it."""
+    (few, kernels), (many, same) = code_size(2), code_size(10)
+    assert same == kernels
+    assert (many - few) / 16 < 120  # lines for a convolution and its normalisation, with five weights
