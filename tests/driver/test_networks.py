@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -224,3 +228,68 @@ def test_layers_share_kernels() -> None:
     (few, kernels), (many, same) = code_size(2), code_size(10)
     assert same == kernels
     assert (many - few) / 16 < 120  # lines for a convolution and its normalisation, with five weights
+
+
+# ---------------------------------------------------------------- LeNet
+
+LENET = SAMPLES / "lenet"
+
+
+@pytest.fixture(scope="module")
+def recognise() -> Callable[..., Any]:
+    return mlcc.load(mlcc.build(driver.parse_file(str(LENET / "lenet.mlc"))))["main"]
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """The test images and what they show."""
+    folder = SAMPLES / "digits"
+    return np.load(folder / "test.npz")["x"], np.load(folder / "labels.npz")["labels"]
+
+
+def test_lenet(recognise: Callable[..., Any]) -> None:
+    x, labels = digits()
+    scores = recognise(x)
+    assert np.mean(scores.argmax(1) == labels) > 0.99
+    want = script("lenet", "train").forward(x, dict(np.load(LENET / "lenet.npz")))[-1]
+    np.testing.assert_allclose(scores, want, rtol=1e-4, atol=1e-4)
+    for count in (0, 1, 7):
+        np.testing.assert_allclose(recognise(x[:count]), scores[:count], rtol=1e-5, atol=1e-5)
+
+
+def test_lenet_as_pytorch_has_it(recognise: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+    x, _ = digits()
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10),
+    )  # fmt: skip
+    weights = [value.T if name in ("w3", "w4") else value for name, value in np.load(LENET / "lenet.npz").items()]
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), weights, strict=True):
+            parameter.copy_(torch.from_numpy(value))
+        want = model(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(recognise(x), want, rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------- what the samples' commands do
+
+
+def test_generate(decode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Token by token with a cache, the decoder writes what NumPy writes without one."""
+    monkeypatch.setitem(sys.modules, "model", decoder)
+    program = script("decoder", "generate")
+    found = program.generate(decode, program.PROMPT, 12)
+    scores = decoder.reference(np.array([found]), decoder.weights())[0]
+    assert found[len(program.PROMPT) :] == list(scores.argmax(-1)[len(program.PROMPT) - 1 : -1])
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make(tmp_path: Path) -> None:
+    tool = f"{sys.executable} -m mlcc"
+    command = ["make", "-C", str(LENET), f"MLCC={tool}", f"PYTHON={sys.executable}", f"OUT={tmp_path}"]
+    env = {**os.environ, "PYTHONPATH": str(SAMPLES.parent)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy on 360 test images: 99.44%" in done.stdout
