@@ -25,7 +25,7 @@ from mlcc.recursion import deep, uncollected
 # `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
 _TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
 _FUNCTIONS = {"T.prim_func": "T", "R.function": "R"}
-_CLASSES = {"I.ir_module", "tvm.script.ir_module", "tvm.ir_module"}
+_CLASSES = {"I.ir_module", "R.rewriter", "tvm.script.ir_module", "tvm.ir_module"}
 
 
 def parse(

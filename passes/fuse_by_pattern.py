@@ -69,43 +69,70 @@ def fused(
     return _annotated(builder.module, set(module)) if annotate_codegen else builder.module
 
 
-def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> dict[relax.Var, Match]:
+def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
     """The matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
     index = Index.of(func)
-    chosen: dict[relax.Var, Match] = {}
+    found = _Chosen(index)
     for pattern in patterns:
         matcher = Matcher(pattern, module, index)
         for var in index.value:
-            if var in chosen or not isinstance(index.block[var], relax.DataflowBlock):
+            if var in found.match or not isinstance(index.block[var], relax.DataflowBlock):
                 continue
             for match in matcher.at(var):
-                members = (*match.roots, *match.inner)
-                if all(_is_free(m, var, index, chosen) for m in members) and _is_convex(match, index, chosen):
-                    chosen |= dict.fromkeys(members, match)
+                if found.is_free(match) and found.is_convex(match):
+                    found.add(match)
                     break
-    return chosen
+    return found.match
 
 
-def _is_free(member: relax.Var, root: relax.Var, index: Index, chosen: Mapping[relax.Var, Match]) -> bool:
-    return member not in chosen and index.block.get(member) is index.block[root] and member in index.value
+@dataclass
+class _Chosen:
+    """The matches that are to be fused, by the variables of their bindings.
 
+    `covered` has for each place of a block how far the matches reach that stretch over it.
+    """
 
-def _is_convex(match: Match, index: Index, chosen: Mapping[relax.Var, Match]) -> bool:
-    """Whether no path leads from the match through other operations back into it: it can run in one piece."""
-    members = {*match.roots, *match.inner}
-    waiting = [u for m in members for u in index.users.get(m, ()) if u not in members]
-    seen: set[relax.Var] = set()
-    while waiting:
-        var = waiting.pop()
-        if var in members:
-            return False
-        if var in seen:
-            continue
-        other = chosen.get(var)
-        together = (*other.roots, *other.inner) if other is not None else (var,)
-        seen.update(together)
-        waiting += [u for v in together for u in index.users.get(v, ())]
-    return True
+    index: Index
+    match: dict[relax.Var, Match] = field(default_factory=dict)
+    covered: dict[relax.BindingBlock, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, match: Match) -> None:
+        members = (*match.roots, *match.inner)
+        self.match |= dict.fromkeys(members, match)
+        places = [self.index.place[m] for m in members]
+        covered = self.covered.setdefault(self.index.block[match.roots[0]], {})
+        for place in range(min(places), max(places) + 1):
+            covered[place] = max(covered.get(place, 0), max(places))
+
+    def is_free(self, match: Match) -> bool:
+        """Whether all of it is in one block, and nothing of it in another match."""
+        index, block = self.index, self.index.block[match.roots[0]]
+        return all(
+            m not in self.match and index.block.get(m) is block and m in index.value
+            for m in (*match.roots, *match.inner)
+        )
+
+    def is_convex(self, match: Match) -> bool:
+        """Whether no path leads from the match through other operations back into it: it can run in one piece."""
+        index, block = self.index, self.index.block[match.roots[0]]
+        members = {*match.roots, *match.inner}
+        covered = self.covered.get(block, {})
+        last = max(index.place[m] for m in members)
+        while covered.get(last, last) > last:  # from behind this place nothing leads back
+            last = covered[last]
+        waiting = [u for m in members for u in index.users.get(m, ()) if u not in members]
+        seen: set[relax.Var] = set()
+        while waiting:
+            var = waiting.pop()
+            if var in members:
+                return False
+            if var in seen or index.block.get(var) is not block or index.place[var] > last:
+                continue
+            other = self.match.get(var)
+            together = (*other.roots, *other.inner) if other is not None else (var,)
+            seen.update(together)
+            waiting += [u for v in together for u in index.users.get(v, ())]
+        return True
 
 
 class _Grouper(Grouper):

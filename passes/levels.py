@@ -1,11 +1,14 @@
 """The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
 
+# what may fuse is read off the TIR functions
+_KERNELS = "lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
+
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
     "O0": "lower-to-tir",
     "O1": "normalize,canonicalize,fold-constants,dead-code,lower-to-tir",
-    "O2": "normalize,canonicalize,fold-constants,dead-code,fuse,lower-to-tir,fuse-tir",
-    "O3": "normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,fuse,lower-to-tir,fuse-tir",
+    "O2": f"normalize,canonicalize,fold-constants,dead-code,{_KERNELS}",
+    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_KERNELS}",
 }
 
 

@@ -330,6 +330,14 @@ def test_branches_are_rewritten_too(tmp_path: Path) -> None:
     check(made)
 
 
+def test_the_form_that_tvm_has_for_rules(tmp_path: Path) -> None:
+    text = (
+        "@R.rewriter\nclass Rule:\n    @R.function\n    def pattern(x: R.Tensor):\n        return R.exp(x)\n\n"
+        "    @R.function\n    def replacement(x: R.Tensor):\n        return R.tanh(x)\n"
+    )
+    assert operators(rewrite(main_of("gv = R.exp(x)"), text, tmp_path)) == ["tanh"]
+
+
 ANY2 = "x: R.Tensor, y: R.Tensor"
 WRONG = [
     ("", "E0207", ""),
