@@ -30,6 +30,7 @@ PASSES: dict[str, str] = {
     "remove-unused-outputs": "mlcc.passes.remove_unused_outputs:RemoveUnusedOutputs",
     "remove-unused-parameters": "mlcc.passes.remove_unused_parameters:RemoveUnusedParameters",
     "rewrite": "mlcc.passes.rewrite:Rewrite",
+    "rewrite-dataflow-reshape": "mlcc.passes.rewrite_dataflow_reshape:RewriteDataflowReshape",
     "schedule": "mlcc.passes.schedule_pass:ApplyScript",
     "to-dataflow": "mlcc.passes.to_dataflow:ToDataflow",
     "to-mixed-precision": "mlcc.passes.to_mixed_precision:ToMixedPrecision",

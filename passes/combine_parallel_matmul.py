@@ -156,7 +156,11 @@ class _Combiner(Mutator):
         known = _Block(block.bindings)
         by_rank: dict[int, list[_Branch]] = {}
         products = known.branches(lhs) if lhs in known.by_first else []
-        for branch in known.extended(products) if len(products) > 1 else []:
+        branches = known.extended(products) if len(products) > 1 else []
+        operands = [o for branch in branches for o in branch.operands()]
+        if len(set(operands)) < len(operands):  # the same product twice is for `eliminate-common-subexpr`
+            return block
+        for branch in branches:
             by_rank.setdefault(len(_dims(branch.rhs) or ()), []).append(branch)
         for group in by_rank.values():
             if len(group) > 1 and _alike([_dims(b.rhs) for b in group], 2):

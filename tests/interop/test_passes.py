@@ -53,6 +53,7 @@ COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
     "normalize": lambda _: T.Normalize(),
     "remove-unused-outputs": lambda _: T.RemoveUnusedOutputs(),
     "remove-unused-parameters": lambda _: T.RemoveUnusedParameters(),
+    "rewrite-dataflow-reshape": lambda _: T.RewriteDataflowReshape(),
     "to-dataflow": lambda p: T.ConvertToDataflow(p.min_size),
     "to-mixed-precision": lambda p: T.ToMixedPrecision(p.out_dtype, list(p.fp16_input_names)),
     "topological-sort": lambda p: T.TopologicalSort(p.order, p.direction),
