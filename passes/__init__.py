@@ -4,6 +4,7 @@ if __name__ != "mlcc.passes":
     raise ImportError("import mlcc.passes, not " + __name__)
 
 PASSES: dict[str, str] = {
+    "adjust-matmul-order": "mlcc.passes.adjust_matmul_order:AdjustMatmulOrder",
     "annotate-op-pattern": "mlcc.passes.annotate_op_pattern:AnnotateOpPattern",
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",

@@ -33,6 +33,7 @@ CASES = sorted(HERE.glob("*.mlc"))
 
 T = tvm.relax.transform
 COUNTERPARTS: dict[str, Callable[[Any], Any]] = {
+    "adjust-matmul-order": lambda _: T.AdjustMatmulOrder(),
     "annotate-op-pattern": lambda _: T.AnnotateTIROpPattern(),
     "canonicalize": lambda _: T.CanonicalizeBindings(),
     "combine-parallel-matmul": lambda _: T.CombineParallelMatmul(),

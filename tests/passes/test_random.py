@@ -28,7 +28,7 @@ STEPS = [
     "annotate-op-pattern", "canonicalize", "dead-code", "eliminate-common-subexpr", "ewise-fma", "fold-constants",
     "fuse",
     "fuse-matmul-add", "inline-functions", "lower-to-tir", "lower-to-tir,fuse-tir", "normalize",
-    'lower-to-tir{skip=["relax.add", "relax.matmul"]}', "combine-parallel-matmul", "decompose",
+    'lower-to-tir{skip=["relax.add", "relax.matmul"]}', "adjust-matmul-order", "combine-parallel-matmul", "decompose",
     "expand-tuple-arguments", "lambda-lift", "remove-unused-outputs", "remove-unused-parameters", "to-dataflow",
     "to-dataflow{min-size=1}", "topological-sort",
     "topological-sort{order=breadth-first direction=from-outputs}",
