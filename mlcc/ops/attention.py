@@ -267,7 +267,7 @@ def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) ->
 
 def _np_attention(call: relax.Call, q: Any, k: Any, v: Any, bias: Any = 0) -> Any:
     first = [np.swapaxes(a, 1, 2) for a in (q, k, v)]
-    made = _np_heads(call, *first, bias, _visible(call, q.shape[1], k.shape[1]))
+    made = _np_heads(call, first[0], first[1], first[2], bias, _visible(call, q.shape[1], k.shape[1]))
     return np.swapaxes(made, 1, 2)
 
 

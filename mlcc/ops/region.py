@@ -85,7 +85,7 @@ def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tenso
             count = Scalar(construct.maximum(counts[c].expr, 1)) if guarded else counts[c]
             steps[c] = te.reduce_axis((0, count), f"r{c.lower()}")
 
-        def coordinate(c: str) -> Scalar:
+        def coordinate(c: str) -> Any:
             start = begin[c] + at[c].astype(dtype) * bins[c]
             return start + (steps[c].astype(dtype) + te.const(0.5, dtype)) * bins[c] / counts[c].astype(dtype)
 

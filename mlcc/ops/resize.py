@@ -94,7 +94,7 @@ def _whole_ratio(plan: Plan, extent: tir.Expr, target: tir.Expr) -> bool:
     return n is not None and m is not None and n > 0 and m % n == 0 and m / n <= 1 / (1e-5 * n + 1e-5)
 
 
-def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Scalar:
+def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Any:
     """Where in the data the place `x` of the result is, in float32."""
     ratio = _float(extent) / _float(target)
     several = Scalar(construct.greater(target, 1))

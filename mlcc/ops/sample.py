@@ -72,7 +72,7 @@ def infer_affine_grid(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering: coordinates
 
 
-def _unnormalised(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
+def _unnormalised(call: relax.Call, at: Scalar, extent: tir.Expr) -> Any:
     """A coordinate from -1 to 1 as a place in the data."""
     if call.attrs["align_corners"]:
         return (at + 1) * Scalar(construct.sub(extent, 1)) / 2
@@ -210,13 +210,13 @@ def _lower_affine_grid(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr])
     return made
 
 
-def _ends(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Scalar, Scalar]:
+def _ends(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Any, Any]:
     """The first coordinate and the distance to the next; a single corner is in the middle."""
     count = tir.const_int(extent)
     corners = call.attrs["align_corners"]
     if count is not None:
-        start, step = _np_ends(corners, count)
-        return te.const(start, x.dtype), te.const(step, x.dtype)
+        first, step = _np_ends(corners, count)
+        return te.const(first, x.dtype), te.const(step, x.dtype)
     number = Scalar(construct.cast(x.dtype, extent))
     one, two = te.const(1, x.dtype), te.const(2, x.dtype)
     if not corners:
