@@ -68,13 +68,15 @@ def info_symbols(info: Any) -> list[tir.Var]:
 def mentioned_symbols(root: Any) -> list[tir.Var]:
     """All symbolic variables of a function or expression, in order; those of other functions' signatures are theirs."""
     found: dict[tir.Var, None] = {}
+    seen: set[Any] = set()  # struct infos are shared by many expressions
     stack = [root]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Var):
             found.setdefault(top)
-        elif not isinstance(top, (relax.GlobalVar, relax.ExternFunc, relax.FuncStructInfo)):
-            stack.extend(reversed(list(children(top))))
+        elif top not in seen and not isinstance(top, (relax.GlobalVar, relax.ExternFunc, relax.FuncStructInfo)):
+            seen.add(top)
+            stack.extend(reversed(children(top)))
     return list(found)
 
 
