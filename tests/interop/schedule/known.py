@@ -129,6 +129,11 @@ KNOWN: tuple[Known, ...] = (
         _code("E0670", "go to one place"),
     ),
     Known(
+        "transform_layout transform_block_layout", THEY_REFUSE,
+        "maps that count backwards, constants and blocks without loops are taken; TVM fails on them inside",
+        _they(r"is_zero\(range->min\)|Expected mapping function|Could not get the corresponding|tgt_stmt_"),
+    ),
+    Known(
         "transform_layout", THEY_REFUSE, "a number as padding is brought to the dtype of the buffer",
         _they("fills padding with"),
     ),
