@@ -244,6 +244,7 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    _check_dtypes(call, [t.dtype for t in outputs])
     unbound = given.unbound(outputs)
     func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
     name = builder.add(func, function_name(op, call))
@@ -255,6 +256,15 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     if key is not None and set(back.values()) <= set(looks.order):
         cache[key] = _Made(name, out, sizes, tuple(looks.order))
     return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
+    """What is made must be what users of the call expect. Raises CompileError E0444."""
+    info = call.struct_info
+    wanted = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
+    if wanted != list(made):
+        name, dtypes = call.op.name.removeprefix("relax."), ", ".join(map(str, wanted))
+        raise CompileError(error("E0444", f"`R.{name}` has no implementation that gives {dtypes}", call.span))
 
 
 class _Key:

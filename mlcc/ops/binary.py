@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
-from mlcc.ops import topi
+from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
@@ -187,6 +187,29 @@ def _lower_floor_mod(x: Any, y: Any) -> Any:
     return te.floormod(x, y)
 
 
+def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
+    """A connective of numbers, which hold where they are not 0, in the dtype of the numbers."""
+
+    def element(x: Any, y: Any) -> Scalar:
+        a, b = construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y))
+        if a.dtype.is_bool:
+            return Scalar(fn(a, b))
+        zero = construct.const(0, a.dtype)
+        return Scalar(construct.cast(a.dtype, fn(construct.not_equal(a, zero), construct.not_equal(b, zero))))
+
+    return element
+
+
+def _log_add_exp(a: Any, b: Any) -> Any:
+    guard.floats_only(np.result_type(a, b))
+    return np.logaddexp(a, b)
+
+
+def _lower_log_add_exp(x: Any, y: Any) -> Any:
+    guard.floats_only(raw(x).dtype)
+    return te.logaddexp(x, y)
+
+
 def _lower_mod(x: Any, y: Any) -> Any:
     """The remainder of the truncating division, of floats too."""
     a, b = construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y))
@@ -243,10 +266,10 @@ OPS: dict[str, Impl] = {
     "maximum": _entry("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
     "minimum": _entry("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),
     "atan2": _entry("atan2", lambda a, b: np.arctan2(a, b), te.atan2),
-    "log_add_exp": _entry("log_add_exp", lambda a, b: np.logaddexp(a, b), te.logaddexp),
-    "logical_and": _entry("logical_and", lambda a, b: np.logical_and(a, b), _plain(construct.logical_and)),
-    "logical_or": _entry("logical_or", lambda a, b: np.logical_or(a, b), _plain(construct.logical_or)),
-    "logical_xor": _entry("logical_xor", lambda a, b: np.logical_xor(a, b), _plain(bitwise("bitwise_xor"))),
+    "log_add_exp": _entry("log_add_exp", _log_add_exp, _lower_log_add_exp),
+    "logical_and": _entry("logical_and", lambda a, b: np.logical_and(a, b), _truth(construct.logical_and)),
+    "logical_or": _entry("logical_or", lambda a, b: np.logical_or(a, b), _truth(construct.logical_or)),
+    "logical_xor": _entry("logical_xor", lambda a, b: np.logical_xor(a, b), _truth(bitwise("bitwise_xor"))),
     "bitwise_and": _bits("bitwise_and", "bitwise_and", "bitwise_and"),
     "bitwise_or": _bits("bitwise_or", "bitwise_or", "bitwise_or"),
     "bitwise_xor": _bits("bitwise_xor", "bitwise_xor", "bitwise_xor"),

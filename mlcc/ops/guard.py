@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +17,31 @@ def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     The caller decodes bfloat16 and 8-bit floats to float32, and rounds the result once to the dtype that the struct
     info says: no intermediate of one operator is rounded. Integers wrap; nothing warns.
+    Dtypes that it does not take are a diagnostic (E0444), as in the lowering.
     """
 
     @functools.wraps(fn)
     def run(call: relax.Call, *values: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return fn(call, *(_widened(v) for v in values))
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing
+                return fn(call, *(_widened(v) for v in values))
+        except TypeError as problem:
+            raise _refused(call, [str(v.dtype) for v in values if hasattr(v, "dtype")], problem) from None
 
     return run
+
+
+def floats_only(dtype: Any) -> None:
+    """What is defined for numbers with fractions only. Raises TypeError."""
+    if "float" not in str(dtype):
+        raise TypeError("it takes floats")
+
+
+def _refused(call: relax.Call, dtypes: list[str], problem: Exception) -> CompileError:
+    name = call.op.name.removeprefix("relax.")
+    message = f"`R.{name}` has no implementation for {', '.join(dtypes) or 'these arguments'}: {problem}"
+    return CompileError(error("E0444", message, call.span, help="convert with `R.astype`"))
 
 
 def _widened(value: Any) -> Any:
@@ -42,9 +60,6 @@ def lowering(fn: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return fn(call, *tensors)
         except (TypeError, ValueError) as problem:
-            name = call.op.name.removeprefix("relax.")
-            dtypes = ", ".join(str(t.dtype) for t in tensors if hasattr(t, "buffer"))
-            message = f"`R.{name}` has no implementation for {dtypes or 'these arguments'}: {problem}"
-            raise CompileError(error("E0444", message, call.span, help="convert with `R.astype`")) from None
+            raise _refused(call, [str(t.dtype) for t in tensors if hasattr(t, "buffer")], problem) from None
 
     return run

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
+from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
 from mlcc.ops.reduce import count, reduce_with
@@ -149,6 +149,7 @@ def _lower_dropout(call: relax.Call, x: te.Tensor) -> Any:
 
 def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """-sum(x * y), over the batch's size where there is one."""
+    guard.floats_only(x.dtype)
     total = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
     negative = topi.multiply(total, te.const(-1, x.dtype))
     return topi.divide(negative, count(x, [0], x.dtype)) if x.ndim > 1 else negative
@@ -191,6 +192,7 @@ def _np_pixel_shuffle(call: relax.Call, x: Any) -> Any:
 
 
 def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
+    guard.floats_only(x.dtype)
     return -np.sum(x * y) / (x.shape[0] if x.ndim > 1 else 1)
 
 

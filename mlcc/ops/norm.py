@@ -123,14 +123,15 @@ def _cast_ax(x: te.Tensor, dtype: DType) -> te.Tensor:
 
 
 def _lower_rms_norm(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """x * rsqrt(mean(x * x) + epsilon) * weight, in float32."""
+    """x * rsqrt(mean(x * x) + epsilon) * weight, in float32; of float64 in float64."""
     places = [a % x.ndim for a in call.attrs["axes"]]
-    wide = _cast_ax(x, FLOAT32)
+    dtype = x.dtype if x.dtype.bits == 64 else FLOAT32
+    wide = _cast_ax(x, dtype)
     squares = reduce_with(te.sum, topi.multiply(wide, wide), places)
-    number = count(x, places, FLOAT32)
-    epsilon = te.const(call.attrs["epsilon"], FLOAT32)
+    number = count(x, places, dtype)
+    epsilon = te.const(call.attrs["epsilon"], dtype)
     scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / Scalar(number) + epsilon), "rsqrt")
-    factor = _cast_ax(weight, FLOAT32)
+    factor = _cast_ax(weight, dtype)
 
     def element(*i: Any) -> Any:
         return scale(*_kept(i, places)) * wide(*i) * factor(*_at(i, places))

@@ -9,6 +9,7 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
+from mlcc.ops.reduce import worst
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Tensor,
@@ -221,7 +222,7 @@ def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
         out = [tir.const_int(pool_extent(call, int64(x.shape[2 + i]), i, ndim)) or 0 for i in range(ndim)]
         more = [(pads[i], pads[i + ndim] + call.attrs["strides"][i]) for i in range(ndim)]
         widths = [(0, 0), (0, 0), *more]
-        lowest = np.finfo(x.dtype).min if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+        lowest = worst(call, True)
         values = np.pad(x, widths, constant_values=lowest if largest else 0)
         inside = np.pad(np.ones(x.shape[2:]), more)
         if call.attrs["count_include_pad"]:

@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
-from mlcc.ops import topi
+from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
@@ -144,11 +144,14 @@ def count(x: te.Tensor, places: Sequence[int], dtype: DType) -> tir.Expr:
 
 def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
     """The sum divided by the number of elements, in the tensor's dtype."""
+    if x.dtype.is_bool:
+        raise TypeError("bools have no mean")
     return topi.divide(reduce_with(te.sum, x, places, keepdims), count(x, places, x.dtype))
 
 
 def variance(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
     """The mean of the squared distance from the mean."""
+    guard.floats_only(x.dtype)
     distance = topi.subtract(x, mean(x, places, True))
     return mean(topi.multiply(distance, distance), places, keepdims)
 
@@ -183,13 +186,13 @@ def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te
 
 
 def _arg_reducer(largest: bool) -> Any:
-    """Pairs of place and value; of equal values the first place wins."""
+    """Pairs of place and value; of equal values the first place wins, and any place wins against none at all (-1)."""
 
     def better(a: Scalar, b: Scalar) -> Any:
         return a > b if largest else a < b
 
     def combine(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        wins = te.any(better(x[1], y[1]), te.all(x[1] == y[1], x[0] < y[0]))
+        wins = te.all(x[0] >= 0, te.any(y[0] < 0, better(x[1], y[1]), te.all(x[1] == y[1], x[0] < y[0])))
         return te.select(wins, x[0], y[0]), te.select(better(x[1], y[1]), x[1], y[1])
 
     def identity(place: str, value: str) -> tuple[Any, Any]:
@@ -234,11 +237,13 @@ def _np_collapse(call: relax.Call, x: Any, target: Any) -> Any:
 def _np_reduce(name: str) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any) -> Any:
         given = call.attrs["axis"]
+        if name in ("var", "std"):
+            guard.floats_only(x.dtype)
         if given == ():
             return np.asarray(x)
         start = {}
         if x.size == 0 and name in ("max", "min"):
-            start = {"initial": _worst(call, name == "max")}
+            start = {"initial": worst(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
             return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
         made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
@@ -247,7 +252,7 @@ def _np_reduce(name: str) -> Callable[..., Any]:
     return reference
 
 
-def _worst(call: relax.Call, largest: bool) -> Any:
+def worst(call: relax.Call, largest: bool) -> Any:
     """The extreme of no elements: the identity of the reduction."""
     dtype = tensor(call, 0).dtype or FLOAT32
     bound = construct.min_value(dtype) if largest else construct.max_value(dtype)
@@ -256,11 +261,16 @@ def _worst(call: relax.Call, largest: bool) -> Any:
 
 
 def _np_mean(call: relax.Call, x: Any) -> Any:
-    """The mean of integers truncates toward zero."""
+    """The mean of integers truncates toward zero; of none it is 0."""
     if np.issubdtype(x.dtype, np.floating):
         return _np_reduce("mean")(call, x)
+    if x.dtype == bool:
+        raise TypeError("bools have no mean")
     total = np.sum(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"], dtype=x.dtype)
-    return np.trunc(total / (x.size / max(1, total.size))).astype(x.dtype)
+    if x.size == 0:
+        return total
+    number = x.dtype.type(x.size // total.size)
+    return np.where(total < 0, -(-total // number), total // number).astype(x.dtype)
 
 
 def _np_arg(name: str) -> Callable[..., Any]:

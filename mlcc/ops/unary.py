@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc import te
-from mlcc.ir import relax
+from mlcc.ir import construct, relax
 from mlcc.ir.dtypes import BOOL
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import Tensor, fail, float_dtype, scalar_argument, tensor, tensor_like
+from mlcc.te.scalar import Scalar, raw
 from mlcc.te.tensor import Tensor as TeTensor
 
 # ---------------------------------------------------------------- inference
@@ -108,6 +109,18 @@ def _gelu_tanh(x: Any) -> Any:
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
 SQRT_2_OVER_PI = 0.79788456080286541
+
+
+def _not_element(v: Scalar) -> Scalar:
+    """Whether a number is 0, in its dtype."""
+    return te.logical_not(v) if v.dtype.is_bool else Scalar(construct.cast(v.dtype, raw(v == 0)))
+
+
+def _negative(v: Scalar) -> Scalar:
+    """Unsigned integers wrap; bools have no negative."""
+    if v.dtype.is_bool:
+        raise TypeError("bools have no negative")
+    return te.const(0, v.dtype) - v if v.dtype.is_uint else -v
 
 
 def _lower_erf(x: TeTensor) -> TeTensor:
@@ -230,9 +243,9 @@ OPS: dict[str, Impl] = {
     "isnan": _entry(infer_bool, lambda x: np.isnan(x), lambda x: topi.elementwise(x, te.isnan)),
     "log": _float("log", te.log),
     "logical_not": _entry(
-        infer_any, lambda x: np.logical_not(x), lambda x: topi.elementwise_ax(x, te.logical_not, "T_logical_not")
+        infer_any, lambda x: np.logical_not(x), lambda x: topi.elementwise_ax(x, _not_element, "T_logical_not")
     ),
-    "negative": _any(lambda x: -x, lambda v: -v),
+    "negative": _any(lambda x: -x, _negative),
     "round": _any(lambda x: np.round(x), te.nearbyint),
     "rsqrt": _float("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
     "sigmoid": _float("sigmoid", te.sigmoid, _sigmoid),

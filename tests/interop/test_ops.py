@@ -59,6 +59,7 @@ FUNCTION_DIFFERS = {
     "concat([m, n], 0)": _JOINED,
     "floor_divide(2xn:bool, 1:bool)": "bools have no quotient",
     "floor_mod(2xn:bool, 1:bool)": "bools have no remainder",
+    "logical_xor(2xn:int32, 1:int32)": "the truth of numbers, rather than their bits",
     "split(nx3, 3, 0)": "TVM leaves n + 3 - 1",
     "split(n, 2)": "TVM leaves n + 2 - 1",
     "split(6x3, [1, 9], 0)": _CLAMPED,
@@ -82,6 +83,7 @@ SAME_FUNCTION = {"meshgrid([2, 3], indexing='xy')"}
 OTHERWISE_BUILT = {
     **dict.fromkeys(("scatter_elements", "scatter_nd", "index_put"), "over all dimensions, one update after the other"),
     **dict.fromkeys(("sort", "argsort", "topk", "median"), "TVM calls a packed function"),
+    **dict.fromkeys(("argmax", "argmin"), "TVM has no place for elements that are the least there are"),
     "bucketize": "over all dimensions",
     "layout_transform": "each place of the result takes its element",
     "slice_scatter": "one expression",

@@ -189,20 +189,30 @@ def _array(case: Case, shape: tuple[int, ...], dtype: DType, rng: np.random.Gene
     return encode(values, dtype)
 
 
-def expected(call: relax.Call, given: dict[relax.Var, np.ndarray]) -> list[np.ndarray]:
-    """What the NumPy reference gives, as values in the dtypes that the struct info says."""
+def expected(call: relax.Call, given: dict[relax.Var, np.ndarray]) -> list[Any]:
+    """What the NumPy reference gives, as values in the dtypes that the struct info says; its shapes are checked."""
     op = get(call.op.name)
     assert op is not None and op.impl.numpy is not None
     result = op.impl.numpy(call, *(_value(a, given) for a in call.args))
     infos = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else (call.struct_info,)
     results = result if isinstance(call.struct_info, relax.TupleStructInfo) else (result,)
-    made = []
-    for value, info in zip(results, infos, strict=True):
-        assert isinstance(info, relax.TensorStructInfo) and info.dtype is not None
-        assert np.shape(value) == tuple(tir.const_int(d) for d in info.dims or ()), "the shape that inference says"
-        with np.errstate(all="ignore"):
-            made.append(decode(encode(value, info.dtype), info.dtype))
-    return made
+    return [_checked(value, info) for value, info in zip(results, infos, strict=True)]
+
+
+def _checked(value: Any, info: relax.StructInfo | None) -> Any:
+    match info:
+        case relax.TensorStructInfo(dims=dims, ndim=ndim, dtype=dtype):
+            shape = np.shape(value)
+            assert dtype is not None and len(shape) == ndim, "the number of dimensions that inference says"
+            if dims is not None:
+                assert shape == tuple(tir.const_int(d) for d in dims), "the shape that inference says"
+            with np.errstate(all="ignore"):
+                return decode(encode(value, dtype), dtype)
+        case relax.ShapeStructInfo(values=values):
+            dims = tuple(int(d) for d in value)
+            assert values is None or dims == tuple(tir.const_int(v) for v in values), "the shape that inference says"
+            return np.array(dims, "int64")
+    return np.asarray(value)
 
 
 def _value(expr: relax.Expr, given: dict[relax.Var, np.ndarray]) -> Any:
