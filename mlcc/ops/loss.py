@@ -6,7 +6,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax
-from mlcc.ops import topi
+from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
 from mlcc.ops.reduce import reduce_with
@@ -94,6 +94,7 @@ def _total(x: te.Tensor) -> te.Tensor:
 def _lower_nll_loss(
     call: relax.Call, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None
 ) -> te.Tensor:
+    guard.floats_only(predictions.dtype)
     factors = _ones(predictions) if weights is None else weights
     dtype, reduction = predictions.dtype, call.attrs["reduction"]
     loss = _weighed(
@@ -111,6 +112,7 @@ def _lower_nll_loss_backward(
     call: relax.Call, gradient: te.Tensor, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None
 ) -> te.Tensor:
     """-weight at the class of each target, times what comes back to its loss."""
+    guard.floats_only(predictions.dtype)
     factors = _ones(predictions) if weights is None else weights
     dtype, reduction = predictions.dtype, call.attrs["reduction"]
     used = _weighed(call, targets, lambda i, c: factors(c), dtype)
@@ -141,6 +143,7 @@ def _np_weights(call: relax.Call, predictions: Any, targets: Any, weights: Any) 
 
 
 def _np_nll_loss(call: relax.Call, predictions: Any, targets: Any, weights: Any = None) -> Any:
+    guard.floats_only(predictions.dtype)
     classes, used = _np_weights(call, predictions, targets, weights)
     own = 0 if predictions.ndim == 1 else 1
     picked = np.squeeze(np.take_along_axis(predictions, np.expand_dims(classes, own), own), own)
@@ -152,6 +155,7 @@ def _np_nll_loss(call: relax.Call, predictions: Any, targets: Any, weights: Any 
 
 
 def _np_nll_loss_backward(call: relax.Call, gradient: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
+    guard.floats_only(predictions.dtype)
     classes, used = _np_weights(call, predictions, targets, weights)
     own = 0 if predictions.ndim == 1 else 1
     share = gradient / np.sum(used) if call.attrs["reduction"] == "mean" else gradient

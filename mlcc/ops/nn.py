@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -203,7 +204,7 @@ OPS: dict[str, Impl] = {
     "nn.pixel_shuffle": Impl(infer_pixel_shuffle, _np_pixel_shuffle, _lower_pixel_shuffle, FusionKind.INJECTIVE),
     "nn.cross_entropy_with_logits": Impl(infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy),
     "nn.batch_flatten": Impl(
-        infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], -1)),
+        infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
         lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE,  # type: ignore[union-attr]
     ),
 }  # fmt: skip

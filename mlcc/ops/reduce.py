@@ -146,7 +146,10 @@ def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
     """The sum divided by the number of elements, in the tensor's dtype."""
     if x.dtype.is_bool:
         raise TypeError("bools have no mean")
-    return topi.divide(reduce_with(te.sum, x, places, keepdims), count(x, places, x.dtype))
+    number = count(x, places, x.dtype)
+    if isinstance(number, tir.IntImm) and number.value == 0:  # of no integers: 0
+        number = construct.const(1, x.dtype)
+    return topi.divide(reduce_with(te.sum, x, places, keepdims), number)
 
 
 def variance(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:

@@ -113,7 +113,11 @@ SQRT_2_OVER_PI = 0.79788456080286541
 
 def _not_element(v: Scalar) -> Scalar:
     """Whether a number is 0, in its dtype."""
-    return te.logical_not(v) if v.dtype.is_bool else Scalar(construct.cast(v.dtype, raw(v == 0)))
+    return (
+        te.logical_not(v)
+        if v.dtype.is_bool
+        else Scalar(construct.cast(v.dtype, construct.equal(raw(v), construct.const(0, v.dtype))))
+    )
 
 
 def _negative(v: Scalar) -> Scalar:

@@ -262,8 +262,15 @@ def subjects() -> list[str]:
 
 
 def call(name: str, dtype: str, seed: int) -> OpCall:
-    """The call of that number."""
-    text = f"{name}-{dtype}-{seed}"
+    """The call of that number; the first one has symbolic extents, if the operator has any."""
+    for attempt in range(10 if seed == 0 else 1):
+        made = _call(name, dtype, f"{name}-{dtype}-{seed}" + f".{attempt}" * (attempt > 0))
+        if made.names:
+            break
+    return made
+
+
+def _call(name: str, dtype: str, text: str) -> OpCall:
     draw = Draw(name, dtype, text)
     made = OpCall(GENERATORS[name](draw), dtype, text)
     names = sorted(made.sizes)
@@ -416,7 +423,10 @@ def _movement(g: Draw) -> Case:
             return Case(g.name, (g.t((rows, 4)), g.pick(_turned, _split_columns)))
         case "nn.pad":
             width = tuple(g.pick(0, 1, 2) for _ in range(2 * rank))
-            return Case(g.name, (x, width), {"pad_value": g.pick(0.0, 2.0)})
+            mode = g.pick("constant", "constant", "replicate", "circular", "reflect")
+            if mode != "constant":
+                x = g.t(tuple(Dim.of(d.name, d + 2) for d in shape))
+            return Case(g.name, (x, width), {"pad_value": g.pick(0.0, 2.0), "pad_mode": mode})
         case "tensor_to_shape":
             return Case(g.name, (g.t((g.size(1, 3),), "place", 5),))
         case "shape_to_tensor":
@@ -619,6 +629,69 @@ def _pools(g: Draw) -> Case:
         return Case(g.name, (x, g.pick(1, 2, 3)), {"layout": layout})
     keyed = {"ceil_mode": g.flip(), "count_include_pad": g.flip(), "layout": layout}
     return Case(g.name, (x, g.pick(1, 2, 3), g.pick(1, 2), g.pick(0, 0, 1)), keyed)
+
+
+@_for("nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose")
+def _transposed(g: Draw) -> Case:
+    n = int(g.name[len("nn.conv")])
+    groups, stride = g.pick(1, 1, 2), g.pick(1, 2, 3)
+    data = g.pick(*_LAYOUTS[n])
+    places = {c: g.dim(2, 5 if n == 1 else 3) for c in "DHW"}
+    x = g.t(_laid(data, {"N": g.dim(0, 2), "C": 2 * groups, **places}))
+    kernel = _LAYOUTS[n][0].replace("NC", "IO")
+    weights = g.t(_laid(kernel, {"I": 2 * groups, "O": 2, **{c: g.pick(2, 3) for c in "DHW"}}))
+    keyed = {"groups": groups, "padding": g.pick(0, 0, 1), "strides": stride, "output_padding": g.pick(0, stride - 1)}
+    return Case(g.name, (x, weights), {**keyed, "data_layout": data, "kernel_layout": kernel})
+
+
+@_for("nn.attention nn.attention_bias")
+def _attention(g: Draw) -> Case:
+    batch, query, key, heads, depth = g.dim(0, 2), g.dim(1, 5), g.dim(1, 5), g.dim(1, 3), g.dim(1, 3)
+    parts = [g.t((batch, query, heads, depth)), g.t((batch, key, heads, depth)), g.t((batch, key, heads, g.dim(1, 3)))]
+    if g.name == "nn.attention_bias":
+        parts.append(g.t((batch, g.pick(heads, 1), g.pick(query, 1), key)))
+    keyed = {"scale": g.pick(None, 0.25), "causal_mask": g.pick(None, "TopLeft", "BottomRight")}
+    return Case(g.name, tuple(parts), keyed)
+
+
+@_for("quantize dequantize")
+def _quantized(g: Draw) -> Case:
+    rows, channels = g.dim(), g.dim(1)
+    axis, per = g.pick((-1, channels), (1, channels), (0, rows))
+    if g.name == "quantize":
+        parts = g.t((rows, channels)), g.t((per,), "divisor", dtype="float32"), g.place((per,), 5, dtypes=("int8",))
+        return Case(g.name, parts, {"axis": axis, "out_dtype": g.pick("int8", "uint8", "int16")})
+    parts = g.t((rows, channels)), g.t((per,), "divisor", dtype="float32"), g.place((per,), 5, dtypes=(g.dtype,))
+    return Case(g.name, parts, {"axis": axis, "out_dtype": g.pick("float32", "float16")})
+
+
+@_for("nn.nll_loss nn.pixel_shuffle grad.take_backward image.resize2d")
+def _images(g: Draw) -> Case:
+    batch, classes, rest = g.dim(1, 3), g.dim(2, 5), g.dim(1, 3)
+    match g.name:
+        case "nn.nll_loss":
+            shape, at = g.pick(((batch, classes, rest), (batch, rest)), ((batch, classes), (batch,)))
+            parts = [g.t(shape), g.place(at, classes, dtypes=_INT)]
+            parts += [g.t((classes,), "positive")] if g.flip() else []
+            return Case(
+                g.name, tuple(parts), {"reduction": g.pick("mean", "sum", "none"), "ignore_index": g.pick(-100, 1)}
+            )
+        case "nn.pixel_shuffle":
+            return Case(g.name, (g.t((g.dim(0, 2), 8, g.dim(), g.dim())), 2))
+        case "grad.take_backward":
+            count = g.dim(0, 5)
+            given = g.t((batch, count)), g.t((batch, classes)), g.place((count,), classes, dtypes=_INT)
+            return Case(g.name, (*given, g.pick(1, -1)))
+    layout = g.pick("NCHW", "NHWC")
+    x = g.t(_laid(layout, {"N": batch, "C": rest, "H": g.dim(1, 5), "W": g.dim(1, 5)}))
+    modes = g.pick(
+        {"method": "linear"}, {"method": "linear", "coordinate_transformation_mode": "align_corners"},
+        {"method": "cubic", "cubic_alpha": -0.5},
+        {"method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"},
+    )  # fmt: skip
+    if not DType.of(g.dtype).is_float:  # others are rounded toward zero, where the last bit decides
+        modes = {"method": "nearest_neighbor"}
+    return Case(g.name, (x, (g.size(1), g.size(1))), {**modes, "layout": layout})
 
 
 def corpus() -> list[OpCall]:

@@ -1,0 +1,28 @@
+"""Calls of operators with seeds that the suite does not have, for as long as there is time."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+
+from tests.generate import op_calls
+from tests.ops.coverage import judge
+
+SEED = int(os.environ.get("MLCC_FUZZ_SEED", "1"))
+
+
+def test_op_calls(fuzz_seconds: float) -> None:
+    rng = random.Random(SEED)
+    names = sorted(op_calls.GENERATORS)
+    end, judged, wrong = time.monotonic() + fuzz_seconds, 0, []
+    for start in itertools.count(1000 * SEED, 8):
+        calls = [op_calls.call(rng.choice(names), rng.choice(op_calls.DTYPES), start + i) for i in range(8)]
+        for verdict in judge(calls):
+            judged += 1
+            wrong += [f"{verdict.mode} {verdict.call}: {text}" for text in verdict.wrong]
+        if time.monotonic() > end:
+            break
+    print(f"\n{judged} calls of operators")
+    assert not wrong, "\n".join(wrong)
