@@ -326,7 +326,12 @@ def _lower_repeat(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _lower_tile(call: relax.Call, x: te.Tensor) -> te.Tensor:
     dims = result_dims(call)
     extra = len(dims) - x.ndim
-    return topi.compute_ax(dims, lambda *i: x(*(v % e for v, e in zip(i[extra:], x.shape, strict=True))), "T_tile")
+
+    def element(*i: Any) -> Any:
+        own = zip(i[extra:], x.shape, x.buffer.shape, strict=True)
+        return x(*(v if tir.const_int(d) == 0 else v % e for v, e, d in own))
+
+    return topi.compute_ax(dims, element, "T_tile")
 
 
 # ---------------------------------------------------------------- NumPy

@@ -294,7 +294,7 @@ def _unary(g: Draw) -> Case:
 
 @_for("nn.leakyrelu nn.softplus nn.softmax nn.log_softmax nonzero flatten nn.batch_flatten unique")
 def _rows(g: Draw) -> Case:
-    shape = g.shape(1 if g.name.startswith("nn.") else 0)
+    shape = g.shape(2 if g.name == "nn.batch_flatten" else 1 if g.name.startswith("nn.") else 0)
     keyed = {
         "nn.leakyrelu": {"alpha": g.pick(0.25, 0.01)},
         "nn.softplus": {"beta": g.pick(1.0, 2.0), "threshold": g.pick(20.0, 1.0)},

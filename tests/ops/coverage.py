@@ -283,7 +283,7 @@ def _compiled(jobs: list[_Job], opt_level: int) -> Iterator[Verdict]:
 
 # ---------------------------------------------------------------- campaigns
 
-ALWAYS = ("float32", "int32", "bool")
+ALWAYS = ("float32", "int64", "bool")
 
 
 def campaign(names: Iterable[str], seeds: Iterable[int], whole: bool = True) -> Iterator[OpCall]:

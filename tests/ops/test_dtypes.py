@@ -59,6 +59,11 @@ def test_flattened_batch_of_none() -> None:
         assert got.shape == (0, 10)
 
 
+def test_tiles_of_nothing() -> None:
+    for got in everywhere(Case("tile", (T((2, 0)), (2, 1, 3))), np.zeros((2, 0), "float32")):
+        assert got.shape == (2, 2, 0)
+
+
 def test_rms_norm_of_doubles() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5))
     wanted = x / np.sqrt(np.mean(x * x, 1, keepdims=True) + 1e-5)
