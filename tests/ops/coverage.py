@@ -49,7 +49,7 @@ NORMS = (
     "std",
     "variance",
 )
-NORM_FACTOR = 4
+NORM_FACTOR = 10
 
 
 @dataclass
