@@ -66,9 +66,8 @@ def test_map(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     assert [*map(spelled, image)] == [*map(spelled, theirs.map_indices([tvm.tirx.Var(v.name, "int32") for v in named]))]
     try:
         expected = [*map(spelled, theirs.map_shape(their_shape))]
-    except tvm.error.InternalError:
-        with pytest.raises(maps.IndexMapError, match="not at 0"):
-            maps.map_shape(mine, my_shape)
+    except tvm.error.InternalError:  # TVM takes no map that counts backwards; these are their own way back
+        assert [spelled(n) for n in maps.map_shape(mine, my_shape)] == [str(n) for n in shape]
     else:
         assert [*map(spelled, maps.map_shape(mine, my_shape))] == expected
 
