@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what was produced")
     parser.addoption("--all-cases", action="store_true", help="run whole differential campaigns, not the seeded share")
     parser.addoption("--fuzz-seconds", type=float, default=20.0, help="seconds for each fuzz campaign")
+
+
+@pytest.fixture(autouse=True)
+def packed_functions_of_one_test() -> Iterator[None]:
+    """What a test registers, a command in its process included, is gone after it."""
+    from mlcc.runtime import registry
+
+    before = dict(registry._functions)
+    yield
+    registry._functions.clear()
+    registry._functions.update(before)
+    registry._version += 1  # calls that were bound look again
 
 
 @pytest.fixture
