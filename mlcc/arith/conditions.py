@@ -48,8 +48,22 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     return {v: b for v, b in found.items() if b.finite}
 
 
+def operands(condition: Expr) -> list[Expr]:
+    """What is to hold, one by one, as it is spelled: the operands of nested `and`s, left to right, without `True`."""
+    made: list[Expr] = []
+    stack = [condition]
+    while stack:
+        match stack.pop():
+            case tir.And(lhs=a, rhs=b):
+                stack += [b, a]
+            case other:
+                if not (isinstance(other, IntImm) and other.value == 1):
+                    made.append(other)
+    return made
+
+
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction, left to right."""
+    """The parts of a conjunction, left to right, as comparisons: hints dropped and negated comparisons turned."""
     made: list[Expr] = []
     stack = [condition]
     while stack:
@@ -93,15 +107,22 @@ def _vars(expr: Expr) -> list[tir.Var]:
     return list(made)
 
 
-def linear_parts(expr: Expr) -> tuple[dict[tir.Var, int], int] | None:
-    """Integer coefficients and constant of an affine expression, else None."""
+def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], int] | None:
+    """Integer coefficients and constant of an affine expression, else None.
+
+    `casts` looks through casts to wider integers; variables are integers then.
+    """
     match expr:
         case IntImm(value=value):
             return {}, value
-        case tir.Var():
+        case tir.Var(dtype=dtype) if not casts or (dtype.is_int and dtype.lanes == 1):
             return {expr: 1}, 0
+        case tir.Cast(dtype=to, value=value) if (
+            casts and to.kind == value.dtype.kind == "int" and to.bits >= value.dtype.bits
+        ):
+            return linear_parts(value, casts)
         case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
-            left, right = linear_parts(a), linear_parts(b)
+            left, right = linear_parts(a, casts), linear_parts(b, casts)
             if left is None or right is None:
                 return None
             sign = 1 if isinstance(expr, tir.Add) else -1
@@ -110,7 +131,7 @@ def linear_parts(expr: Expr) -> tuple[dict[tir.Var, int], int] | None:
                 made[var] = made.get(var, 0) + sign * factor
             return made, left[1] + sign * right[1]
         case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
-            inner = linear_parts(a)
+            inner = linear_parts(a, casts)
             return None if inner is None else ({v: f * k for v, f in inner[0].items()}, inner[1] * k)
     return None
 

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import map_children, replace, walk
@@ -101,13 +102,7 @@ def _init_of_nothing(hidden: Names, realize: tir.BlockRealize, around: tir.Stmt)
 
 def _is_bound(realize: tir.BlockRealize) -> bool:
     """Whether the predicate says no more than that the axes stay in their domains, as splits of loops leave it."""
-    return all(_keeps_domain(part, realize) for part in _conjuncts(realize.predicate))
-
-
-def _conjuncts(predicate: tir.Expr) -> list[tir.Expr]:
-    if isinstance(predicate, tir.And):
-        return [*_conjuncts(predicate.lhs), *_conjuncts(predicate.rhs)]
-    return [] if tir.const_int(predicate) == 1 else [predicate]
+    return all(_keeps_domain(part, realize) for part in operands(realize.predicate))
 
 
 def _keeps_domain(part: tir.Expr, realize: tir.BlockRealize) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from mlcc.arith.conditions import linear_parts
 from mlcc.ir import tir
-from mlcc.ir.tir import Expr, IntImm
+from mlcc.ir.tir import Expr
 
 Form = tuple[int, tuple[tuple[tir.Var, int], ...]]  # constant and coefficients of a sum of variables
 Steps = dict[int, int]  # axis, counted from the right -> step in elements
@@ -21,7 +22,7 @@ Steps = dict[int, int]  # axis, counted from the right -> step in elements
 
 def form_of(expr: Expr) -> Form | None:
     """The expression as a sum of scaled variables, if it is one."""
-    found = _parts(expr)
+    found = linear_parts(expr, casts=True)
     return None if found is None else (found[1], tuple((v, k) for v, k in found[0].items() if k))
 
 
@@ -29,29 +30,6 @@ def forms_of(exprs: tuple[Expr, ...]) -> list[Form] | None:
     """The forms of all indices of an access; None if one has none."""
     made = [form_of(e) for e in exprs]
     return None if any(f is None for f in made) else made  # type: ignore[return-value]
-
-
-def _parts(expr: Expr) -> tuple[dict[tir.Var, int], int] | None:
-    match expr:
-        case IntImm(value=value):
-            return {}, value
-        case tir.Var(dtype=dtype) if dtype.is_int and dtype.lanes == 1:
-            return {expr: 1}, 0
-        case tir.Cast(dtype=to, value=value) if to.kind == value.dtype.kind == "int" and to.bits >= value.dtype.bits:
-            return _parts(value)
-        case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
-            left, right = _parts(a), _parts(b)
-            if left is None or right is None:
-                return None
-            sign = 1 if isinstance(expr, tir.Add) else -1
-            made = dict(left[0])
-            for var, factor in right[0].items():
-                made[var] = made.get(var, 0) + sign * factor
-            return made, left[1] + sign * right[1]
-        case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
-            inner = _parts(a)
-            return None if inner is None else ({v: f * k for v, f in inner[0].items()}, inner[1] * k)
-    return None
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.regions import BlockAccess
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.visit import has_block
@@ -100,3 +101,8 @@ def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir
         for a, b in zip(found[0].region, region.region, strict=True)
     )
     return region if same else found[0]
+
+
+def points(indices: tuple[tir.Expr, ...]) -> tuple[tir.Range, ...]:
+    """The region of the one element at `indices`."""
+    return tuple(tir.Range(i, c.const(1, i.dtype)) for i in indices)

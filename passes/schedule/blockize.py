@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.arith.intset import Domains, Interval, cover, eval_range, from_range, union
 from mlcc.arith.iter_nodes import IterMark, IterSum, normalize_to_expr
 from mlcc.arith.proofs import is_one
@@ -274,10 +275,10 @@ def _whole(
             respelled |= used_vars(value)
     if respelled and predicate is not realize.predicate:
         return None
-    said = [*_conjuncts(found.outer_predicate), *_conjuncts(found.inner_predicate)]
+    said = [*operands(found.outer_predicate), *operands(found.inner_predicate)]
     sides = [found.outer_predicate, found.inner_predicate]
     others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
-    for part in _conjuncts(predicate):
+    for part in operands(predicate):
         used = {v for v in used_vars(part) if v not in analyzer.values}
         replaced = bool(used & respelled) and any(used <= used_vars(known) for known in said)
         if replaced or any(_same_bound(part, known, analyzer) for known in said) or analyzer.prove(part):
@@ -437,7 +438,7 @@ def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Seq
     kept = [loop for loop in loops if loop.var in driving]
     left_out = {loop.var for loop in loops} - driving
     predicate: tir.Expr = tir.TRUE
-    for part in _conjuncts(inner.predicate):
+    for part in operands(inner.predicate):
         if not used_vars(part) & left_out:
             predicate = part if predicate is tir.TRUE else c.logical_and(predicate, part)
     block = with_own_reads(tir.Block(name, tuple(axes), (), inner.block.writes, init))
@@ -445,9 +446,3 @@ def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Seq
     for loop in kept:
         renamed[loop.var] = tir.Var(loop.var.name, loop.var.dtype)
     return substitute(nest, renamed)  # type: ignore[no-any-return]
-
-
-def _conjuncts(condition: tir.Expr) -> list[tir.Expr]:
-    if isinstance(condition, tir.And):
-        return [*_conjuncts(condition.lhs), *_conjuncts(condition.rhs)]
-    return [condition]

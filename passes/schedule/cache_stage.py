@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.arith.intset import cover
 from mlcc.arith.region_bound import strict_bound, upper_bound
 from mlcc.ir import construct as c
@@ -203,19 +204,10 @@ def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
     realize = tree.realize(block)
     below = set(loop_domain(tree, tree.parent(realize), high))
     made: Expr = TRUE
-    for part in conjuncts(realize.predicate):
+    for part in operands(realize.predicate):
         if not used_vars(part) & below:
             made = c.logical_and(made, part)
     return made
-
-
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """What is to hold, one by one."""
-    if isinstance(condition, tir.And):
-        yield from conjuncts(condition.lhs)
-        yield from conjuncts(condition.rhs)
-    elif tir.const_int(condition) != 1:
-        yield condition
 
 
 def _inside(span: Range, extent: Expr) -> Range:

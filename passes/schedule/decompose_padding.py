@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.arith.iter_map import detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -98,8 +99,8 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
     for var, span in ranges.items():
         analyzer.bind(var, span)
     predicate: tir.Expr = tir.TRUE
-    for part in _parts(c.logical_and(substitute(condition, values), realize.predicate)):
-        predicate = c.logical_and(predicate, part)
+    for part in operands(c.logical_and(substitute(condition, values), realize.predicate)):
+        predicate = c.logical_and(predicate, _unhinted(part))
     predicate = analyzer.simplify(predicate)
     if tir.const_int(predicate) == 1:
         raise no("its condition always holds")
@@ -119,14 +120,12 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
     return _Padding(store, predicate, inside, pad, tuple(region))
 
 
-def _parts(condition: tir.Expr) -> list[tir.Expr]:
-    """The conjuncts, without hints for the optimizer."""
+def _unhinted(condition: tir.Expr) -> tir.Expr:
+    """Without a hint for the optimizer around it."""
     match condition:
-        case tir.And(lhs=a, rhs=b):
-            return [*_parts(a), *_parts(b)]
         case tir.Call(op=tir.Op(name="tir.likely"), args=(inner,)):
-            return [inner]
-    return [condition]
+            return inner
+    return condition
 
 
 def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For], loops: list[tir.For]) -> tir.Stmt:

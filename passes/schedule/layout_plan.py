@@ -12,6 +12,7 @@ from mlcc.ir import calls, tir
 from mlcc.ir import construct as c
 from mlcc.ir.node import replace, walk
 from mlcc.ir.visit import Substitute, substitute
+from mlcc.passes.schedule.access import points
 from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.tree import Body, Stmt
 
@@ -151,10 +152,6 @@ def _axes(back: tir.IndexMap, new: tir.Buffer) -> tuple[tir.IterVar, ...]:
     )
 
 
-def _points(indices: tuple[tir.Expr, ...]) -> tuple[tir.Range, ...]:
-    return tuple(tir.Range(i, c.const(1, i.dtype)) for i in indices)
-
-
 def _assumption(
     new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.IndexMap, analyzer: Analyzer
 ) -> Stmt:
@@ -164,7 +161,7 @@ def _assumption(
     holds = c.equal(c.load(new, *indices), map_indices(value, indices, analyzer)[0])
     claim = calls.make("assume", "bool", c.logical_or(c.logical_not(there), holds))
     block = tir.Block(
-        f"buffer_{new.name}_assumptions", axes, (tir.BufferRegion(new, _points(indices)),), (), (tir.Evaluate(claim),)
+        f"buffer_{new.name}_assumptions", axes, (tir.BufferRegion(new, points(indices)),), (), (tir.Evaluate(claim),)
     )
     return _loops(back, new, tir.BlockRealize(back.indices, tir.TRUE, block))
 
@@ -173,7 +170,7 @@ def _fill(new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.Ind
     axes = _axes(back, new)
     indices = tuple(a.var for a in axes)
     store = tir.BufferStore(new, map_indices(value, indices, analyzer)[0], indices)
-    writes = (tir.BufferRegion(new, _points(indices)),)
+    writes = (tir.BufferRegion(new, points(indices)),)
     block = tir.Block(f"buffer_{new.name}_padding", axes, (), writes, (store,))
     return _loops(back, new, tir.BlockRealize(back.indices, padding, block))
 

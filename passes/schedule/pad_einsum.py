@@ -10,6 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.visit import Rewriter
+from mlcc.passes.schedule.access import points
 from mlcc.passes.schedule.cache_stage import covers_all
 from mlcc.passes.schedule.checks import scope_root
 from mlcc.passes.schedule.reducers import reduction_parts
@@ -188,9 +189,9 @@ class _Padded:
                     inside = c.logical_and(inside, c.less(index, size))
             if tir.const_int(inside) != 1:
                 value = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
-        points = tuple(tir.Range(i, c.const(1, i.dtype)) for i in indices)
+        element = points(indices)
         block = tir.Block(
-            self.padded.name, axes, (tir.BufferRegion(source, points),), (tir.BufferRegion(target, points),),
+            self.padded.name, axes, (tir.BufferRegion(source, element),), (tir.BufferRegion(target, element),),
             (tir.BufferStore(target, value, indices),),
         )  # fmt: skip
         made: tir.Stmt = tir.BlockRealize(loops, tir.TRUE, block)

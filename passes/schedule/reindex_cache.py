@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.arith.index_map import IndexMapError, map_indices, map_shape, non_surjective_inverse
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -18,7 +19,6 @@ from mlcc.passes.schedule.cache import check_starts_afresh
 from mlcc.passes.schedule.cache_stage import (
     Spot,
     Stage,
-    conjuncts,
     copy_block,
     dependents,
     driving_loops,
@@ -249,7 +249,7 @@ def _guard(tree: Tree, realize: tir.BlockRealize, kept: set[tir.Var], spot: Spot
     """The part of the block's predicate that bounds loops of the copy; refuses (E0643) a bound on those and others."""
     others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - kept
     made: Expr = TRUE
-    for part in conjuncts(realize.predicate):
+    for part in operands(realize.predicate):
         used = used_vars(part)
         if used & kept and used & others:
             raise Refusal(

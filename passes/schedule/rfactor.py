@@ -5,13 +5,13 @@ See Suriana, Adams and Kamil, "Parallel associative reductions in Halide" (CGO 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.access import points
 from mlcc.passes.schedule.bindings import bound_vars, vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_reduction_block, check_single_child, scope_root
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
@@ -124,7 +124,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
     for at in loops:
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
     start: _Vars = {at.var: at.min for at in gone}
-    for part in _conjuncts(realize.predicate):
+    for part in operands(realize.predicate):
         at_start = part if not vars_of(part) & start.keys() else analyzer.simplify(substitute(part, start))
         implied = at_start is part or analyzer.prove(at_start) or _falls_later(part, at_start, analyzer)
         if not implied:
@@ -147,15 +147,6 @@ def _falls_later(part: tir.Expr, at_start: tir.Expr, analyzer: Analyzer) -> bool
     if isinstance(part, (tir.LT, tir.LE)):
         return analyzer.prove_at_least(rise, 0)
     return isinstance(part, (tir.GT, tir.GE)) and analyzer.prove_at_least(analyzer.simplify(c.negate(rise)), 0)
-
-
-def _conjuncts(condition: tir.Expr) -> Iterable[tir.Expr]:
-    match condition:
-        case tir.And(lhs=a, rhs=b):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case _:
-            yield condition
 
 
 # ---------------------------------------------------------------- the two blocks
@@ -233,14 +224,10 @@ def _combination(
     place = substitute(parts.indices, renamed)
     loads = tuple(c.load(b, *place[:axis], rf_var, *place[axis:]) for b in partial)
     body, init = _statements(parts, parts.buffers, place, loads, True)
-    outputs = tuple(tir.BufferRegion(b, _points(place)) for b in parts.buffers)
-    reads = tuple(tir.BufferRegion(load.buffer, _points(load.indices)) for load in loads)
+    outputs = tuple(tir.BufferRegion(b, points(place)) for b in parts.buffers)
+    reads = tuple(tir.BufferRegion(load.buffer, points(load.indices)) for load in loads)
     made = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
     return tir.BlockRealize(tuple(values), guard, made)
-
-
-def _points(indices: tuple[tir.Expr, ...]) -> tuple[tir.Range, ...]:
-    return tuple(tir.Range(i, c.const(1, i.dtype)) for i in indices)
 
 
 def _statements(
