@@ -28,6 +28,7 @@ PASSES: dict[str, str] = {
     "lower-loops": "mlcc.passes.lower_loops:LowerLoops",
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",
+    "pack-weights": "mlcc.passes.pack_weights:PackWeights",
     "remove-unused-outputs": "mlcc.passes.remove_unused_outputs:RemoveUnusedOutputs",
     "remove-unused-parameters": "mlcc.passes.remove_unused_parameters:RemoveUnusedParameters",
     "rewrite": "mlcc.passes.rewrite:Rewrite",

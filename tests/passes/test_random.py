@@ -27,7 +27,7 @@ from programs import Program  # noqa: E402
 STEPS = [
     "annotate-op-pattern", "canonicalize", "dead-code", "eliminate-common-subexpr", "ewise-fma", "fold-constants",
     "fuse",
-    "fuse-matmul-add", "inline-functions", "lower-to-tir", "lower-to-tir,fuse-tir", "normalize",
+    "fuse-matmul-add", "inline-functions", "lower-to-tir", "lower-to-tir,fuse-tir", "normalize", "pack-weights",
     'lower-to-tir{skip=["relax.add", "relax.matmul"]}', "adjust-matmul-order", "combine-parallel-matmul", "decompose",
     "expand-tuple-arguments", "lambda-lift", "remove-unused-outputs", "remove-unused-parameters", "to-dataflow",
     "to-dataflow{min-size=1}", "topological-sort",
