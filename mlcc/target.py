@@ -28,7 +28,8 @@ class Target:
 
     llvm: an empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
     `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability. `num_cores` 0: as
-    many as the machine has at run time.
+    many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are
+    what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`).
     """
 
     kind: str = "llvm"
@@ -37,6 +38,10 @@ class Target:
     features: tuple[str, ...] = ()
     arch: str = ""
     num_cores: int = 0
+    l1: int = 0
+    l2: int = 0
+    l3: int = 0
+    vector_width: int = 0
 
     @staticmethod
     def parse(text: str | Target) -> Target:
@@ -67,7 +72,7 @@ class Target:
 DEFAULT_ARCH = "sm_80"
 KINDS: dict[str, tuple[str, ...]] = {
     "cuda": ("arch",),
-    "llvm": ("cpu", "triple", "features", "num_cores"),
+    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width"),
 }
 
 
@@ -110,6 +115,10 @@ def _listed(option: Option) -> Option:
 def _check(option: Option, value: Any) -> None:
     if option.name == "num_cores" and not 0 <= value <= 65536:
         _wrong(option, "a number of cores from 1 on expected, or 0 for all")
+    if option.name in ("l1", "l2", "l3") and not 0 <= value <= 1 << 40:
+        _wrong(option, "a size in bytes expected, or 0 for what is known of the CPU")
+    if option.name == "vector_width" and value not in (0, 64, 128, 256, 512, 1024, 2048):
+        _wrong(option, "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own")
     if option.name == "arch" and not re.fullmatch(r"sm_\d{2,3}[af]?", value):
         _wrong(option, "a compute capability such as sm_90 expected")
     if isinstance(value, str) and not _WORD.match(value):

@@ -8,7 +8,7 @@ LEVELS: dict[str, str] = {
     "O0": "lower-to-tir",
     "O1": "normalize,canonicalize,fold-constants,dead-code,lower-to-tir",
     "O2": f"normalize,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_KERNELS}",
+    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_KERNELS},auto-schedule",
 }
 
 

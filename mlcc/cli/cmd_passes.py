@@ -42,6 +42,7 @@ class Command(click.Command):
 @click.option(
     "--why-fuse", is_flag=True, help="Say for each edge of each function why `fuse` fuses it or not, to stderr."
 )
+@click.option("--why-schedule", is_flag=True, help="Say which rule of `auto-schedule` takes each function, to stderr.")
 @click.option(
     "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the module after each pass."
 )
@@ -57,8 +58,8 @@ class Command(click.Command):
 def command(
     file: str, pipeline: str | None, level: int, output: str, dialect: str, list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
-    timing: bool, why_fuse: bool, verify_each: bool, check_each: str | None, check_work: int, func: str,
-    rtol: float, atol: float, target: str,
+    timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
+    func: str, rtol: float, atol: float, target: str,
 ) -> int:  # fmt: skip
     """Run passes over FILE (default: standard input) and print the module that comes out.
 
@@ -121,6 +122,13 @@ def command(
         observers.append(WhyFuse(write))
         if not any(p.name == "fuse" for p in chosen.passes):
             write("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
+    if why_schedule:
+        from mlcc.cpu_facts import CpuFacts
+        from mlcc.passes.auto_schedule.auto_pass import WhySchedule
+
+        observers.append(WhySchedule(write, CpuFacts.of(ctx.target)))
+        if not any(p.name == "auto-schedule" for p in chosen.passes):
+            write("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
     if verify_each:
         observers.append(looking.VerifyEach())
     check = None

@@ -6,10 +6,15 @@ import os
 
 import click
 
+from mlcc.cli.options import target_option
+
 
 @click.command("schedule")
 @click.argument("file", default="-")
-@click.option("--script", required=True, metavar="FILE", help="The schedule script (.mls), or a trace; - is stdin.")
+@click.option("--script", metavar="FILE", help="The schedule script (.mls), or a trace; - is stdin.")
+@click.option("--auto", is_flag=True, help="Print the script that the rules of `auto-schedule` choose for the target.")
+@click.option("--why", is_flag=True, help="With --auto: say which rule took each function, and why, to stderr.")
+@target_option("llvm{cpu=native}")
 @click.option("--seed", default=0, show_default=True, help="Makes sampling repeatable; -1 differs from run to run.")
 @click.option("--func", metavar="NAME", help="The function that look-ups mean when the script names none.")
 @click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, to stderr.")
@@ -19,14 +24,20 @@ import click
 )
 @click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
 def command(
-    file: str, script: str, seed: int, func: str | None, show_each: bool, trace_path: str | None, output: str,
-    dialect: str,
+    file: str, script: str | None, auto: bool, why: bool, target: str, seed: int, func: str | None, show_each: bool,
+    trace_path: str | None, output: str, dialect: str,
 ) -> int:  # fmt: skip
     """Apply a schedule script to FILE (default: standard input) and print the module that comes out.
 
     The last function of the script is called with the schedule, or its statements use `sch`. A step that would change
-    what the program computes is refused, with its line, and nothing is written.
+    what the program computes is refused, with its line, and nothing is written. With --auto, the script that
+    `auto-schedule` amounts to is printed instead: applied with --script it gives the same module.
     """
+    if auto == (script is not None):
+        raise click.UsageError("give either --script FILE or --auto")
+    if auto:
+        return _choose(file, target, why, output)
+    assert script is not None
     if file == "-" and script == "-":
         raise click.UsageError("only one of FILE and --script can be standard input")
     from mlcc.driver import parse_file, write_module
@@ -56,4 +67,23 @@ def command(
         lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
         write_atomic(trace_path, "".join(lines) + str(schedule.trace))
     write_module(schedule.mod, output, dialect)
+    return 0
+
+
+def _choose(file: str, target: str, why: bool, output: str) -> int:
+    """Write the script that the rules choose for the TIR functions of a file."""
+    from mlcc.cpu_facts import CpuFacts
+    from mlcc.driver import parse_file
+    from mlcc.files import write_atomic
+    from mlcc.passes.auto_schedule.as_script import as_script
+    from mlcc.passes.auto_schedule.choose import answers, report
+    from mlcc.verify import check
+
+    module = parse_file(file)
+    check(module)
+    facts = CpuFacts.of(target)
+    found = answers(module, facts)
+    if why:
+        click.echo(report(found), err=True, nl=False)
+    write_atomic(output, as_script(found, facts, target))
     return 0

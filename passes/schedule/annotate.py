@@ -1,4 +1,4 @@
-"""The primitives `annotate` and `unannotate`."""
+"""The primitives `annotate`, `unannotate` and `mark_scheduled`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, freeze, replace
+from mlcc.passes.schedule.lookup import function_name
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe, primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -42,6 +43,17 @@ def unannotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str) ->
         raise Refusal("E0693", f"{what} has no annotation `{ann_key}`", node, help)
     left = known.without(ann_key)
     _put(state, block_or_loop, left if left else EMPTY)
+
+
+@primitive()
+def mark_scheduled(state: State, func_name: str | None = None) -> None:
+    """Give a function the attribute `tir.is_scheduled`: rules leave it alone.
+
+    `func_name` is found as in `get_block`. Refused if no such function is there (E0616). TVM has no such step.
+    """
+    func_name = function_name(state, func_name)
+    state.recorded["func_name"] = func_name
+    state.update(func_name, state.func(func_name).with_attr("tir.is_scheduled", True))
 
 
 def _put(state: State, place: BlockRef | LoopRef, annotations: Attrs) -> None:

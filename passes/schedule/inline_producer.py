@@ -28,12 +28,15 @@ class ProducerInlining:
             self._indices = axes
         else:
             self._invert(block, store)
+        self._bound = [n.var for n in walk(self._value) if isinstance(n, tir.Let)]
 
     def value_at(self, load: tir.BufferLoad) -> tir.Expr:
         """What stands for a load of the buffer."""
         if any(i.dtype.lanes > 1 for i in load.indices):
             raise Refusal("E0646", f"`{load.buffer.name}` is read by a vector index: {load}")
-        return substitute(self._value, dict(zip(self._indices, load.indices, strict=True)))  # type: ignore[no-any-return]
+        given: dict[tir.Var, tir.Expr] = dict(zip(self._indices, load.indices, strict=True))
+        given.update((var, tir.Var(var.name, var.dtype)) for var in self._bound)  # each copy binds its own
+        return substitute(self._value, given)  # type: ignore[no-any-return]
 
     @staticmethod
     def _plain_axes(block: tir.Block, store: tir.BufferStore) -> list[tir.Var] | None:

@@ -48,7 +48,7 @@ _MODULES: dict[str, str] = {
     "rolling_buffer": "rolling_buffer",
     "blockize": "blockize",
     "tensorize": "tensorize",
-    "annotate": "annotate unannotate",
+    "annotate": "annotate unannotate mark_scheduled",
     "buffer_access": "unsafe_hide_buffer_access annotate_buffer_access",
     "sampling": "sample_perfect_tile sample_partitioned_tile sample_categorical sample_compute_location",
 }

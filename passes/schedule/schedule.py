@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import relax, tir
@@ -28,6 +28,10 @@ class Schedule:
     >>> sch = Schedule(mod)
     >>> i, j = sch.get_loops(sch.get_block("B"))
     """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # the primitives, which are set below
 
     def __init__(self, mod: IRModule | Func, *, seed: int | None = None) -> None:
         """`seed` makes sampling repeatable; None, or a negative one, does not."""

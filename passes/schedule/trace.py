@@ -120,10 +120,10 @@ class Trace:
                     return self.insts[:at]
         return self.insts
 
-    def as_python(self) -> list[str]:
-        """The steps as lines of text."""
+    def as_python(self, defaults: bool = True) -> list[str]:
+        """The steps as lines of text; without `defaults`, arguments that are what they are by default stay away."""
         names = _Names()
-        return [names.line(inst) for inst in self.insts]
+        return [names.line(inst, defaults) for inst in self.insts]
 
     def __str__(self) -> str:
         lines = self.as_python() or ["pass"]
@@ -160,18 +160,26 @@ def _mapped(value: Any, known: dict[Handle, Handle]) -> Any:
     return value
 
 
+def _is_default(primitive: str, parameter: str, value: Any) -> bool:
+    from mlcc.passes.schedule import registry
+
+    default = registry.find(primitive).signature.parameters[parameter].default
+    return type(value) is type(default) and value == default
+
+
 class _Names:
     """Names of handles in one text: b0, l1, v2, ..., numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._names: dict[Handle, str] = {}
 
-    def line(self, inst: Instruction) -> str:
+    def line(self, inst: Instruction, defaults: bool = True) -> str:
         given = [self.value(v) for v in inst.rest]
         given += [
             f"{k}={self.value(v)}"
             for k, v in inst.arguments.items()
             if not (v is None and k in ("decision", "func_name", "consumer_blocks") or v is False and k in OWN_FLAGS)
+            and (defaults or not _is_default(inst.name, k, v))
         ]
         call = f"sch.{inst.name}({', '.join(given)})"
         if not inst.outputs:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlcc.cpus import features_of
 from mlcc.target import Target
 from mlcc.targets.llvm import machines
 
@@ -26,7 +27,7 @@ class Machine:
     @property
     def enabled(self) -> frozenset[str]:
         """What the CPU is known to do, by LLVM's names."""
-        return machines.features_of(self.triple, self.cpu, self.features)
+        return features_of(self.triple, self.cpu, self.features)
 
     @property
     def function_attrs(self) -> str:

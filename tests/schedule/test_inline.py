@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mlcc
+from mlcc.verify import check
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
 PIPE = """
@@ -77,6 +78,27 @@ def test_into_all_consumers() -> None:
     sch.compute_inline("C")
     assert the_block(sch, "root").alloc_buffers == ()
     assert_same_results(mlcc.parse(CHAIN), sch.mod)
+
+
+def test_each_copy_of_a_let_binds_its_own_variable() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    B = T.alloc_buffer((4,))
+    t = T.float32()
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = T.Let(t * t, where={t: A[vi] + T.float32(1)})
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi] * B[3 - vi]
+"""
+    sch = schedule(text)
+    sch.compute_inline("B")
+    check(sch.mod)
+    assert_same_results(mlcc.parse(text), sch.mod)
 
 
 def test_loads_at_other_indices_and_a_handle_that_lives() -> None:

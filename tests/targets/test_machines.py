@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlcc.cpus import CPUS
 from mlcc.errors import CompileError
 from mlcc.target import Target
 from mlcc.targets.llvm import machines
@@ -28,11 +29,11 @@ define i32 @f(ptr %a, i64 %n) nounwind {
 """
 
 
-@pytest.mark.parametrize("arch", list(machines.CPUS))
+@pytest.mark.parametrize("arch", list(CPUS))
 def test_every_listed_cpu_and_feature_compiles(arch: str, capfd: pytest.CaptureFixture[str]) -> None:
     triple = next(t for t in machines.TRIPLES if t.startswith(arch))
     kinds = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
-    for cpu in machines.CPUS[arch]:
+    for cpu in CPUS[arch]:
         obj = compile_text(TEXT, Machine(triple, cpu), 1).obj
         assert obj[:4] == b"\x7fELF" and obj[18:20] == kinds[arch]
     for feature in machines.FEATURES[arch]:
@@ -43,12 +44,12 @@ def test_every_listed_cpu_and_feature_compiles(arch: str, capfd: pytest.CaptureF
     assert capfd.readouterr().err == ""  # LLVM's remarks on names that it does not know
 
 
-@pytest.mark.parametrize("arch", list(machines.CPUS))
+@pytest.mark.parametrize("arch", list(CPUS))
 def test_code_for_a_cpu_uses_what_it_is_known_to_have(arch: str) -> None:
     """Code for a named CPU is that for its listed features: what the manifest does not list is not used."""
     triple = next(t for t in machines.TRIPLES if t.startswith(arch))
     baseline = machines.BASELINES[arch]
-    for cpu in machines.CPUS[arch]:
+    for cpu in CPUS[arch]:
         named = Machine(triple, cpu)
         spelled = Machine(triple, baseline, tuple(f"+{f}" for f in sorted(named.enabled)))
         assert compile_text(TEXT, named, 1).obj == compile_text(TEXT, spelled, 1).obj, cpu

@@ -1,0 +1,47 @@
+"""The pass `auto-schedule`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.cpu_facts import CpuFacts
+from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule.choose import answers, report
+from mlcc.passes.manager import Observer, Pass, PassContext
+
+
+@dataclass(frozen=True)
+class AutoSchedule(Pass):
+    """Schedule TIR functions by rules that go by the target's vectors, caches and cores.
+
+    Functions whose loops somebody has scheduled, or that have the attribute tir.is_scheduled, stay. Nothing is
+    measured. `mlcc schedule --auto` prints what is chosen as a script; `mlcc passes --why-schedule` says why.
+
+    Before:  for i in range(1024): ...
+    After:   for i_0 in T.parallel(4): for i_1, i_2 in T.grid(16, 16): ...   # i_2 vectorized; tir.is_scheduled
+    """
+
+    name: ClassVar[str] = "auto-schedule"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if ctx.target.kind != "llvm":
+            return module
+        made = module.copy()
+        for one in answers(module, CpuFacts.of(ctx.target)):
+            if one.func is not None:
+                made.update_func(one.name, one.func)
+        return made
+
+
+@dataclass
+class WhySchedule(Observer):
+    """Writes, before every `auto-schedule` of a pipeline, what it will do with each function and why."""
+
+    write: Callable[[str], None]
+    facts: CpuFacts
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        if isinstance(current, AutoSchedule):
+            self.write(report(answers(module, self.facts)))

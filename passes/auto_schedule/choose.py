@@ -1,0 +1,76 @@
+"""Asks the rules for a function, and keeps what each had to say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.cpu_facts import CpuFacts
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule.kernel import Kernel, NotThis
+from mlcc.passes.auto_schedule.rules import RULES, Rule
+from mlcc.passes.auto_schedule.untouched import why_left_alone
+from mlcc.passes.schedule.trace import Trace
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one function. `rule` is None where none took it; `passed` are the rules that were asked in vain,
+    each with its reason; `broken` is a rule that failed by our own mistake."""
+
+    name: str
+    rule: str | None
+    why: str
+    choices: tuple[str, ...] = ()
+    passed: tuple[tuple[str, str], ...] = ()
+    broken: Exception | None = None
+    func: tir.PrimFunc | None = None
+    trace: Trace | None = None
+
+
+def answers(module: IRModule, facts: CpuFacts, rules: Sequence[Rule] = RULES) -> list[Answer]:
+    """What the rules make of each TIR function of a module."""
+    functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+    return [answer(func, name, facts, rules) for name, func in functions.items()]
+
+
+def answer(func: tir.PrimFunc, name: str, facts: CpuFacts, rules: Sequence[Rule] = RULES) -> Answer:
+    """What the first rule makes of a function that takes it and gets through."""
+    alone = why_left_alone(func)
+    if alone is not None:
+        return Answer(name, None, f"left alone: {alone}")
+    start = Kernel.of(func, name, facts)
+    passed: list[tuple[str, str]] = []
+    broken: Exception | None = None
+    for rule in rules:
+        kernel = start.fresh()
+        try:
+            why = rule.function()(kernel)
+            kernel.sch.mark_scheduled(func_name=name)
+        except NotThis as exc:
+            passed.append((rule.name, str(exc)))
+        except CompileError as exc:
+            first = exc.diagnostics[0]
+            passed.append((rule.name, f"a step was refused: {first.code}: {first.message}"))
+        except (RecursionError, MemoryError):
+            raise
+        except Exception as exc:
+            # a bug of a rule must not cost anyone their program: it is compiled by the rules that remain
+            broken = broken or exc
+            passed.append((rule.name, f"failed: {type(exc).__name__}: {exc}"))
+        else:
+            trace = kernel.sch.trace.simplified()
+            return Answer(name, rule.name, why, tuple(kernel.used), tuple(passed), broken, kernel.func, trace)
+    return Answer(name, None, "no rule takes it", (), tuple(passed), broken)
+
+
+def report(found: Sequence[Answer]) -> str:
+    """Which rule took each function and why, and what the others said."""
+    lines = ["# --- why schedule"]
+    for one in found:
+        lines.append(f"{one.name}: {one.why}" if one.rule is None else f"{one.name}: rule {one.rule}: {one.why}")
+        lines += [f"  {choice}" for choice in one.choices]
+        lines += [f"  not {rule}: {why}" for rule, why in one.passed]
+    return "\n".join(lines) + "\n"

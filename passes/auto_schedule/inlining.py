@@ -1,0 +1,60 @@
+"""Stages that disappear into those that read them."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Stage
+from mlcc.passes.schedule.handles import BlockRV
+
+
+def inline_cheap(kernel: Kernel) -> int:
+    """Inline every stage that is computed no more often for it, or so cheaply that this is less than a trip through
+    memory; gives how many."""
+    done = 0
+    for block in kernel.blocks():
+        if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
+            done += 1
+    return done
+
+
+def try_inline(kernel: Kernel, block: BlockRV) -> bool:
+    """Inline a stage into its readers where that is possible."""
+    try:
+        kernel.sch.compute_inline(block)
+    except CompileError:
+        return False
+    return True
+
+
+def _pays(kernel: Kernel, stage: Stage) -> bool:
+    if kernel.is_output(stage) or stage.reduced or not stage.plain or len(stage.stores) != 1:
+        return False
+    readers = kernel.consumers(stage)
+    now = {s.block: s for s in kernel.stages()}
+    if not readers:
+        return False
+    cheap = stage.operations < CALL_OPERATIONS and not _guarded(stage)
+    for block in readers:
+        reader = now.get(block)
+        if reader is None or not reader.plain:
+            return False
+        times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
+        once = times == 1 and len(readers) == 1 and _as_often(stage, reader)
+        if not once and not (cheap and not reader.reduced):
+            return False
+    return True
+
+
+def _as_often(one: Stage, other: Stage) -> bool:
+    """Do both run the same number of times, as far as is known?"""
+    if one.iterations is not None and other.iterations is not None:
+        return other.iterations <= one.iterations
+    return len(one.loops) == len(other.loops)
+
+
+def _guarded(stage: Stage) -> bool:
+    """Padding and other choices by position: cheap once, and in the way of vectors in an inner loop."""
+    return any(isinstance(n, (tir.Call, tir.Select)) for n in walk(stage.block.body))

@@ -1,0 +1,91 @@
+"""What a rule is given: one function under a schedule of its own, and the facts of the CPU."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mlcc.cpu_facts import CpuFacts
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.scope import consumers, is_output, producers
+
+
+class NotThis(Exception):
+    """Raised by a rule that has nothing to say on a kernel; the message is why."""
+
+
+def not_this(why: str) -> NoReturn:
+    """Leave the kernel to the next rule."""
+    raise NotThis(why)
+
+
+class Kernel:
+    """A function that a rule schedules through `sch`; `facts` are the CPU's. Stages are looked up anew after steps."""
+
+    def __init__(self, sch: Schedule, name: str, facts: CpuFacts) -> None:
+        self.sch, self.name, self.facts = sch, name, facts
+        self.used: list[str] = []  # choices, for whoever asks why
+
+    @staticmethod
+    def of(func: tir.PrimFunc, name: str, facts: CpuFacts) -> Kernel:
+        """A kernel that nobody has touched."""
+        sch = Schedule(IRModule({name: func}))
+        sch.work_on(name)
+        return Kernel(sch, name, facts)
+
+    def fresh(self) -> Kernel:
+        """The same kernel for another rule."""
+        return Kernel(self.sch.copy(), self.name, self.facts)
+
+    def say(self, choice: str) -> None:
+        """Note a choice and what it was made from."""
+        self.used.append(choice)
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def func(self) -> tir.PrimFunc:
+        return self.sch.state.func(self.name)
+
+    def stages(self) -> list[Stage]:
+        """The blocks as they stand, in order."""
+        tree = self.sch.state.tree(self.name)
+        root = tree.root
+        assert root is not None
+        return [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
+
+    def stage(self, block: BlockRV) -> Stage:
+        """A block as it stands now."""
+        tree = self.sch.state.tree(self.name)
+        found = self.sch.get(block)
+        return Stage(tree.realize(found), tuple(tree.loops_above(found)))
+
+    def consumers(self, stage: Stage) -> list[tir.Block]:
+        """The blocks that read what a stage writes."""
+        return consumers(self.sch.state.tree(self.name), stage.block)
+
+    def producers(self, stage: Stage) -> list[tir.Block]:
+        """The blocks that write what a stage reads."""
+        return producers(self.sch.state.tree(self.name), stage.block)
+
+    def is_output(self, stage: Stage) -> bool:
+        """Does a stage write what the caller sees?"""
+        tree = self.sch.state.tree(self.name)
+        assert tree.root is not None
+        return is_output(tree, stage.block, tree.root)
+
+    # ------------------------------------------------------------ handles
+
+    def blocks(self) -> list[BlockRV]:
+        """Handles of all blocks in order: by their names, or by their places where several share a name."""
+        names = [s.block.name for s in self.stages()]
+        if len(set(names)) == len(names) and "root" not in names:
+            return [self.sch.get_block(name, func_name=self.name) for name in names]
+        root = self.sch.get_block("root", func_name=self.name)
+        return self.sch.get_child_blocks(root)  # type: ignore[no-any-return]
+
+    def loops(self, block: BlockRV) -> list[LoopRV]:
+        return self.sch.get_loops(block)  # type: ignore[no-any-return]

@@ -1,0 +1,194 @@
+"""The loops of one stage in vectors and in parallel: what rules end with."""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.visit import used_vars
+from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+
+def owned(stage: Stage, place: int) -> bool:
+    """Do different iterations of a loop surely write different elements, and touch nothing that cannot be seen?"""
+    var = stage.loops[place].var
+    others = {loop.var for loop in stage.loops} - {var}
+    stored = [a for a in stage.accesses if a.stored]
+    if not stored or _reaches_out(stage):
+        return False
+    return all(
+        sum(var in used_vars(i) for i in a.indices) == 1
+        and any(var in (vs := used_vars(i)) and not vs & others and _is_shift(i, var) for i in a.indices)
+        for a in stored
+    )
+
+
+def _is_shift(index: tir.Expr, var: tir.Var) -> bool:
+    """Is it the variable plus a constant?"""
+    match index:
+        case tir.Var():
+            return index is var
+        case tir.Add(lhs=lhs, rhs=tir.IntImm()) | tir.Sub(lhs=lhs, rhs=tir.IntImm()):
+            return lhs is var
+    return False
+
+
+def _reaches_out(stage: Stage) -> bool:
+    """Calls with effects, and pointers, which may lead anywhere."""
+    for node in walk((*stage.block.body, *(stage.block.init or ()))):
+        if isinstance(node, tir.Evaluate) and not isinstance(node.value, tir.IntImm):
+            return True
+        if isinstance(node, tir.Call) and (not isinstance(node.op, tir.Op) or node.op.name in _POINTERS):
+            return True
+    return False
+
+
+_POINTERS = frozenset(
+    f"tir.{name}"
+    for name in (
+        "address_of", "tvm_access_ptr", "call_extern", "call_pure_extern", "call_packed", "call_cpacked",
+        "tvm_call_packed", "tvm_call_cpacked", "call_llvm_intrin", "tvm_struct_get", "tvm_stack_make_array",
+    )
+)  # fmt: skip
+
+
+def worth_threads(kernel: Kernel, stage: Stage) -> bool:
+    """Is the work enough to share out? Sizes that are not known are taken to be."""
+    times = stage.iterations
+    return times is None or times * stage.operations >= kernel.facts.parallel_operations
+
+
+def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
+    """A stage without reduce axes: loops that run through memory alike become one, its inner part vectors, its outer
+    part parallel. Gives a few words on what was done."""
+    stage = kernel.stage(block)
+    free = [n for n in range(len(stage.loops)) if owned(stage, n)]
+    if not free:
+        return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
+    vector = _vector_place(stage, free) if stage.plain else None
+    loops = kernel.loops(block)
+    order = [n for n in range(len(loops)) if n != vector] + ([vector] if vector is not None else [])
+    if order != sorted(order):
+        kernel.sch.reorder(*(loops[n] for n in order))
+    groups = _groups(stage, order, free)
+    parallel = worth_threads(kernel, stage)
+    made = [kernel.sch.fuse(*(loops[n] for n in g)) if len(g) > 1 else loops[g[0]] for g in groups]
+    inner = _times(stage, groups[-1])
+    said = []
+    if vector is not None:
+        lanes = _lanes(kernel, stage, inner)
+        if lanes > 1:
+            outer = [] if inner is not None and inner <= lanes else [None]
+            chunk = _chunk(kernel, stage, inner, lanes) if parallel and outer and len(made) == 1 else None
+            factors = [*outer, *([chunk] if chunk else []), lanes]
+            parts = kernel.sch.split(made.pop(), factors=factors if len(factors) > 1 else [None, lanes])
+            kernel.sch.vectorize(parts[-1])
+            made += parts[: len(outer)] if outer else []
+            said.append(f"vectors of {lanes}")
+    if parallel:
+        said += [words for words in (_parallel(kernel, stage, groups, made),) if words]
+    return f"`{stage.block.name}`: {', '.join(said) or 'serial: too little to do'}"
+
+
+def _vector_place(stage: Stage, free: list[int]) -> int | None:
+    """The loop to run in vectors: the one along which stores are consecutive, if loads along it are regular."""
+    best, most = None, -1
+    for place in free:
+        steps = stage.steps_by(place)
+        if any(s != 1 for s, a in zip(steps, stage.accesses, strict=True) if a.stored):
+            continue
+        score = 1 + sum(s in (0, 1) for s in steps)
+        if score > most and stage.extents[place] != 1:
+            best, most = place, score
+    return best
+
+
+def _groups(stage: Stage, order: list[int], free: list[int]) -> list[list[int]]:
+    """Neighbouring loops that may as well be one, outermost first."""
+    groups = [[order[-1]]]
+    for place in order[-2::-1]:
+        head = groups[0][0]
+        if place in free and head in free and stage.fusable(place, head):
+            groups[0].insert(0, place)
+        else:
+            groups.insert(0, [place])
+    return groups
+
+
+def _times(stage: Stage, group: list[int]) -> int | None:
+    extents = [stage.extents[n] for n in group]
+    return None if None in extents else prod(n for n in extents if n is not None)
+
+
+def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
+    """How many iterations one vector takes: a whole one, or the next power of two of a short loop."""
+    whole = kernel.facts.lanes(stage.element_bytes)
+    if times is None:
+        return whole
+    return min(whole, 1 << max(times - 1, 0).bit_length())
+
+
+def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int | None:
+    """How many vectors one parallel iteration takes: enough to pay, and at least some chunks for each core."""
+    least = max(kernel.facts.parallel_operations // 4 // (stage.operations * lanes), 1)
+    if times is None:
+        return 1 << (least - 1).bit_length()
+    vectors = -(-times // lanes)
+    most = max(vectors // (4 * kernel.facts.cores), 1)
+    chunk = max(min(1 << (least - 1).bit_length(), most), least)
+    dividing = [n for n in range(max(chunk // 2, 1), chunk * 2) if vectors % n == 0] if times % lanes == 0 else []
+    return min(dividing, key=lambda n: abs(n - chunk)) if dividing else chunk
+
+
+def _parallel(kernel: Kernel, stage: Stage, groups: list[list[int]], made: list[LoopRV]) -> str:
+    """Run the outermost loops in parallel, fused until there is something to share out."""
+    free = [n for n in range(len(stage.loops)) if owned(stage, n)]
+    chosen: list[LoopRV] = []
+    total: int | None = 1
+    for group, loop in zip(groups, made, strict=False):
+        if not all(n in free for n in group):
+            break
+        chosen.append(loop)
+        times = _times(stage, group)
+        total = None if times is None or total is None else total * times
+        if total is None or total >= 4 * kernel.facts.cores:
+            break
+    if not chosen or total == 1:
+        return ""
+    kernel.sch.parallel(kernel.sch.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+    return "parallel"
+
+
+def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
+    """A stage with reduce axes: in vectors along the axis that it stores consecutively, in parallel over the outer
+    spatial ones. The order in which each element is summed up stays."""
+    stage = kernel.stage(block)
+    free = [n for n in stage.spatial if owned(stage, n)]
+    if not free:
+        return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
+    vector = _vector_place(stage, free) if stage.plain and stage.block.init is not None else None
+    if vector is not None and not set(stage.steps_by(vector)) <= {0, 1}:
+        vector = None  # gathers cost more than vectors save
+    loops = kernel.loops(block)
+    outer = [n for n in stage.spatial if n != vector]
+    reduced = list(stage.reduced)
+    said = []
+    made = [loops[n] for n in outer]
+    if vector is not None:
+        lanes = _lanes(kernel, stage, stage.extents[vector])
+        first, last = kernel.sch.split(loops[vector], factors=[None, lanes])
+        kernel.sch.reorder(*made, first, *(loops[n] for n in reduced), last)
+        kernel.sch.vectorize(last)
+        made.append(first)
+        said.append(f"vectors of {lanes}")
+    elif [*outer, *reduced] != sorted([*outer, *reduced]):
+        kernel.sch.reorder(*made, *(loops[n] for n in reduced))
+    if worth_threads(kernel, stage):
+        groups = [[n] for n in (*outer, *([vector] if vector is not None else []))]
+        said += [words for words in (_parallel(kernel, stage, groups, made),) if words]
+    if vector is not None:
+        kernel.sch.decompose_reduction(block, loops[reduced[0]])
+    return f"`{stage.block.name}`: {', '.join(said) or 'serial'}"

@@ -1,0 +1,155 @@
+"""One block of a kernel as rules look at it: its loops, and how each access moves with each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.match_buffer import compact_strides
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A load or store of one element, its indices in the variables of the loops."""
+
+    buffer: tir.Buffer
+    indices: tuple[tir.Expr, ...]
+    stored: bool
+
+    @cached_property
+    def variables(self) -> frozenset[tir.Var]:
+        return frozenset(used_vars(self.indices))
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A block that loops bind one to one."""
+
+    realize: tir.BlockRealize
+    loops: tuple[tir.For, ...]
+
+    @property
+    def block(self) -> tir.Block:
+        return self.realize.block
+
+    @cached_property
+    def kinds(self) -> dict[tir.Var, tir.IterKind]:
+        """The kind of the axis that each loop drives."""
+        pairs = zip(self.block.iter_vars, self.realize.values, strict=True)
+        return {value: axis.kind for axis, value in pairs if isinstance(value, tir.Var)}
+
+    @cached_property
+    def axes(self) -> dict[tir.Var, tir.Expr]:
+        """The value of each axis."""
+        return {a.var: v for a, v in zip(self.block.iter_vars, self.realize.values, strict=True)}
+
+    @cached_property
+    def spatial(self) -> tuple[int, ...]:
+        """The places of the loops that drive spatial axes."""
+        return tuple(n for n, loop in enumerate(self.loops) if self.kinds[loop.var] is tir.IterKind.SPATIAL)
+
+    @cached_property
+    def reduced(self) -> tuple[int, ...]:
+        """The places of the loops that drive reduce axes."""
+        return tuple(n for n in range(len(self.loops)) if n not in self.spatial)
+
+    @cached_property
+    def extents(self) -> tuple[int | None, ...]:
+        """How often each loop runs; None where that is not known."""
+        return tuple(tir.const_int(loop.extent) for loop in self.loops)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Does the body do nothing but store expressions?"""
+        return all(isinstance(stmt, tir.BufferStore) for stmt in self.block.body)
+
+    @cached_property
+    def stores(self) -> tuple[tir.BufferStore, ...]:
+        return tuple(n for n in walk(self.block.body) if isinstance(n, tir.BufferStore))
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Loads and stores of the body and the init. Indices that use variables of the body itself stay as they are."""
+        found = []
+        for node in walk((*self.block.body, *(self.block.init or ()))):
+            if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
+                indices = tuple(substitute(i, self.axes) for i in node.indices)
+                found.append(Access(node.buffer, indices, isinstance(node, tir.BufferStore)))
+        return tuple(found)
+
+    @cached_property
+    def element_bytes(self) -> int:
+        """The widest element that is loaded or stored."""
+        return max((max(a.buffer.dtype.bits // 8, 1) for a in self.accesses), default=4)
+
+    @cached_property
+    def operations(self) -> int:
+        """About how many scalar operations one iteration takes; calls of intrinsics count for many."""
+        total = 0
+        for node in walk(self.block.body):
+            if isinstance(node, (tir.BinaryOp, tir.BufferLoad, tir.BufferStore, tir.Cast, tir.Select)):
+                total += 1
+            elif isinstance(node, tir.Call):
+                total += CALL_OPERATIONS
+        return max(total, 1)
+
+    @cached_property
+    def iterations(self) -> int | None:
+        """How often the body runs; None where that is not known."""
+        total = 1
+        for extent in self.extents:
+            if extent is None:
+                return None
+            total *= extent
+        return total
+
+    def step(self, access: Access, place: int) -> tir.Expr | None:
+        """By how many elements of its buffer an access moves with a loop; None where that differs on the way."""
+        var = self.loops[place].var
+        dtype = var.dtype
+        if var not in access.variables:
+            return c.const(0, dtype)
+        analyzer = self._analyzer
+        strides = access.buffer.strides or compact_strides(access.buffer.shape)
+        total: tir.Expr = c.const(0, dtype)
+        for index, stride in zip(access.indices, strides, strict=True):
+            if var in used_vars(index):
+                moved = c.sub(substitute(index, {var: c.add(var, 1)}), index)
+                total = c.add(total, c.mul(c.cast(dtype, analyzer.simplify(moved)), c.cast(dtype, stride)))
+        total = analyzer.simplify(total)
+        inside = {loop.var for loop in self.loops}
+        return None if used_vars(total) & inside or _loads(total) else total
+
+    @cached_property
+    def _analyzer(self) -> Analyzer:
+        made = Analyzer()
+        for loop in self.loops:
+            made.bind(loop.var, tir.Range(loop.min, loop.extent))
+        return made
+
+    def steps_by(self, place: int) -> list[int | None]:
+        """`step` of every access as numbers; None for what is not a known constant."""
+        return [None if s is None else tir.const_int(s) for s in (self.step(a, place) for a in self.accesses)]
+
+    def fusable(self, outer: int, inner: int) -> bool:
+        """Is every access as regular over the two loops taken as one as over the inner one?"""
+        extent = self.loops[inner].extent
+        for access in self.accesses:
+            a, b = self.step(access, outer), self.step(access, inner)
+            if a is None or b is None:
+                return False
+            if not self._analyzer.prove_equal(a, c.mul(b, c.cast(b.dtype, extent))):
+                return False
+        return True
+
+
+CALL_OPERATIONS = 16  # what exp, a division of vectors and their kin cost, in simple operations
+
+
+def _loads(expr: tir.Expr) -> bool:
+    return any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(expr))

@@ -1,0 +1,61 @@
+"""Which functions rules may touch: those that nobody has scheduled."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.visit import has_block
+from mlcc.passes.schedule.tree import child_realizes
+
+SCHEDULED = "tir.is_scheduled"
+_A_PERSON_S = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")  # annotations of blocks that decide
+
+
+def why_left_alone(func: tir.PrimFunc) -> str | None:
+    """Why rules have nothing to do with a function; None where its blocks are bound one to one by plain serial loops
+    without annotations, as lowering leaves them."""
+    if func.attrs.get(SCHEDULED):
+        return f"it has the attribute {SCHEDULED}"
+    root = func.root
+    if root is None:
+        return "it has no blocks"
+    if root.match_buffers or root.annotations or root.reads or root.writes or root.init:
+        return "its root block is more than a scope"
+    if not child_realizes(root.body):
+        return "it has no blocks"
+    for stmt in root.body:
+        found = _in_nest(stmt, [])
+        if found is not None:
+            return found
+    return None
+
+
+def _in_nest(stmt: tir.Stmt, loops: list[tir.For]) -> str | None:
+    match stmt:
+        case tir.For(var=var, body=(inner,)):
+            plain = stmt.kind is tir.ForKind.SERIAL and not stmt.annotations and tir.const_int(stmt.min) == 0
+            if not plain or tir.const_int(stmt.step) not in (None, 1):
+                return f"loop `{var.name}` is not a plain serial one"
+            return _in_nest(inner, [*loops, stmt])
+        case tir.BlockRealize():
+            return _block(stmt, loops)
+        case tir.For(var=var):
+            return f"loop `{var.name}` has several statements in it"
+    return f"a {type(stmt).__name__} stands outside of blocks"
+
+
+def _block(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
+    block = realize.block
+    name = f"block `{block.name}`"
+    driven = [v for v in realize.values if isinstance(v, tir.Var)]
+    if len(driven) != len(realize.values) or set(driven) != {loop.var for loop in loops} or len(driven) != len(loops):
+        return f"{name} is not bound one to one by its loops"
+    if tir.const_int(realize.predicate) != 1:
+        return f"{name} has a predicate"
+    if block.match_buffers or block.alloc_buffers or has_block(block.body):
+        return f"{name} has blocks or buffers of its own"
+    kinds = {axis.kind for axis in block.iter_vars}
+    if not kinds <= {tir.IterKind.SPATIAL, tir.IterKind.REDUCE}:
+        return f"{name} has an axis that is neither spatial nor reduced"
+    if any(key.startswith(_A_PERSON_S) for key in block.annotations):
+        return f"{name} is annotated"
+    return None
