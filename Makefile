@@ -15,7 +15,7 @@ help:
 	@echo 'make check   format, lint, types (make test runs the tests)'
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
-	@echo 'make bench   start-up, parsing and kernel timings, as ratios'
+	@echo 'make bench   timings as ratios, against other compilers too; BENCH="speed --quick --only mlp" for a part'
 	@echo 'make golden  rewrite the golden files; read the diff before you commit it'
 	@echo 'make clean   remove what the targets made'
 
@@ -52,8 +52,13 @@ diff: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/interop --all-cases -s --ignore tests/interop/schedule
 	@$(BIN)/python -m tests.interop.schedule.run --count $(or $(CASES),120) --jobs 2 --show-disagreements
 
-bench: $(VENV)/.test
-	@$(BIN)/python -m bench
+$(VENV)/.bench: $(VENV)/.run
+	@echo 'installing the competitors into $(VENV); where one has no wheel, install those that have: docs/speed.md'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench
+	@$(BIN)/python -m bench $(BENCH)
 
 golden: $(VENV)/.test
 	@$(BIN)/python -m pytest --update-golden -q

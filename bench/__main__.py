@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them."""
+"""Run the benchmarks named on the command line, or all of them; `speed` takes options of its own after its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules")
+NAMES = ("startup", "parsing", "calls", "schedules", "speed")
 
 
 def main() -> int:
@@ -16,11 +16,20 @@ def main() -> int:
             f"unset {' and '.join(pinned)}: NumPy would run with kernels that are not this machine's", file=sys.stderr
         )
         return 2
+    if sys.argv[1:2] == ["speed"]:
+        from bench.speed.command import main as speed
+
+        return speed(sys.argv[2:])
     for name in sys.argv[1:] or NAMES:
         if name not in NAMES:
             print(f"no benchmark `{name}`; there are {', '.join(NAMES)}", file=sys.stderr)
             return 2
-        importlib.import_module(f"bench.{name}").main()
+        if name == "speed":
+            from bench.speed.command import main as speed
+
+            speed([])
+        else:
+            importlib.import_module(f"bench.{name}").main()
     return 0
 
 

@@ -1,0 +1,1 @@
+"""mlcc's kernels and models against installed peers: `python -m bench speed --help`."""

@@ -1,0 +1,101 @@
+"""`python -m bench speed`: races, a report of them, and what they leave behind."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from pathlib import Path
+
+from bench.measure import machine
+from bench.speed.floors import Floors, measure
+from bench.speed.graph import operations, traffic
+from bench.speed.picture import picture
+from bench.speed.record import Line, Record
+from bench.speed.report import page, replace_tail, terminal
+from bench.speed.session import ROOT, Plan, competitors, race
+from bench.speed.worker import PEERS
+from bench.speed.workloads import Workload, suite
+
+FOLDER = ROOT / "build" / "bench"
+QUICK = ("mlcc", "numpy", "torch", "onnxruntime", "openvino", "jax")
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parser = argparse.ArgumentParser("python -m bench speed", description="mlcc against installed peers.")
+    parser.add_argument("--only", help="workloads whose names contain one of these, separated by commas")
+    parser.add_argument("--peers", help=f"these competitors only: {','.join(PEERS)}")
+    parser.add_argument(
+        "--threads", default=",".join(str(n) for n in (1, 2) if n <= cores), help="default: %(default)s"
+    )
+    parser.add_argument("--quick", action="store_true", help="few samples, no peer that tunes or compiles for long")
+    parser.add_argument("--trials", type=int, help="of TVM's tuner for each workload (default 64; kept between runs)")
+    parser.add_argument("--seed", default="0", help="seeds of the drawn shapes, separated by commas")
+    parser.add_argument("--write", action="store_true", help="write docs/speed.md and docs/speed.svg from all found")
+    parser.add_argument("--list", action="store_true", help="the names of the workloads")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    options = arguments(argv)
+    chosen = suite(tuple(int(s) for s in options.seed.split(",")))
+    if options.only:
+        words = options.only.split(",")
+        chosen = [w for w in chosen if any(word in w.name for word in words)]
+    if options.list:
+        print("\n".join(w.name for w in chosen))
+        return 0
+    peers = options.peers.split(",") if options.peers else list(QUICK if options.quick else PEERS)
+    unknown = [p for p in peers if p not in PEERS]
+    if unknown or not chosen:
+        print(f"no peer `{unknown[0]}`; there are {', '.join(PEERS)}" if unknown else "no such workload: see --list")
+        return 2
+    plan = Plan(rounds=9, seconds=0.4, sample=2e-3, trials=0, limit=120) if options.quick else Plan()
+    if options.trials is not None:
+        plan = Plan(plan.rounds, plan.seconds, plan.sample, options.trials, plan.limit)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = FOLDER / "results.json"
+    record = Record.load(kept, machine().rpartition(",")[0])
+    record.facts["date"] = datetime.date.today().isoformat()
+    for count in (int(n) for n in options.threads.split(",")):
+        run(chosen, peers, count, plan, record, kept)
+    if options.write:
+        write(record)
+    return 0
+
+
+def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, record: Record, kept: Path) -> None:
+    """Race on one number of threads, and keep each line as soon as it is there."""
+    floors = measure(threads)
+    record.facts[f"floors, {threads} thread{'s' if threads > 1 else ''}"] = show(floors)
+    print(f"{machine()}; {show(floors)}")
+    with competitors(peers, threads) as started:
+        for competitor in started:
+            if competitor.missing:
+                print(f"  {competitor.peer} is skipped: {competitor.missing}")
+            record.facts.update(competitor.versions)
+        running = [c for c in started if not c.missing]
+        for workload in chosen:
+            arithmetic, moved = floors.seconds(operations(workload.graph), traffic(workload.graph))
+            line = Line(
+                workload.name, threads, arithmetic, moved, when=datetime.datetime.now().isoformat("T", "minutes")
+            )
+            line.results = {r.peer: r for r in race(workload, running, plan, FOLDER)}
+            print("\n".join(terminal(line)), flush=True)
+            record.put(line)
+            record.save(kept)
+
+
+def show(floors: Floors) -> str:
+    levels = ", ".join(f"{name} {speed / 1e9:.0f}" for name, speed, _ in floors.levels)
+    return f"{floors.flops / 1e9:.0f} GFLOP/s by multiply-adds; GB/s read from {levels}"
+
+
+def write(record: Record) -> None:
+    """The page and the picture."""
+    docs = ROOT / "docs"
+    path = docs / "speed.md"
+    path.write_text(replace_tail(path.read_text(), page(record)))
+    (docs / "speed.svg").write_text(picture(record.lines))
+    print(f"wrote {path} and {docs / 'speed.svg'}")

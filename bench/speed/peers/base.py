@@ -1,0 +1,58 @@
+"""What an adapter is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bench.speed.graph import Graph
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A workload to prepare: its operators, and its text for who reads that; weights may be folded and packed."""
+
+    graph: Graph
+    source: str
+    inputs: Arrays
+    weights: Arrays
+    folder: str  # for what is worth keeping between runs
+    trials: int  # of tuners
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A prepared workload: `call` computes it once on the inputs, `result` reads what the last call made."""
+
+    call: Callable[[], object]
+    result: Callable[[], np.ndarray]
+    native: Callable[[], float] | None = None  # seconds of a call without the call's overhead
+    note: str = ""
+
+
+class Peer(Protocol):
+    """A competitor, told on how many threads to run."""
+
+    def versions(self) -> dict[str, str]:
+        """What it is, by name."""
+
+    def prepare(self, work: Work) -> Ready:
+        """Compile the workload. Raises whatever the peer raises where it cannot."""
+
+
+class Kept:
+    """The result of the last call of a function that returns its result."""
+
+    __slots__ = ("function", "value")
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function = function
+        self.value: object = None
+
+    def __call__(self) -> None:
+        self.value = self.function()

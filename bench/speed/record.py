@@ -1,0 +1,85 @@
+"""What a run found, as JSON in a file: later runs replace what they measured again, `--write` reads it all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.speed.session import Result
+
+
+@dataclass
+class Line:
+    """One workload on a number of threads. Times are in seconds."""
+
+    workload: str
+    threads: int
+    arithmetic: float  # the two floors
+    bytes: float
+    results: dict[str, Result] = field(default_factory=dict)
+    when: str = ""
+
+    @property
+    def floor(self) -> float:
+        return max(self.arithmetic, self.bytes)
+
+    def time(self, peer: str) -> float | None:
+        """The median, where there is one."""
+        result = self.results.get(peer)
+        return result.median if result is not None and result.times and not result.error else None
+
+    def best_peer(self) -> str | None:
+        """The fastest competitor of mlcc."""
+        times = {p: t for p in self.results if p != "mlcc" and (t := self.time(p)) is not None}
+        return min(times, key=times.__getitem__, default=None)
+
+    def ratio(self) -> float | None:
+        """How many times as fast as the best peer mlcc is."""
+        mine, best = self.time("mlcc"), self.best_peer()
+        theirs = None if best is None else self.time(best)
+        return None if mine is None or theirs is None else theirs / mine
+
+
+@dataclass
+class Record:
+    """All lines of one machine, and what it and the competitors are."""
+
+    machine: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+    def put(self, line: Line) -> None:
+        """Add a line. The competitors that the new run left out keep what an older one found."""
+        for at, old in enumerate(self.lines):
+            if (old.workload, old.threads) == (line.workload, line.threads):
+                line.results = {**old.results, **line.results}
+                self.lines[at] = line
+                return
+        self.lines.append(line)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def load(path: Path, machine: str) -> Record:
+        """The record at a path; an empty one if there is none, or it is of another machine."""
+        if not path.exists():
+            return Record(machine)
+        found: dict[str, Any] = json.loads(path.read_text())
+        if found["machine"] != machine:
+            return Record(machine)
+        lines = [
+            Line(**{**line, "results": {p: Result(**r) for p, r in line["results"].items()}}) for line in found["lines"]
+        ]
+        return Record(machine, found["facts"], lines)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """With three digits."""
+    if seconds is None:
+        return "-"
+    ms = seconds * 1e3
+    return f"{ms:.4f}" if ms < 0.1 else f"{ms:.3f}" if ms < 1 else f"{ms:.2f}" if ms < 10 else f"{ms:.1f}"

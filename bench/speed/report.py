@@ -1,0 +1,79 @@
+"""A record as tables: for a terminal, and for `docs/speed.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.speed.record import Line, Record, milliseconds
+from bench.speed.worker import PEERS
+
+MARK = "<!-- what follows is written by `python -m bench speed --write` -->"
+
+
+def terminal(line: Line) -> list[str]:
+    """A few lines on one workload."""
+    ratio, best = line.ratio(), line.best_peer()
+    head = (
+        f"{line.workload}, {line.threads} thread{'s' if line.threads > 1 else ''}: floor {milliseconds(line.floor)} ms"
+    )
+    head += f" ({'arithmetic' if line.arithmetic >= line.bytes else 'bytes'})"
+    if ratio is not None:
+        head += f", mlcc is {ratio:.2f} x the best peer, {best}"
+    out = [head]
+    for peer, result in line.results.items():
+        if result.error:
+            out.append(f"  {peer:12} {result.error}")
+            continue
+        time = line.time(peer)
+        assert time is not None
+        spread = f"{milliseconds(min(result.calm))} to {milliseconds(max(result.calm))}"
+        native = "" if result.native is None else f"  native {milliseconds(result.native)}"
+        out.append(
+            f"  {peer:12} {milliseconds(time):>9} ms  {line.floor / time:6.1%} of the floor's speed"
+            f"  ({len(result.calm)} of {len(result.times)} samples, {spread}; prepared in {result.prepare:.1f} s"
+            f"{', ' + result.note if result.note else ''}){native}"
+        )
+    return out
+
+
+def page(record: Record) -> str:
+    """The part of `docs/speed.md` that a run writes."""
+    out = [
+        MARK,
+        "",
+        f"Medians in milliseconds on {record.machine}; the best peer is in bold.",
+        "`mlcc / best` is how many times as fast mlcc is as that one.",
+        "",
+    ]
+    floors = {k: v for k, v in record.facts.items() if k.startswith("floors")}
+    versions = ", ".join(f"{k} {v}" for k, v in record.facts.items() if k not in floors and k != "date")
+    out += [f"- {record.facts.get('date', '')}, {versions}", *(f"- {k}: {v}" for k, v in sorted(floors.items()))]
+    for threads in sorted({line.threads for line in record.lines}):
+        lines = [line for line in record.lines if line.threads == threads]
+        out += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
+        out += table(lines)
+    wrong = [(line, p, r) for line in record.lines for p, r in line.results.items() if r.error]
+    if wrong:
+        out += ["", "## What did not run", ""]
+        seen = dict.fromkeys(f"- {p}, {line.workload}: {r.error}" for line, p, r in wrong)
+        out += list(seen)
+    return "\n".join(out) + "\n"
+
+
+def table(lines: Sequence[Line]) -> list[str]:
+    """Milliseconds, medians; the best peer's in bold."""
+    peers = [p for p in PEERS if p != "mlcc" and any(p in line.results for line in lines)]
+    out = [f"| workload | arithmetic floor | byte floor | mlcc | mlcc / best | {' | '.join(peers)} |"]
+    out.append("| --- |" + " ---: |" * (4 + len(peers)))
+    for line in lines:
+        ratio, best = line.ratio(), line.best_peer()
+        cells = [line.workload, milliseconds(line.arithmetic or None), milliseconds(line.bytes)]
+        cells += [milliseconds(line.time("mlcc")), "-" if ratio is None else f"{ratio:.2f} x"]
+        cells += [f"**{milliseconds(line.time(p))}**" if p == best else milliseconds(line.time(p)) for p in peers]
+        out.append(f"| {' | '.join(cells)} |")
+    return out
+
+
+def replace_tail(old: str, tail: str) -> str:
+    """A page with everything from the mark on replaced."""
+    return old.partition(MARK)[0] + tail

@@ -1,0 +1,213 @@
+"""The competitors' processes and the interleaving of their samples.
+
+One process per competitor; between its samples a process is stopped, so that no spinning thread of one takes time
+from another. Rounds go over all competitors in turn: a slow minute of the machine hits all alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.speed.peers.numpy_peer import reference
+from bench.speed.workloads import Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+CALM = 0.02  # of a sample may be spent waiting for a CPU
+TOLERANCE = 2e-4  # of the largest value of the result; bfloat16 would be off by 4e-3
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TVM_NUM_THREADS",
+    "MLCC_NUM_THREADS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much time goes where."""
+
+    rounds: int = 25
+    seconds: float = 2.0  # for one competitor on one workload, beyond what three samples take
+    sample: float = 5e-3
+    trials: int = 64
+    limit: float = 900.0  # for preparing one workload
+
+
+@dataclass
+class Result:
+    """What one competitor did on one workload: seconds per call of each sample, or why there are none."""
+
+    peer: str
+    times: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)  # of each sample, the share it waited for a CPU
+    native: float | None = None
+    prepare: float = 0.0
+    off: float = 0.0
+    note: str = ""
+    error: str = ""
+
+    @property
+    def calm(self) -> list[float]:
+        """The samples that no other process disturbed; if they are few, the third that was disturbed least."""
+        order = sorted(zip(self.waited, self.times, strict=True))
+        least = max(3, len(order) // 3)
+        return [time for at, (waited, time) in enumerate(order) if waited < CALM or at < least]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.calm)
+
+
+class Competitor:
+    """One peer's process."""
+
+    def __init__(self, peer: str, threads: int) -> None:
+        self.peer, self.threads = peer, threads
+        self.versions: dict[str, str] = {}
+        self.missing = ""
+        self._start()
+
+    def _start(self) -> None:
+        environment = {k: v for k, v in os.environ.items() if k not in PINNED}
+        environment.update(dict.fromkeys(THREAD_VARIABLES, str(self.threads)))
+        environment["PYTHONPATH"] = str(ROOT)
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "bench.speed.worker", self.peer, str(self.threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if os.environ.get("BENCH_TRACEBACKS")
+            else subprocess.DEVNULL, env=environment, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
+        found = self._answer(120)
+        if found.pop("ok"):
+            self.versions = found
+        else:
+            self.missing = found["error"]
+        self._signal(signal.SIGSTOP)
+
+    def ask(self, limit: float, **request: Any) -> dict[str, Any]:
+        """A request and its answer; a process that ends or takes too long is started anew, and that is the answer."""
+        self._signal(signal.SIGCONT)
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            found = self._answer(limit)
+        except BrokenPipeError:
+            found = {"ok": False, "error": "the process ended"}
+        if self._process.poll() is None:
+            self._signal(signal.SIGSTOP)
+        return found
+
+    def _answer(self, limit: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], limit)
+        line = self._process.stdout.readline() if ready else b""
+        if line:
+            return dict(json.loads(line))
+        why = f"took over {limit:.0f} s" if not ready else "the process ended"
+        self.stop()
+        code = self._process.returncode
+        return {"ok": False, "dead": True, "error": why if code is None or not ready else f"{why} (exit code {code})"}
+
+    def revive(self) -> None:
+        """Start the process again if it has ended."""
+        if self._process.poll() is not None and not self.missing:
+            self._start()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+
+@contextlib.contextmanager
+def competitors(peers: list[str], threads: int) -> Iterator[list[Competitor]]:
+    """The processes of those peers that are installed; all end with the block."""
+    started: list[Competitor] = []
+    try:
+        for peer in peers:
+            started.append(Competitor(peer, threads))
+        yield started
+    finally:
+        for competitor in started:
+            competitor.stop()
+
+
+def write_arrays(workload: Workload, folder: Path) -> Path:
+    """The inputs, weights and expected result of a workload in one file; beside it what `mlcc` commands read."""
+    inputs, weights = workload.arrays()
+    path = folder / f"{workload.name}.bench.npz"
+    stamp = folder / f"{workload.name}.mlc"
+    if path.exists() and stamp.exists() and stamp.read_text() == workload.text.source:
+        return path
+    expected = reference(workload.graph, {**inputs, **weights}).astype(np.float32)
+    np.savez(folder / f"{workload.name}.in.npz", **inputs)
+    np.savez(folder / f"{workload.name}.weights.npz", **weights)
+    kinds = {"inputs": inputs, "weights": weights, "expected": {"out": expected}}
+    np.savez(path, **{f"{kind}/{name}": value for kind, group in kinds.items() for name, value in group.items()})
+    stamp.write_text(workload.text.source)
+    return path
+
+
+def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path) -> list[Result]:
+    """All competitors on one workload: each prepares it, is checked against NumPy, then samples are taken in turn."""
+    path = write_arrays(workload, folder)
+    graph = workload.graph.plain()
+    results: list[Result] = []
+    racing: list[tuple[Competitor, Result, int]] = []
+    for competitor in running:
+        competitor.revive()
+        result = Result(competitor.peer)
+        results.append(result)
+        found = competitor.ask(
+            plan.limit, do="load", path=str(path), graph=graph, source=workload.text.source, folder=str(folder),
+            trials=plan.trials,
+        )  # fmt: skip
+        if not found["ok"]:
+            result.error = found["error"]
+            continue
+        result.prepare, result.off, result.note = found["prepare"], found["off"], found["note"]
+        if not result.off <= TOLERANCE:
+            result.error = f"wrong by {result.off:.1e} of the largest value"
+            continue
+        first = competitor.ask(plan.limit, do="sample", least=plan.sample)
+        if not first["ok"]:
+            result.error = first["error"]
+            continue
+        racing.append((competitor, result, first["number"]))
+    spent = 0.0
+    for number in range(plan.rounds):
+        if number >= 3 and spent > plan.seconds * len(racing):
+            break
+        for competitor, result, count in racing:
+            found = competitor.ask(plan.limit, do="sample", least=plan.sample, number=count)
+            if not found["ok"]:
+                result.error = found["error"]
+                continue
+            # one thread cannot work while it is not on a CPU: what neighbours took is not counted
+            wall, cpu = found["wall"], found["cpu"]
+            spent += wall * count
+            result.times.append(min(wall, cpu) if competitor.threads == 1 else wall)
+            result.waited.append(found["waited"])
+    for competitor, result, _ in racing:
+        if competitor.peer == "mlcc" and not result.error:
+            result.native = competitor.ask(plan.limit, do="native").get("native")
+    return results

@@ -1,0 +1,164 @@
+"""One competitor in a process of its own: it prepares workloads and gives samples when told to.
+
+Requests and answers are lines of JSON: from standard input, and to what was standard output when the process began
+(libraries print to the new one, which is standard error). `python -m bench.speed.worker PEER THREADS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+PEERS = ("mlcc", "numpy", "torch", "inductor", "onnxruntime", "openvino", "jax", "tvm", "iree")
+
+
+class Worker:
+    """The state between requests."""
+
+    def __init__(self, peer: str, threads: int) -> None:
+        from bench.speed.peers.base import Peer
+
+        module = importlib.import_module(f"bench.speed.peers.{peer}_peer")
+        self.peer: Peer = module.make(threads)
+        self.ready: Any = None
+        self.work: Any = None  # some peers hold the arrays' addresses only
+
+    def versions(self) -> dict[str, str]:
+        return self.peer.versions()
+
+    def load(self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int) -> dict[str, Any]:
+        """Prepare a workload whose arrays lie at `path`; how long that took and how far the result is off."""
+        import numpy as np
+
+        from bench.speed.graph import Graph
+        from bench.speed.peers.base import Work
+
+        with np.load(path) as arrays:
+            kinds: dict[str, dict[str, Any]] = {"inputs": {}, "weights": {}, "expected": {}}
+            for key in arrays.files:
+                kind, _, name = key.partition("/")
+                kinds[kind][name] = np.array(arrays[key])
+        work = Work(Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials)
+        self.ready = None
+        began = time.perf_counter()
+        self.ready, self.work = self.peer.prepare(work), work
+        prepared = time.perf_counter() - began
+        self.ready.call()
+        got, want = self.ready.result(), kinds["expected"]["out"]
+        if got.shape != want.shape:
+            raise ValueError(f"the result has shape {got.shape}, not {want.shape}")
+        off = float(np.abs(got.astype(np.float64) - want).max(initial=0) / max(1e-30, np.abs(want).max(initial=0)))
+        return {"prepare": prepared, "off": off, "note": self.ready.note}
+
+    def sample(self, least: float, number: int = 0) -> dict[str, Any]:
+        """Seconds per call, by the clock and of CPU time; as many calls as take `least` seconds, if no number is given.
+
+        `waited` is the share of the sample in which threads of this process were ready but had no CPU.
+        """
+        call = self.ready.call
+        with before_others():
+            call()  # what a pause cooled down
+            if not number:
+                number, spent = 1, self._spend(call, 1)[0]
+                while spent < least:
+                    number = max(number + 1, int(number * min(16.0, 1.2 * least / max(spent, 1e-7))))
+                    spent = self._spend(call, number)[0]
+            before = waiting()
+            wall, cpu = self._spend(call, number)
+            return {"wall": wall / number, "cpu": cpu / number, "number": number, "waited": (waiting() - before) / wall}
+
+    def native(self) -> dict[str, Any]:
+        """Seconds of a call as native code sees it, where the peer can tell."""
+        with before_others():
+            return {"native": None if self.ready.native is None else self.ready.native()}
+
+    @staticmethod
+    def _spend(call: Any, number: int) -> tuple[float, float]:
+        cpu, began = time.process_time(), time.perf_counter()
+        for _ in range(number):
+            call()
+        return time.perf_counter() - began, time.process_time() - cpu
+
+
+def waiting() -> float:
+    """Seconds that all threads of this process have spent waiting for a CPU; 0 where the system does not say."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[1])
+    return total * 1e-9
+
+
+@contextlib.contextmanager
+def before_others() -> Iterator[None]:
+    """A high priority for this process's session, where Linux groups tasks by session and root asks."""
+    _prefer("-15")
+    try:
+        yield
+    finally:
+        _prefer("0")
+
+
+def _prefer(nice: str) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
+        file.write(nice)
+
+
+def _die_with_parent() -> None:
+    """A stopped process would outlive a parent that was killed."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def main() -> None:
+    _die_with_parent()
+    if os.environ.get("BENCH_TRACEBACKS"):
+        import faulthandler
+
+        faulthandler.enable()
+    peer, threads = sys.argv[1], int(sys.argv[2])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(**fields: Any) -> None:
+        answers.write(json.dumps(fields) + "\n")
+
+    try:
+        worker = Worker(peer, threads)
+        answer(ok=True, **worker.versions())
+    except ImportError as exc:
+        answer(ok=False, missing=True, error=str(exc))
+        return
+    except Exception as exc:
+        answer(ok=False, error=_short(exc))
+        return
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer(ok=True, **getattr(worker, request.pop("do"))(**request))
+        except Exception as exc:
+            if os.environ.get("BENCH_TRACEBACKS"):
+                traceback.print_exc()
+            answer(ok=False, error=_short(exc))
+
+
+def _short(exc: Exception) -> str:
+    text = next((line for line in str(exc).splitlines() if line.strip()), "")
+    return f"{type(exc).__name__}: {text}"[:300]
+
+
+if __name__ == "__main__":
+    main()
