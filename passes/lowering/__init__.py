@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.realize import realize_blocks
@@ -28,7 +29,7 @@ def lower_func(
     options = options or LowerOptions()
     with deep_recursion():
         func = realize_blocks(with_empty_inits(func))
-        func = serial_threads(func)
+        func = compact_buffers(serial_threads(func))
         func = flatten_buffers(func, functions or {})
         func = vectorize_loops(func, options.vector_lanes)
         return unroll_loops(func, options.unroll_limit)

@@ -1,20 +1,28 @@
 """Allocated buffers of blocks become statements, each before the first statement that uses it.
 
-A buffer stays in the body of the block that allocates it: its values may live from one iteration of an inner loop to
-the next, and without compaction of its region nothing is won by going deeper. What is after its last use is free for
-others; the memory plan of a target finds that by itself.
+A buffer stays in the body of the block that allocates it; `compact` moves it on from there. What is after its last use
+is free for others; the memory plan of a target finds that by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from mlcc.ir import tir
-from mlcc.ir.node import Node, children
+from mlcc.ir.node import EMPTY, Attrs, Node, children
 
 Body = tuple[tir.Stmt, ...]
 
 
-def place_allocations(buffers: tuple[tir.Buffer, ...], body: Body) -> Body:
-    """`body` (without blocks) with an allocation for each of `buffers` that it uses."""
+ALIGN = "buffer_dim_align"  # of an allocation: (axis, factor, offset), ...
+
+
+def place_allocations(
+    buffers: tuple[tir.Buffer, ...], body: Body, notes: Mapping[tir.Var, Attrs] = MappingProxyType({})
+) -> Body:
+    """`body` (without blocks) with an allocation for each of `buffers` that it uses; `notes` are annotations of the
+    allocations, by data variable."""
     if not buffers:
         return body
     waiting = {b.data: b for b in buffers}
@@ -22,7 +30,7 @@ def place_allocations(buffers: tuple[tir.Buffer, ...], body: Body) -> Body:
     for stmt in body:
         if waiting:
             used = _data_vars(stmt, waiting)
-            made += [tir.AllocBuffer(b, span=b.span) for b in buffers if b.data in used]
+            made += [tir.AllocBuffer(b, notes.get(b.data, EMPTY), span=b.span) for b in buffers if b.data in used]
             for var in used:
                 del waiting[var]
         made.append(stmt)

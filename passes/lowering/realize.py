@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_equal
-from mlcc.ir.node import map_value, replace, walk
+from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.allocate import place_allocations
+from mlcc.passes.lowering.allocate import ALIGN, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import compact_strides, match
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -26,6 +26,7 @@ class _Realizer(Mutator):
         self._defined = defined
         self._values: dict[tir.Var, Expr] = {}
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+        self._notes: dict[tir.Var, Attrs] = {}
 
     def var(self, node: tir.Var) -> Expr:
         return self._values.get(node, node)
@@ -70,8 +71,16 @@ class _Realizer(Mutator):
         for key, value in block.annotations.items():
             if key.startswith("pragma_"):
                 made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
-        body = place_allocations(allocated, tuple(made))
+        self._align(block)
+        body = place_allocations(allocated, tuple(made), self._notes)
         return list(_guarded(self.expr(node.predicate), body))
+
+    def _align(self, block: tir.Block) -> None:
+        """What a block asks of the strides of the buffers that it writes goes to their allocations."""
+        for number, *rule in block.annotations.get(ALIGN, ()):
+            data = block.writes[number].buffer.data
+            known = self._notes.get(data, EMPTY)
+            self._notes[data] = known.with_item(ALIGN, (*known.get(ALIGN, ()), tuple(rule)))
 
 
 def _guarded(condition: Expr, body: Body) -> Body:

@@ -108,7 +108,11 @@ def _evaluate(node: tir.Expr, values: dict[tir.Var, int]) -> int:
             return _evaluate(node.value, values)
     assert isinstance(node, tir.BinaryOp)
     lhs, rhs = _evaluate(node.lhs, values), _evaluate(node.rhs, values)
-    return {tir.Add: lhs + rhs, tir.Mul: lhs * rhs, tir.FloorDiv: lhs // (rhs or 1), tir.Sub: lhs - rhs}[type(node)]
+    made = {
+        tir.Add: lhs + rhs, tir.Sub: lhs - rhs, tir.Mul: lhs * rhs, tir.FloorDiv: lhs // (rhs or 1),
+        tir.Min: min(lhs, rhs), tir.Max: max(lhs, rhs),
+    }  # fmt: skip
+    return made[type(node)]
 
 
 class _DLTensor(ctypes.Structure):

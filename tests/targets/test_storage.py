@@ -190,4 +190,4 @@ def test_no_memory_is_an_error() -> None:
 def test_an_absurd_size_is_refused() -> None:
     t = c.make_buffer("T", (c.const(1 << 40), c.const(1 << 40)), "float32")
     with pytest.raises(CompileError, match="E0704"):
-        Native(func([], [tir.AllocBuffer(t), c.store(t, 0.0, 0, 0)]))
+        Native(func([], [tir.AllocBuffer(t), c.store(t, 0.0, 0, 0), c.store(t, 0.0, (1 << 40) - 1, (1 << 40) - 1)]))

@@ -1,0 +1,181 @@
+"""Where allocated buffers are used: every load and store with its loops and conditions, in the order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from mlcc.arith.conditions import conjuncts
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import substitute
+
+Scope = tuple[Stmt, int]  # a statement, and a number of each of its bodies, wherever it stands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """`indices` and `guards` have bound names replaced by what they stand for, where that is the same all along.
+
+    `path` are the scopes around, outermost first, and each guard says how many of them it stands in; of two accesses in
+    one iteration of their common loops, the one with the lower `number` comes first.
+    """
+
+    buffer: tir.Buffer
+    indices: tuple[Expr, ...]
+    writes: bool
+    guards: tuple[tuple[Expr, int], ...]
+    path: tuple[Scope, ...]
+    number: int
+
+    def loops(self, start: int = 0) -> list[tir.For]:
+        """The loops around from a depth on, outermost first."""
+        return [s for s, _ in self.path[start:] if isinstance(s, tir.For)]
+
+
+@dataclass(slots=True, eq=False)
+class Uses:
+    """Of one allocated buffer. `opaque`: it is used by pointer, or by another view, so that nothing is known."""
+
+    allocation: tir.AllocBuffer
+    path: tuple[Scope, ...]
+    accesses: list[Access] = field(default_factory=list)
+    opaque: bool = False
+
+
+class Collector:
+    """Visits loop code. `uses` are by data variable; `loose` are variables bound to what may differ from time to time,
+    or to what is not an expression of others; `jumps`: a loop may be left early."""
+
+    def __init__(self) -> None:
+        self.uses: dict[tir.Var, Uses] = {}
+        self.loose: set[tir.Var] = set()
+        self.jumps = False
+        self.values: dict[tir.Var, Expr] = {}  # of bound names
+        self._guards: list[tuple[Expr, int]] = []
+        self._path: list[Scope] = []
+        self._number = 0
+        self._scopes = 0
+
+    def body(self, body: Iterable[Stmt]) -> None:
+        for stmt in body:
+            self._stmt(stmt)
+
+    # ------------------------------------------------------------ statements
+
+    def _stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case tir.BufferStore(buffer=buffer, value=value, indices=indices):
+                self._expr(value)
+                for index in indices:
+                    self._expr(index)
+                self._access(buffer, indices, True)
+            case tir.For(min=low, extent=extent, step=step, body=body):
+                for part in (low, extent, *(() if step is None else (step,))):
+                    self._expr(part)
+                self._in(stmt, lambda: self.body(body))
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                self._expr(condition)
+                self._under(condition, lambda: self._in(stmt, lambda: self.body(then)))
+                no = c.logical_not(condition)
+                self._under(no, lambda: self._in(stmt, lambda: self.body(other or ())))
+            case tir.While(condition=condition, body=body):
+                self._expr(condition)
+                self._in(stmt, lambda: self.body(body))
+            case tir.Bind(var=var, value=value):
+                self._expr(value)
+                self._bind(var, value)
+            case tir.AllocBuffer(buffer=buffer):
+                self.uses[buffer.data] = Uses(stmt, tuple(self._path))
+                for part in _sizes(buffer):
+                    self._expr(part)
+            case tir.DeclBuffer(buffer=buffer, data=data):
+                self._expr(data)  # an allocated buffer's data variable there makes that buffer opaque
+                for part in _sizes(buffer):
+                    self._expr(part)
+            case tir.AttrStmt(subject=subject, value=value, body=body):
+                for part in (subject, value):
+                    if isinstance(part, Node):
+                        self._expr(part)
+                self._in(stmt, lambda: self.body(body))
+            case tir.Break() | tir.Continue():
+                self.jumps = True
+            case _:
+                for child in children(stmt):
+                    self._expr(child)
+
+    def _in(self, stmt: Stmt, visit: Callable[[], object]) -> None:
+        self._scopes += 1
+        self._path.append((stmt, self._scopes))
+        visit()
+        self._path.pop()
+
+    def _under(self, condition: Expr, visit: Callable[[], object]) -> None:
+        parts = [(part, len(self._path)) for part in conjuncts(self._plain(condition))]
+        self._guards += parts
+        visit()
+        del self._guards[len(self._guards) - len(parts) :]
+
+    def _bind(self, var: tir.Var, value: Expr) -> None:
+        if var.dtype.is_handle or not is_steady(value):
+            self.loose.add(var)
+        else:
+            self.values[var] = self._plain(value)
+
+    # ------------------------------------------------------------ expressions
+
+    def _plain(self, node: Expr) -> Expr:
+        return substitute(node, self.values) if self.values else node  # type: ignore[no-any-return]
+
+    def _expr(self, node: Node) -> None:
+        match node:
+            case tir.IntImm() | tir.FloatImm() | tir.StringImm():
+                pass
+            case tir.Var():
+                if node in self.uses:
+                    self.uses[node].opaque = True
+            case tir.BufferLoad(buffer=buffer, indices=indices):
+                for index in indices:
+                    self._expr(index)
+                self._access(buffer, indices, False)
+            case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
+                self._expr(condition)
+                self._under(condition, lambda: self._expr(yes))
+                self._under(c.logical_not(condition), lambda: self._expr(no))
+            case tir.Call(op=tir.Op(name="tir.address_of" | "tir.tvm_access_ptr"), args=args):
+                for arg in args:
+                    self._expr(arg.buffer.data if isinstance(arg, tir.BufferLoad) else arg)
+            case tir.Let(var=var, value=value, body=body):
+                self._expr(value)
+                self._bind(var, value)
+                self._expr(body)
+            case tir.Buffer(data=data):
+                self._expr(data)
+            case _:
+                for child in children(node):
+                    self._expr(child)
+
+    def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
+        found = self.uses.get(buffer.data)
+        if found is None:
+            return
+        if buffer is not found.allocation.buffer or len(indices) != len(buffer.shape):
+            found.opaque = True
+        plain = tuple(self._plain(i) for i in indices)
+        self._number += 1
+        found.accesses.append(Access(buffer, plain, writes, tuple(self._guards), tuple(self._path), self._number))
+
+
+def is_steady(value: Node) -> bool:
+    """Its value depends on its variables alone: no memory is read, nothing is called that has an effect."""
+    for node in walk(value):
+        if isinstance(node, tir.BufferLoad) or (isinstance(node, tir.Call) and effect_of(node) > Effect.PURE):
+            return False
+    return True
+
+
+def _sizes(buffer: tir.Buffer) -> tuple[Expr, ...]:
+    return (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,)))

@@ -1,0 +1,208 @@
+"""Allocations as small as what is used of them: each goes as deep into the loops as it may (`sink`), and shrinks to the
+region that is used there.
+
+A dimension becomes as long as the indices reach while the loops inside run, and indices count from where they start.
+Conditions around accesses do not matter for it, so that a tile at an edge is as large as any other. A dimension whose
+indices are not understood stays as it is, and none grows: a tile of constant size stands in for one of symbolic size
+only while it is small. The annotation `buffer_dim_align` becomes strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
+from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import Node, replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import substitute
+from mlcc.passes.lowering.accesses import Collector, Uses, is_steady
+from mlcc.passes.lowering.allocate import ALIGN, place_allocations
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.sink import depth_of
+
+_SCOPES = ("global", "local", "shared", "shared.dyn")
+SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension of the buffer may be smaller
+
+
+def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is loop code with buffers of any rank, with allocations moved and shrunk."""
+    collector = Collector()
+    collector.body(func.body)
+    layouts: dict[tir.Buffer, Layout] = {}
+    places: dict[int, list[tir.Buffer]] = {}
+    for uses in collector.uses.values():
+        old = uses.allocation.buffer
+        if uses.opaque or old.scope not in _SCOPES:
+            continue
+        depth = depth_of(uses, collector.jumps, collector.loose)
+        layouts[old] = layout = _layout(uses, depth, collector)
+        if depth > len(uses.path):
+            places.setdefault(uses.accesses[0].path[depth - 1][1], []).append(layout.buffer)
+    if not layouts:
+        return func
+    return replace(func, body=_Mover(layouts, places, collector.values).body(func.body))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`buffer` in place of another one: its element at `indices - starts` is what that one had at `indices`."""
+
+    buffer: tir.Buffer
+    starts: tuple[Expr | None, ...]
+
+
+def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
+    """How a buffer that is allocated at `depth` is laid out there."""
+    old = uses.allocation.buffer
+    if old.strides or old.elem_offset is not None and tir.const_int(old.elem_offset) != 0 or not uses.accesses:
+        return Layout(old, (None,) * len(old.shape))
+    analyzer = Analyzer()
+    outer = [s for s, _ in uses.accesses[0].path[:depth] if isinstance(s, tir.For)]
+    for loop in outer:
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    regions = [_region(uses, depth, axis, collector, analyzer) for axis in range(len(old.shape))]
+    dims = [_extent(region, dim, analyzer) for region, dim in zip(regions, old.shape, strict=True)]
+    sizes = [tir.const_int(dim) for dim, _ in dims]
+    if None in sizes or prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes > SMALL_BYTES:
+        dims = [_within(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
+    shape = tuple(size for size, _ in dims)
+    strides = _aligned(shape, uses.allocation.annotations.get(ALIGN, ()))
+    return Layout(replace(old, shape=shape, strides=strides), tuple(start for _, start in dims))
+
+
+def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: Analyzer) -> Interval:
+    """What the indices of one axis are while the loops below `depth` run."""
+    made: Interval | None = None
+    for access in uses.accesses:
+        index = access.indices[axis]
+        domains = dict.fromkeys(collector.loose, EVERYTHING)
+        for loop in access.loops(depth):
+            forward = (tir.const_int(loop.step) or 1) > 0 if loop.step is not None else True
+            known = forward and (loop.step is None or tir.const_int(loop.step) is not None)
+            domains[loop.var] = from_range(tir.Range(loop.min, loop.extent)) if known else EVERYTHING
+        part = eval_set(index, domains, analyzer)
+        made = part if made is None else union(made, part, analyzer)
+        if made.low is None or made.high is None:
+            return EVERYTHING
+    return made or EVERYTHING
+
+
+def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
+    """A length and a start (None: 0) of one dimension: the region's if that has a constant length below the known one,
+    or provably none above a symbolic one; else all of it."""
+    if region.low is None or region.high is None or not (is_steady(region.low) and is_steady(region.high)):
+        return whole, None
+    length = analyzer.simplify(c.add(c.sub(region.high, region.low), 1))
+    most = analyzer.bound(length).max
+    known = tir.const_int(whole)
+    if most < INF and (known is None or most < known):
+        return c.const(max(int(most), 0), whole.dtype), analyzer.simplify(region.low)
+    return whole, None
+
+
+def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
+    """The same, no longer than `whole` for any value of its variables."""
+    if start is None or isinstance(whole, tir.IntImm):
+        return size, start
+    if not analyzer.prove(c.greater_equal(start, 0)):  # an index may be as far from the start as there are elements
+        return whole, None
+    return c.minimum(size, whole), start
+
+
+def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Expr, ...]:
+    """Strides in which those of the axes in `wanted` (axis, factor, offset) are offset modulo factor; () if compact."""
+    rules = {axis: (factor, offset) for axis, factor, offset in wanted}
+    if not rules:
+        return ()
+    strides: list[Expr] = []
+    step: Expr = c.const(1, shape[-1].dtype)
+    for axis in range(len(shape) - 1, -1, -1):
+        if axis in rules:
+            factor, offset = rules[axis]
+            step = c.add(step, c.floormod(c.sub(offset, c.floormod(step, factor)), factor))
+        strides.append(step)
+        step = c.mul(step, shape[axis])
+    return tuple(reversed(strides))
+
+
+class _Mover(Mutator):
+    """Puts buffers in place of others, and allocations in the scopes that they moved to. Scopes are numbered as
+    `Collector` numbers them."""
+
+    def __init__(
+        self,
+        layouts: Mapping[tir.Buffer, Layout],
+        places: Mapping[int, list[tir.Buffer]],
+        values: Mapping[tir.Var, Expr],
+    ) -> None:
+        self._layouts = layouts
+        self._places = places
+        self._moved = {b for buffers in places.values() for b in buffers}
+        self._values = values
+        self._scopes = 0
+        self._analyzer = Analyzer()
+
+    def _inside(self, body: Body) -> Body:
+        self._scopes += 1
+        here = self._places.get(self._scopes, ())
+        return place_allocations(tuple(here), self.body(body))
+
+    def stmt_for(self, node: tir.For) -> Stmt:
+        low, extent = self.expr(node.min), self.expr(node.extent)
+        step = None if node.step is None else self.expr(node.step)
+        if tir.const_int(step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(low, extent))
+        return replace(node, min=low, extent=extent, step=step, body=self._inside(node.body))  # type: ignore[no-any-return]
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt:
+        condition, then = self.expr(node.condition), self._inside(node.then_body)
+        other = self._inside(node.else_body or ())
+        return replace(  # type: ignore[no-any-return]
+            node, condition=condition, then_body=then, else_body=None if node.else_body is None else other
+        )
+
+    def stmt_while(self, node: tir.While) -> Stmt:
+        return replace(node, condition=self.expr(node.condition), body=self._inside(node.body))  # type: ignore[no-any-return]
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
+        subject, value = (self.node(v) if isinstance(v, Node) else v for v in (node.subject, node.value))
+        return replace(node, subject=subject, value=value, body=self._inside(node.body))  # type: ignore[no-any-return]
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        layout = self._layouts.get(node.buffer)
+        if layout is None:
+            return node
+        return [] if layout.buffer in self._moved else tir.AllocBuffer(layout.buffer, span=node.span)
+
+    def _indices(self, layout: Layout, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        made = []
+        for index, start in zip(self.exprs(indices), layout.starts, strict=True):
+            made.append(index if start is None else self._from(index, start))
+        return tuple(made)
+
+    def _from(self, index: Expr, start: Expr) -> Expr:
+        """index - start, simple."""
+        if isinstance(index, tir.Ramp):
+            return tir.Ramp(index.dtype, self._from(index.base, start), index.stride, index.lanes)
+        if self._values:
+            index = substitute(index, self._values)
+        return self._analyzer.simplify(c.sub(index, start))
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        layout = self._layouts.get(node.buffer)
+        if layout is None:
+            return super().expr_load(node)
+        return tir.BufferLoad(node.dtype, layout.buffer, self._indices(layout, node.indices), span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        layout = self._layouts.get(node.buffer)
+        if layout is None:
+            return super().stmt_store(node)
+        value = self.expr(node.value)
+        return tir.BufferStore(layout.buffer, value, self._indices(layout, node.indices), span=node.span)

@@ -1,0 +1,233 @@
+"""How deep an allocation may go: into the loops whose iterations do not hand values to one another through it.
+
+A buffer belongs where its first use is, inside every loop (and branch) that has all of its uses. Going into a loop is
+sound if each element that an iteration reads was written earlier in the same iteration. That is proved access by
+access: one store reaches, in the iterations of the loops that it does not share with the load, a box that the load is
+in, or the very element of the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import linear_parts
+from mlcc.arith.region_bound import lower_bound
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, ForKind
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.accesses import Access, Scope, Uses, is_steady
+
+_LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized loop has no room for an allocation
+
+
+def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
+    """How long the path of the allocation may be: a prefix of the paths of all accesses. `jumps`: loops may be left
+    early, so that what comes first in the text need not have run; `loose` variables may differ between iterations."""
+    least = len(uses.path)
+    if not uses.accesses or uses.opaque:
+        return least
+    first, *others = (a.path for a in uses.accesses)
+    most = least
+    while (
+        most < len(first) and _opens(first[most]) and all(p[most : most + 1] == first[most : most + 1] for p in others)
+    ):
+        most += 1
+    for depth in range(most, least, -1):
+        in_loop = any(isinstance(s, tir.For) for s, _ in first[least:depth])
+        if not in_loop or (not jumps and _self_contained(uses.accesses, depth, loose)):
+            return depth
+    return least
+
+
+def _opens(scope: Scope) -> bool:
+    stmt, _ = scope
+    return (isinstance(stmt, tir.For) and stmt.kind in _LOOPS) or isinstance(stmt, (tir.IfThenElse, tir.AttrStmt))
+
+
+def _self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
+    """Does one run of the scope at `depth` read nothing but what it wrote?"""
+    writes = [a for a in accesses if a.writes]
+    return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)
+
+
+def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> bool:
+    """Has `store` written what `load` reads, when they run in one run of the scope at `depth`?"""
+    common = depth
+    while common < min(len(store.path), len(load.path)) and store.path[common] == load.path[common]:
+        common += 1
+    if any(isinstance(s, tir.While) or not _counts(s) for s, _ in store.path[common:]):
+        return False
+    if not all(is_steady(index) for index in (*store.indices, *load.indices)):
+        return False  # what an index is read from may change in between
+    analyzer = Analyzer()
+    for loop in (*load.loops(), *store.loops(common)):
+        if _counts(loop):
+            analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    with ExitStack() as known:
+        for guard, _ in load.guards:
+            if is_steady(guard):
+                known.enter_context(analyzer.constraint(guard))
+        found = _pinned(store, depth, common, analyzer, loose)
+        return found is not None and _Cover(store, load, common, found, analyzer).holds()
+
+
+def _counts(stmt: tir.Stmt) -> bool:
+    """Not a loop whose variable skips values of its range."""
+    return not isinstance(stmt, tir.For) or tir.const_int(stmt.step) in (None, 1)
+
+
+Pins = dict[tir.Var, Expr]
+
+
+def _pinned(
+    store: Access, depth: int, common: int, analyzer: Analyzer, loose: set[tir.Var]
+) -> tuple[Pins, list[Expr]] | None:
+    """The loop variables whose first iteration alone makes the store, and what else must hold for it.
+
+    A reduction starts under `k == 0`: what it wrote then is there in each later iteration as well, if all that the
+    store depends on is the same in the first iteration.
+    """
+    loops = {s.var: (s, at) for at, (s, _) in enumerate(store.path) if at >= depth and isinstance(s, tir.For)}
+    pins: Pins = {}
+    rest: list[Expr] = []
+    for guard, at in store.guards:
+        if at < common:
+            continue
+        if not is_steady(guard):
+            return None
+        first = _first_iterations(guard, loops)
+        if first is None:
+            rest.append(guard)
+        else:
+            pins.update(first)
+    for var in list(pins):
+        loop, at = loops[var]
+        if at >= common:
+            if not analyzer.prove(c.greater(loop.extent, 0)):
+                return None
+        elif not _alike_in_first(store, common, loop, at, pins, analyzer) or loose & _needs(store, at):
+            return None
+    return pins, [substitute(part, pins) for part in rest]
+
+
+def _needs(store: Access, depth: int) -> set[tir.Var]:
+    """The variables that whether and where the store is made depends on, below a depth."""
+    bounds = [e for loop in store.loops(depth) for e in (loop.min, loop.extent)]
+    return _vars((*store.indices, *bounds, *(guard for guard, at in store.guards if at > depth)))
+
+
+def _vars(exprs: Sequence[Expr]) -> set[tir.Var]:
+    return {var for expr in exprs for var in used_vars(expr)}
+
+
+def _alike_in_first(
+    store: Access, common: int, loop: tir.For, at: int, pins: Pins, analyzer: Analyzer
+) -> bool:  # fmt: skip
+    """Does the first iteration of `loop` come to the store like any other one does?"""
+    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or not _counts(loop):
+        return False
+    for inner, _ in store.path[at + 1 : common]:
+        if isinstance(inner, tir.While):
+            return False
+        if isinstance(inner, tir.For) and loop.var in _vars((inner.min, inner.extent)):
+            return False
+    for guard, where in store.guards:
+        if at < where < common:
+            if not is_steady(guard):
+                return False
+            if loop.var in used_vars(guard) and not analyzer.prove(substitute(guard, pins)):
+                return False
+    return True
+
+
+def _first_iterations(guard: Expr, loops: dict[tir.Var, tuple[tir.For, int]]) -> Pins | None:
+    """What `guard` says if it holds in the first iterations of some loops and in no others."""
+    match guard:
+        case tir.EQ(lhs=lhs, rhs=tir.IntImm(value=wanted)):
+            parts = linear_parts(lhs)
+        case _:
+            return None
+    if parts is None or not parts[0]:
+        return None
+    least, pins = parts[1], {}
+    for var, factor in parts[0].items():
+        start = tir.const_int(loops[var][0].min) if var in loops else None
+        if start is None or factor <= 0:
+            return None
+        least += factor * start
+        pins[var] = loops[var][0].min
+    return pins if least == wanted else None
+
+
+class _Cover:
+    """The proof for one store and one load. `common` is the length of the path that they share."""
+
+    def __init__(
+        self, store: Access, load: Access, common: int, found: tuple[Pins, list[Expr]], analyzer: Analyzer
+    ) -> None:
+        pins, self._guards = found
+        self._load = load
+        self._indices = [substitute(i, pins) for i in store.indices]
+        self._own = [loop for loop in store.loops(common) if loop.var not in pins]
+        self._pins = pins
+        self._common = common
+        self._analyzer = analyzer
+
+    def holds(self) -> bool:
+        if any(i.dtype.lanes > 1 for i in (*self._indices, *self._load.indices)):
+            return False
+        return self._same_element({}) or self._paired() or self._in_box()
+
+    def _paired(self) -> bool:
+        """The element itself: the store's own loops walk as those of the load do, one for one."""
+        mine = self._load.loops(self._common)
+        if not self._own or len(mine) != len(self._own):
+            return False
+        values: Pins = {}
+        for own, other in zip(self._own, mine, strict=True):
+            extent = substitute(own.extent, {**self._pins, **values})
+            if own.var.dtype is not other.var.dtype or not self._analyzer.prove_equal(extent, other.extent):
+                return False
+            start = substitute(own.min, {**self._pins, **values})
+            values[own.var] = c.add(c.sub(other.var, other.min), start)
+        return self._same_element(values)
+
+    def _same_element(self, values: Pins) -> bool:
+        if not values and self._own:
+            return False
+        for index, wanted in zip(self._indices, self._load.indices, strict=True):
+            if not self._analyzer.prove_equal(substitute(index, values), wanted):
+                return False
+        return all(self._analyzer.prove(substitute(guard, values)) for guard in self._guards)
+
+    def _in_box(self) -> bool:
+        """Among all that the store's own loops reach."""
+        prove = self._analyzer.prove
+        open_guards = [g for g in self._guards if not prove(g)]
+        used = _vars((*self._indices, *open_guards))
+        if any(loop.var not in used and not prove(c.greater(loop.extent, 0)) for loop in self._own):
+            return False
+        domain = {
+            loop.var: tir.Range(substitute(loop.min, self._pins), substitute(loop.extent, self._pins))
+            for loop in self._own if loop.var in used
+        }  # fmt: skip
+        if domain.keys() & _vars([e for span in domain.values() for e in (span.min, span.extent)]):
+            return False
+        predicate: Expr = tir.TRUE
+        for guard in open_guards:
+            predicate = c.logical_and(predicate, guard)
+        if not self._indices:
+            return not open_guards
+        region = [tir.Range(i, c.const(1, i.dtype)) for i in self._indices]
+        box = lower_bound(region, domain, predicate, self._analyzer)
+        if box is None:
+            return False
+        for interval, index in zip(box, self._load.indices, strict=True):
+            if interval.low is None or interval.high is None or interval.empty:
+                return False
+            if not (prove(c.less_equal(interval.low, index)) and prove(c.less_equal(index, interval.high))):
+                return False
+        return True
