@@ -29,6 +29,8 @@ _PUBLIC = {
     "load": "mlcc.runtime.loader",
     "apply_schedule": "mlcc.passes.schedule.script_run",
     "Schedule": "mlcc.passes.schedule.schedule",
+    "get_num_threads": "mlcc.runtime.threads",
+    "set_num_threads": "mlcc.runtime.threads",
     "register_func": "mlcc.runtime.registry",
     "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }

@@ -12,10 +12,12 @@ _PUBLIC = {
     "Executable": "loader",
     "TensorView": "dlpack",
     "get_func": "registry",
+    "get_num_threads": "threads",
     "load": "loader",
     "load_env": "env",
     "read_manifest": "loader",
     "register_func": "registry",
+    "set_num_threads": "threads",
 }
 
 

@@ -20,6 +20,8 @@ _HELPERS = (
     "__truncsfbf2", "__truncsfhf2", "__divti3", "__modti3", "__multi3", "__udivti3", "__umodti3",
 )  # fmt: skip
 ALLOWED = frozenset((*_MATH, *(f"{name}f" for name in _MATH), *_MEMORY, *_HELPERS))
+# what the thread pool of an object with parallel loops uses besides
+POOL = frozenset(("getenv", "pthread_create", "syscall"))
 
 _LIBRARIES = ("libm.so.6", None, "libgcc_s.so.1")  # None: the process itself, which has libc
 

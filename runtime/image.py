@@ -298,9 +298,22 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
     for symbol in obj.symbols:
         if is_shared(symbol):
             _SHARED.setdefault(symbol.name, where[symbol.name])
+    # the interpreter unmaps what it frees at its end, when threads of the pool may still be at the code
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     made = Image(base, functions, (base + layout.text_end, base + layout.constant_end))
     _IMAGES.append((made, pages))
     return made
+
+
+def shared_symbol(name: str) -> int | None:
+    """The address of a symbol that all loaded objects share; None if no object has it."""
+    return _SHARED.get(name)
+
+
+def share_symbols(addresses: Mapping[str, int]) -> dict[str, int]:
+    """Have all objects that are loaded from now on use these, except what an earlier one brought; what they use."""
+    with _LOCK:
+        return {name: _SHARED.setdefault(name, address) for name, address in addresses.items()}
 
 
 def is_shared(symbol: Symbol) -> bool:

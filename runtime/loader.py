@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mlcc.errors import CallError, LoadError, did_you_mean, error
-from mlcc.runtime import elf, externs, machine, manifest, registry
+from mlcc.runtime import elf, externs, machine, manifest, registry, threads
 from mlcc.runtime.abi import SetSlotFn, TimeFn
 from mlcc.runtime.call import Entry, Function
-from mlcc.runtime.image import link_image
+from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.packed import Frames, make_trampoline
 from mlcc.runtime.timing import Timer
@@ -86,8 +86,12 @@ def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
     obj = elf.read_object(data)
     if elf.MACHINES[obj.machine] != facts.arch:
         raise elf.damaged("its manifest names another machine than its header")
-    allowed = externs.ALLOWED | allow_extern
+    has_pool = any(s.name == threads.RUN and is_shared(s) for s in obj.symbols)
+    allowed = externs.ALLOWED | allow_extern | (externs.POOL if has_pool else frozenset())
     image = link_image(obj, lambda name: externs.address_of(name, allowed))
+
+    if has_pool:
+        threads.tell_pool()
 
     def find(name: str) -> int:
         if name not in image.functions:
@@ -108,6 +112,7 @@ def _load_shared(data: bytes, path: str | None, facts: Manifest) -> Executable:
         library = ctypes.CDLL(os.path.abspath(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as exc:
         raise LoadError(error("E0856", f"the system cannot load it: {exc}")) from None
+    threads.adopt_library(library)
 
     def find(name: str) -> int:
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option
+from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option, threads_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,17 +28,18 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 @pipeline_option
 @extern_options
 @env_option
+@threads_option
 def command(
     files: tuple[str, ...], inputs: tuple[str, ...], func: str, number: int | None, repeat: int, as_json: bool,
     target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
-    envs: tuple[str, ...],
+    envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Time a function of each FILE (text or artifact) inside native code.
 
     Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
     Shows the median, the middle half, and the ratio to the first.
     """
-    from mlcc.cli.options import load_executable, load_inputs
+    from mlcc.cli.options import load_executable, load_inputs, use_threads
 
     arrays = load_inputs(inputs)
     if envs:
@@ -46,6 +47,7 @@ def command(
 
         for path in envs:
             load_env(path)
+    use_threads(threads)
     loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native) for path in files]
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:

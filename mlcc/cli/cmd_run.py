@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option
+from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option, threads_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 @pipeline_option
 @extern_options
 @env_option
+@threads_option
 def command(
     file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
     target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
-    envs: tuple[str, ...],
+    envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
     Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.cli.options import load_executable, load_inputs
+    from mlcc.cli.options import load_executable, load_inputs, use_threads
     from mlcc.files import save_npz
 
     arrays = load_inputs(inputs)
@@ -48,6 +49,7 @@ def command(
 
         for path in envs:
             load_env(path)
+    use_threads(threads)
     exe = load_executable(file, target, level, pipeline, allow_extern, allow_native)
     results = call_by_name(exe, func, arrays)
     if output is not None:

@@ -52,6 +52,21 @@ def env_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+def threads_option(command: Any) -> Any:
+    return click.option(
+        "--threads", type=click.IntRange(1), metavar="N",
+        help="Threads for parallel loops, as far as there are cores (default: MLCC_NUM_THREADS, or all).",
+    )(command)  # fmt: skip
+
+
+def use_threads(count: int | None) -> None:
+    """What `--threads` asks for."""
+    if count is not None:
+        from mlcc.runtime.threads import set_num_threads
+
+        set_num_threads(count)
+
+
 def is_artifact(path: str) -> bool:
     return path.endswith(ARTIFACTS)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import Node, walk
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm import casts, intrinsics, memory, packed
 from mlcc.targets.llvm.compile import NATIVE_PREFIX
@@ -17,6 +18,7 @@ from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
 
 if TYPE_CHECKING:
+    from mlcc.targets.llvm.context import ModuleContext
     from mlcc.targets.llvm.emitter import Emitter
     from mlcc.targets.llvm.native import NativeFunction
 
@@ -70,6 +72,29 @@ def _module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: ti
     if sig.result is None:
         return zero(node.dtype)
     return casts.from_memory(e, fn.load(memory_type(sig.result), result), sig.result)
+
+
+def callee_workspace(node: Node, ctx: ModuleContext) -> int:
+    """Emit the kernels that are called from here; the most scratch memory that one of them needs, in bytes."""
+    most = 0
+    for call in walk(node):
+        if not isinstance(call, tir.Call):
+            continue
+        name = call.op.name if isinstance(call.op, relax.GlobalVar) else _extern_name(call)
+        if name in ctx.functions or isinstance(call.op, relax.GlobalVar):
+            size = tir.const_int(ctx.kernel(name).workspace)
+            if size is None:
+                message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
+                raise unsupported(message, call.span)
+            most = max(most, size)
+    return most
+
+
+def _extern_name(node: tir.Call) -> str:
+    match node.op, node.args:
+        case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_):
+            return name
+    return ""
 
 
 def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr]) -> None:

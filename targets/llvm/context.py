@@ -28,7 +28,8 @@ class EmitOptions:
     `contract` lets a multiplication and an addition round once, as `fma`. `allow_extern` names the symbols that
     `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
     larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
-    `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop.
+    `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop. Parallel loops
+    run on at most `num_cores` threads (0: as many as there are at run time).
     """
 
     contract: bool = True
@@ -36,6 +37,7 @@ class EmitOptions:
     stack_bytes: int = 16 * 1024
     unroll_limit: int = 512
     vector_lanes: int = 64
+    num_cores: int = 0
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ class Emitter:
         self.storage = storage
         self.values: dict[tir.Var, Value] = {}
         self.wide: dict[tir.Var, Value] = {}
+        self.distinct: set[tir.Var] = set()  # pointers to memory that no other of the function's points to
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
         self.fast = " contract" if ctx.options.contract else ""
         self.workspace = NULL

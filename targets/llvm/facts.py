@@ -10,6 +10,8 @@ from mlcc.ir.visit import substitute
 from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.dims import as_json
 from mlcc.targets.llvm.plan import HostFunction, Leaf, Param
+from mlcc.targets.llvm.pool import VERSION as POOL_VERSION
+from mlcc.targets.llvm.pool import carries_pool
 from mlcc.targets.llvm.shared import Shared
 
 
@@ -86,6 +88,7 @@ def object_facts(
         "functions": functions,
         "packed": packed,
         "externs": list(shared.ctx.externs),
+        "pool": POOL_VERSION if carries_pool(shared.ctx.module) else 0,
         "constants": {
             "count": len(shared.constants),
             "bytes": sum(c.nbytes for c in shared.constants),

@@ -36,6 +36,20 @@ _PACKED = """\
 typedef int32_t (*mlcc_packed_fn)(void *context, DLTensor **args, int32_t count);
 #endif
 """
+_THREADS = """\
+#ifndef MLCC_PARALLEL_FOR_FN
+#define MLCC_PARALLEL_FOR_FN
+/* Calls body(context, begin, end) for ranges that make up 0 .. n - 1, each but the last of at least `grain` indices, in
+   any order and on any threads, also while it is at another such call; 0, or what a body returned that is not 0. */
+typedef int32_t (*mlcc_parallel_for_fn)(int32_t (*body)(void *context, int64_t begin, int64_t end), void *context,
+                                        int64_t n, int64_t grain);
+#endif
+/* Parallel loops run on a pool of threads that all objects of the program share. It uses as many as the process may use
+   CPUs, or MLCC_NUM_THREADS in the environment if that is less, or what is set here (0: the former again); or the
+   program's own threads, by a function that replaces the pool (NULL: the pool again). Both are for all objects. */
+void {prefix}_set_num_threads(int32_t count);
+void {prefix}_set_parallel_for(mlcc_parallel_for_fn fn);
+"""
 
 
 def c_header(facts: dict[str, Any]) -> str:
@@ -54,6 +68,8 @@ def c_header(facts: dict[str, Any]) -> str:
     lines += ["    MLCC_ERROR_KIND_MASK = 255", "};", "#endif", ""]
     for name, spec in manifest.functions.items():
         lines += _function(name, spec.symbol, spec.params, spec.results, spec.kind)
+    if facts.get("pool"):
+        lines += [_THREADS.format(prefix=prefix)]
     if manifest.packed:
         lines += _packed(prefix, [(p.name, p.args, p.results) for p in manifest.packed])
     lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]

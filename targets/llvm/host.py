@@ -2,7 +2,8 @@
 
 For every public function `f` the object exports `PREFIX_f`, `PREFIX_f_ws`, `PREFIX_f_ws_size`, `PREFIX_f_shape`,
 `PREFIX_f_error` for C, and `PREFIX_f_query` and `PREFIX_f_run` for the runtime; once, `PREFIX_time_run`, and where
-packed functions are called, `PREFIX_set_packed` and `PREFIX_set_packed_slot`. `docs/abi.md` says what they do.
+packed functions are called, `PREFIX_set_packed` and `PREFIX_set_packed_slot`, where loops are parallel,
+`PREFIX_set_parallel_for` and `PREFIX_set_num_threads`. `docs/abi.md` says what they do.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from mlcc.targets.llvm.plan import HostFunction
 from mlcc.targets.llvm.plan_build import plan_relax
 from mlcc.targets.llvm.plan_memory import lay_out
 from mlcc.targets.llvm.plan_prim import plan_prim
+from mlcc.targets.llvm.pool import SET_PARALLEL_FOR, SET_THREADS, carries_pool
 from mlcc.targets.llvm.shared import Shared
 
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
-MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "constants")
+MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
 
 _TIME = """define i32 @{name}(
   ptr %run, ptr %args, ptr %symbols, ptr %workspace, i64 %number, ptr %clock, ptr %out
@@ -99,6 +101,11 @@ set:
   ret i32 0
 unknown:
   ret i32 {value}
+}}"""
+_SET_POOL = """define void @{name}({type} %value) nounwind {{
+entry:
+  call void @{callee}({type} %value)
+  ret void
 }}"""
 _SAME_TEXT = """define internal i1 @mlcc_same_text(ptr %a, ptr %b) nounwind {
 entry:
@@ -218,6 +225,12 @@ def _module_wide(shared: Shared) -> None:
     module.helper(name, _TIME.format(name=name))
     if shared.ctx.packed:
         _packed_functions(shared)
+    if carries_pool(module):
+        for word, callee, type in (
+            ("set_parallel_for", SET_PARALLEL_FOR, "ptr"), ("set_num_threads", SET_THREADS, "i32"),
+        ):  # fmt: skip
+            name = f"{PLACEHOLDER_PREFIX}_{word}"
+            module.helper(name, _SET_POOL.format(name=name, callee=callee, type=type))
     module.helper("mlcc_error_text", error_text(shared))
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
-from mlcc.ir import relax, tir
+from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
-from mlcc.ir.node import walk
 from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.parallel import settle_parallel
 from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.calls import callee_workspace
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
-from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.pool import has_pool
 from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
 from mlcc.targets.llvm.storage import Storage
 
@@ -48,9 +49,10 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
 def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     options = ctx.options
     lowered = lower_func(func, ctx.functions, LowerOptions(options.unroll_limit, options.vector_lanes))
+    lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
     sig = signature(func)
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
-    storage = Storage(lowered.body, known, options.stack_bytes, _callee_bytes(lowered, ctx))
+    storage = Storage(lowered.body, known, options.stack_bytes, callee_workspace(lowered, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
     types = sig.llvm_params()
@@ -59,7 +61,7 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
         "i32", kernel.symbol, types, param_attrs=[*param_attrs, "noalias align 64"], attrs=ctx.function_attrs
     )
     e = Emitter(fn, ctx, storage)
-    _bind_parameters(e, sig)
+    _bind_parameters(e, sig, bool(noalias))
     e.workspace = fn.params[-1]
     storage.begin(e)
     e.body(lowered.body)
@@ -77,39 +79,18 @@ def _placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
     return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
 
 
-def _bind_parameters(e: Emitter, sig: KernelSignature) -> None:
+def _bind_parameters(e: Emitter, sig: KernelSignature, noalias: bool) -> None:
     values = iter(e.fn.params)
     for param in sig.params:
         value = next(values)
         e.bind(param.var, casts.from_memory(e, value, param.var.dtype))
         if param.buffer is not None:
             e.bind(param.buffer.data, value)
+            if noalias:
+                e.distinct.add(param.buffer.data)
     for symbol in sig.symbols:
         wide: Value = next(values)
         e.bind(symbol, e.fn.convert("trunc", wide, f"i{symbol.dtype.bits}"))
         e.wide[symbol] = wide
     if sig.result is not None:
         e.result = (sig.result, next(values))
-
-
-def _callee_bytes(func: tir.PrimFunc, ctx: ModuleContext) -> int:
-    """Emit the kernels that this one calls; the most scratch memory that one of them needs."""
-    most = 0
-    for node in walk(func):
-        if not isinstance(node, tir.Call):
-            continue
-        name = node.op.name if isinstance(node.op, relax.GlobalVar) else _extern_name(node)
-        if name in ctx.functions or isinstance(node.op, relax.GlobalVar):
-            size = tir.const_int(ctx.kernel(name).workspace)
-            if size is None:
-                message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
-                raise unsupported(message, node.span)
-            most = max(most, size)
-    return most
-
-
-def _extern_name(node: tir.Call) -> str:
-    match node.op, node.args:
-        case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_):
-            return name
-    return ""

@@ -19,7 +19,9 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
         source, target = os.path.join(folder, "m.o"), os.path.join(folder, "m.so")
         with open(source, "wb") as file:
             file.writelines(pieces)
-        flags = ["-shared", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-o", target, source, "-lm"]
+        # nodelete: threads of the pool may be at its code until the process ends
+        linker = ["--build-id=none", "-z,noexecstack", "-z,defs", "-z,nodelete"]
+        flags = ["-shared", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
         try:
             done = subprocess.run([*shlex.split(compiler), *flags], capture_output=True, text=True, check=False)
         except OSError as exc:

@@ -22,6 +22,7 @@ from mlcc.ir.node import walk
 from mlcc.runtime import elf, externs
 from mlcc.targets.llvm.compile import Compiled, Machine
 from mlcc.targets.llvm.libm import LIBM
+from mlcc.targets.llvm.pool import RUN
 
 PRAGMA, PRAGMA_C = "pragma_import_llvm", "pragma_import_c"
 SECONDS = 30  # for a check, and for a compilation besides what the module's own text takes
@@ -147,6 +148,8 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
     except LoadError as exc:
         why = exc.diagnostics[0].message.partition(": ")[2]
         raise CompileError(error("E0710", f"native code (`{PRAGMA}`): no object can be made of it: {why}")) from None
+    if any(s.name == RUN and s.section != elf.UNDEFINED for s in parts.symbols):
+        allowed |= externs.POOL
     for symbol in parts.symbols:
         is_needed = symbol.section == elf.UNDEFINED and symbol.type != elf.FILE and symbol.name not in ("", CONSTANTS)
         if is_needed and symbol.name not in externs.ALLOWED | allowed:

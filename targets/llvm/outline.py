@@ -60,6 +60,7 @@ def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
     fn = e.ctx.module.function("i32", symbol, params, attrs=f"noinline {e.ctx.function_attrs}")
     part = type(e)(fn, e.ctx, e.storage)
     part.is_part = True
+    part.distinct = e.distinct
     part.workspace, part.callee_workspace = fn.params[-2:]
     for var, value in zip(outer, fn.params, strict=False):
         part.bind(var, value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.tir import ForKind
+from mlcc.targets.llvm import parallel
 from mlcc.targets.llvm.ir_text import Value, integer
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import register_type
@@ -66,13 +68,16 @@ def while_loop(e: Emitter, stmt: tir.While) -> None:
 
 
 def for_loop(e: Emitter, stmt: tir.For) -> None:
-    """`extent` trips (counted by step), whatever the kind; the counter starts at 0 so that it cannot overflow."""
+    """`extent` trips (counted by step); the counter starts at 0 so that it cannot overflow."""
     fn = e.fn
     dtype = stmt.var.dtype
     if not dtype.is_int or dtype.lanes > 1:
         raise unsupported(f"a loop over {dtype}", stmt.span)
     type = register_type(dtype)
     trips = _trips(e, stmt)
+    if stmt.kind is ForKind.PARALLEL:
+        parallel.parallel_loop(e, stmt, trips)
+        return
     start = e.expr(stmt.min)
     head, body, latch, done = fn.label("for"), fn.label("body"), fn.label("next"), fn.label("end")
     before = fn.block
@@ -142,6 +147,7 @@ def attr(e: Emitter, stmt: tir.AttrStmt) -> None:
 def alloc_buffer(e: Emitter, stmt: tir.AllocBuffer) -> None:
     """Memory as planned: on the stack, in the workspace, or from the heap."""
     e.bind(stmt.buffer.data, e.allocate(stmt.buffer))
+    e.distinct.add(stmt.buffer.data)
 
 
 def decl_buffer(e: Emitter, stmt: tir.DeclBuffer) -> None:

@@ -16,6 +16,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.types import memory_type
 
@@ -93,6 +94,9 @@ class Storage:
         own: list[Region] = []
         for stmt in body:
             self._number += 1
+            if is_parallel(stmt):
+                self._number += sum(1 for _ in _statements(stmt))
+                continue
             own = [r for r in own if r.last >= self._number]
             if isinstance(stmt, tir.AllocBuffer):
                 region = self._decide(stmt.buffer, outer, own)
@@ -190,6 +194,19 @@ class Storage:
         fn.ret(fn.load("i32", self._status))
 
 
+def is_parallel(stmt: tir.Stmt) -> bool:
+    """A loop whose body is a function with memory of its own."""
+    return isinstance(stmt, tir.For) and stmt.kind is ForKind.PARALLEL
+
+
+def _statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
+    """All statements inside one."""
+    for body in bodies(stmt):
+        for nested in body:
+            yield nested
+            yield from _statements(nested)
+
+
 def bodies(stmt: tir.Stmt) -> Iterator[tuple[tir.Stmt, ...]]:
     """The nested bodies of a statement of loop code."""
     if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
@@ -232,7 +249,7 @@ def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
     for stmt in body:
         if isinstance(stmt, tir.AllocBuffer):
             yield stmt
-        for nested in bodies(stmt):
+        for nested in () if is_parallel(stmt) else bodies(stmt):
             yield from _allocations(nested)
 
 

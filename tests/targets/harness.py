@@ -14,6 +14,7 @@ from mlcc.targets.llvm.compile import Machine, compile_text, target_machine
 from mlcc.targets.llvm.context import PACKED_CALL, EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import ModuleText, Value
 from mlcc.targets.llvm.kernel import Kernel, emit_kernel
+from mlcc.targets.llvm.pool import carries_pool
 
 HOST = Machine(cpu="generic")
 _keep: list[Any] = []
@@ -47,6 +48,8 @@ class Native:
         engine.add_object_file(llvm.ObjectFileRef.from_data(self.obj))
         engine.finalize_object()
         _keep.append(engine)
+        if carries_pool(self.ctx.module):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # its threads outlive the interpreter
         types = [_SCALARS[t] for t, _ in self.kernel.signature.llvm_params()]
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address("run"))
 

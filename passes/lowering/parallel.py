@@ -1,0 +1,214 @@
+"""Which `T.parallel` loops run on several threads: the outermost ones that are worth it. Others become serial loops.
+
+`T.parallel` says that iterations may run in any order, and that is taken on trust, with exceptions that cost nothing:
+a loop that stores one element in every iteration, or reads what another iteration writes, runs serially, as do loops
+that leave early or call packed functions (which may be Python's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import Node, children, replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.lanes import Linear, linear, mentions
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.lowering.work import picoseconds
+
+LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping threads costs more
+
+_EXTERNS = frozenset(f"tir.{name}" for name in ("call_extern", "call_pure_extern"))
+_PACKED = frozenset(f"tir.{name}" for name in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
+
+
+def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], threads: bool) -> tir.PrimFunc:
+    """`func` (lowered) with those parallel loops left that run on several threads; none without `threads`.
+
+    `functions` are the PrimFuncs that it may call.
+    """
+    if not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(func.body)):
+        return func
+    return replace(func, body=_Settle(functions, threads).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Settle(Mutator):
+    def __init__(self, functions: Mapping[str, tir.PrimFunc], threads: bool) -> None:
+        self._functions = functions
+        self._threads = threads
+        self._aliases = Aliases()
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
+        self._aliases.bind(node.buffer.data, node.data)
+        return node
+
+    def stmt_bind(self, node: tir.Bind) -> Stmt:
+        if node.var.dtype.is_handle:
+            self._aliases.bind(node.var, node.value)
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if node.kind is not ForKind.PARALLEL:
+            return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
+        if not self._threads or not self._may(node):
+            return replace(node, kind=ForKind.SERIAL, body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, body=_Settle(self._functions, False).body(node.body))  # type: ignore[no-any-return]
+
+    def _may(self, loop: tir.For) -> bool:
+        work = tir.const_int(c.mul(c.cast(INT64, loop.extent), picoseconds(loop.body)))
+        if tir.const_int(loop.extent) == 1 or (work is not None and work < LEAST_WORK):
+            return False
+        if _leaves(loop.body) or _calls_packed(loop, self._functions):
+            return False
+        return not _Conflicts(loop, self._aliases).found()
+
+
+# ---------------------------------------------------------------- what cannot leave its thread
+
+
+def _leaves(body: Body) -> bool:
+    """Whether a jump out of the loop with this body is inside, or an end of the function."""
+    return any(_jumps(stmt, False) for stmt in body)
+
+
+def _jumps(stmt: Stmt, in_loop: bool) -> bool:
+    if isinstance(stmt, tir.Break) and not in_loop:
+        return True
+    if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call):
+        return getattr(stmt.value.op, "name", "") in ("tir.ret", "tir.thread_return")
+    inner = in_loop or isinstance(stmt, (tir.For, tir.While))
+    return any(_jumps(s, inner) for nested in nested_bodies(stmt) for s in nested)
+
+
+def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
+    """Whether a packed function may be called from here, also by PrimFuncs that are."""
+    seen: set[str] = set()
+    stack: list[Node] = [node]
+    while stack:
+        for found in walk(stack.pop()):
+            if not isinstance(found, tir.Call):
+                continue
+            if isinstance(found.op, tir.Op) and found.op.name in _PACKED:
+                return True
+            name = _callee(found)
+            if name in functions and name not in seen:
+                seen.add(name)
+                stack.append(functions[name])
+    return False
+
+
+def _callee(call: tir.Call) -> str:
+    match call.op, call.args:
+        case relax.GlobalVar(name=name), _:
+            return name
+        case tir.Op(name=op), (tir.StringImm(value=name), *_) if op in _EXTERNS:
+            return name
+    return ""
+
+
+# ---------------------------------------------------------------- what iterations have in common
+
+
+class _Conflicts:
+    """Looks for elements that two iterations of a loop touch and one writes: those that are certain."""
+
+    def __init__(self, loop: tir.For, aliases: Aliases) -> None:
+        self._loop = loop
+        self._aliases = aliases
+        self._own: set[tir.Var] = set()  # memory of one iteration
+        self._varies = {loop.var}  # what is not the same in all iterations
+        self._inner: set[tir.Var] = {loop.var}
+        self._binds: dict[tir.Var, Expr] = {}
+        self._stores: list[tir.BufferStore] = []
+        self._accesses: list[tuple[tir.Buffer, Expr]] = []
+
+    def found(self) -> bool:
+        """Whether there is such an element."""
+        for stmt in self._loop.body:
+            self._look(stmt)
+        return any(self._is_one_place(store) or self._meets_others(store) for store in self._stores)
+
+    def _look(self, stmt: Stmt) -> None:
+        nested = nested_bodies(stmt)
+        inside = {id(s) for body in nested for s in body}
+        match stmt:
+            case tir.AllocBuffer(buffer=buffer):
+                self._own.add(buffer.data)
+            case tir.DeclBuffer(buffer=buffer, data=data):
+                self._bind(buffer.data, data)
+                if isinstance(data, tir.Var) and data in self._own:
+                    self._own.add(buffer.data)
+            case tir.Bind(var=var, value=value):
+                self._bind(var, value)
+                self._binds[var] = value
+            case tir.For(var=var, min=low, extent=extent):
+                self._inner.add(var)
+                if mentions(low, self._varies) or mentions(extent, self._varies):
+                    self._varies.add(var)
+            case tir.BufferStore():
+                self._stores.append(stmt)
+                self._accesses.append((stmt.buffer, stmt.indices[0]))
+        for child in children(stmt):
+            if id(child) not in inside:
+                self._expr(child)
+        for body in nested:
+            for each in body:
+                self._look(each)
+
+    def _bind(self, var: tir.Var, value: Node) -> None:
+        if mentions(value, self._varies):
+            self._varies.add(var)
+
+    def _expr(self, root: Node) -> None:
+        for node in walk(root):
+            if isinstance(node, tir.BufferLoad):
+                self._accesses.append((node.buffer, node.indices[0]))
+            elif isinstance(node, tir.Let):
+                self._bind(node.var, node.value)
+                self._binds[node.var] = node.value
+
+    def _is_one_place(self, store: tir.BufferStore) -> bool:
+        data = store.buffer.data
+        return not (data in self._own or data in self._varies or mentions(store.indices[0], self._varies))
+
+    def _meets_others(self, store: tir.BufferStore) -> bool:
+        """Another access is a whole number of iterations away."""
+        if store.buffer.data in self._own:
+            return False
+        place = self._form(store.indices[0])
+        stride = 0 if place is None else place.terms.get(self._loop.var, 0)
+        if place is None or stride == 0:
+            return False
+        inner = {var: times for var, times in place.terms.items() if var is not self._loop.var}
+        where = self._aliases.of(store.buffer.data).at
+        trips = tir.const_int(self._loop.extent)
+        for buffer, index in self._accesses:
+            if buffer.dtype is not store.buffer.dtype or self._aliases.of(buffer.data).at is not where:
+                continue
+            other = self._form(index)
+            if other is None or other.rest.dtype is not place.rest.dtype:
+                continue
+            gap = tir.const_int(Analyzer().simplify(c.sub(other.rest, place.rest)))
+            if gap is None or gap % stride:
+                continue
+            away = gap // stride
+            if other.terms == place.terms:  # iterations between the two
+                if away and (trips is None or abs(away) < trips):
+                    return True
+            elif other.terms == inner:  # the iteration that stores what all others touch
+                first = tir.const_int(self._loop.min)
+                if trips is None or first is None or first <= away < first + trips:
+                    return True
+        return False
+
+    def _form(self, index: Expr) -> Linear | None:
+        base = index.base if isinstance(index, tir.Ramp) else index
+        return linear(base, self._inner, self._binds)

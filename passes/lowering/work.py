@@ -1,0 +1,116 @@
+"""How long a piece of loop code takes, roughly: enough to tell what is worth a thread.
+
+A scalar operation, or one on a vector register's worth of lanes, counts a fraction of a nanosecond; what memory costs
+beyond that is not seen. Extents that are not known where the code stands are guessed.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import children, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.mutator import Body
+
+# picoseconds
+OPERATION = 150
+FUNCTION = 3_000  # of the mathematical kind, scalar
+NATIVE = 50_000  # an extern or a native kernel
+KERNEL = 5_000_000  # a PrimFunc of the module: whoever calls one in a parallel loop means it
+
+_BYTES = 32  # of a vector that counts as one operation
+_GUESS = 16  # trips of a loop of unknown extent
+_CHEAP = frozenset(
+    f"tir.{name}"
+    for name in (
+        "if_then_else", "likely", "reinterpret", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+        "shift_left", "shift_right", "abs", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "sqrt", "rsqrt",
+        "fma", "copysign", "isnan", "isinf", "isfinite", "popcount", "clz", "address_of", "tvm_access_ptr",
+    )
+)  # fmt: skip
+_EXTERN = frozenset(f"tir.call_{kind}" for kind in ("extern", "pure_extern"))
+
+
+def picoseconds(body: Body) -> Expr:
+    """The work of statements, as an int64 expression over what is known before them."""
+    return _Meter().body(body)
+
+
+class _Meter:
+    def __init__(self) -> None:
+        self._inner: set[tir.Var] = set()  # variables that the code binds itself
+
+    def body(self, body: Body) -> Expr:
+        total: Expr = tir.IntImm(INT64, 0)
+        for stmt in body:
+            total = c.add(total, self._stmt(stmt))
+        return total
+
+    def _stmt(self, stmt: Stmt) -> Expr:
+        match stmt:
+            case tir.For(var=var, extent=extent, body=body):
+                self._inner.add(var)
+                once = c.add(self.body(body), OPERATION)
+                return c.mul(self._trips(extent), once)
+            case tir.While(body=body):
+                return c.mul(self.body(body), _GUESS)
+            case tir.AttrStmt(body=body):
+                return self.body(body)
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                both = c.add(self.body(then), self.body(other or ()))
+                return c.add(both, _ops(condition))
+            case tir.Bind(var=var, value=value):
+                self._inner.add(var)
+                return tir.IntImm(INT64, 0 if value.dtype.is_int else _ops(value))
+            case tir.BufferStore(value=value, indices=indices):
+                lanes = max((i.dtype.lanes for i in indices), default=1)
+                return tir.IntImm(INT64, _ops(value) + sum(map(_loads, indices)) + _weight(value, lanes))
+            case tir.Evaluate(value=value):
+                return tir.IntImm(INT64, _ops(value))
+        return tir.IntImm(INT64, 0)
+
+    def _trips(self, extent: Expr) -> Expr:
+        known = tir.const_int(extent)
+        if known is not None:
+            return tir.IntImm(INT64, max(known, 0))
+        if any(v in self._inner or isinstance(v, (tir.BufferLoad, tir.Let)) for v in walk(extent)):
+            return tir.IntImm(INT64, _GUESS)
+        return c.maximum(c.cast(INT64, extent), tir.IntImm(INT64, 0))
+
+
+def _weight(value: Expr, lanes: int = 1) -> int:
+    size = value.dtype.bytes * max(lanes, value.dtype.lanes)
+    return OPERATION * max(1, -(-size // _BYTES) if max(lanes, value.dtype.lanes) > 1 else 1)
+
+
+def _ops(value: Expr) -> int:
+    """Picoseconds of an expression; what only computes places in memory is free."""
+    total, stack = 0, [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.BufferLoad):
+            total += _weight(node, max((i.dtype.lanes for i in node.indices), default=1)) + sum(
+                map(_loads, node.indices)
+            )
+            continue
+        if isinstance(node, tir.Call):
+            total += _call(node)
+        elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
+            total += _weight(node)
+        stack.extend(child for child in children(node) if isinstance(child, Expr))
+    return total
+
+
+def _call(node: tir.Call) -> int:
+    if isinstance(node.op, relax.GlobalVar):
+        return KERNEL
+    name = getattr(node.op, "name", "")
+    if name in _EXTERN:
+        return NATIVE
+    return _weight(node) * (1 if name in _CHEAP else FUNCTION // OPERATION)
+
+
+def _loads(index: Expr) -> int:
+    """Of the loads inside an index."""
+    return sum(_weight(n) for n in walk(index) if isinstance(n, tir.BufferLoad))

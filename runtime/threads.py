@@ -1,0 +1,72 @@
+"""How many threads the parallel loops of loaded artifacts use.
+
+The artifacts of a process share one pool, that of the first one that has parallel loops. It is told the number whenever
+an artifact is loaded or the number is set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from mlcc.errors import CallError, error
+from mlcc.runtime import image
+from mlcc.runtime.cores import num_cores
+
+VARIABLE = "MLCC_NUM_THREADS"
+RUN = "mlcc_pool_v1_run"
+_SET_THREADS = "mlcc_pool_v1_set_num_threads"
+_SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
+
+_wanted: int | None = None  # what was asked for in this process, before bounds
+
+
+def set_num_threads(count: int | None) -> None:
+    """Use `count` threads for parallel loops, the calling one among them, as far as there are cores; None: the default.
+
+    The default is MLCC_NUM_THREADS, or one for each core that this process may use. Raises CallError (E0817).
+    """
+    global _wanted
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise CallError(error("E0817", f"a number of threads is an integer from 1 on, or None, not {count!r}"))
+    _wanted = count
+    tell_pool()
+
+
+def get_num_threads() -> int:
+    """How many threads a parallel loop may use: what was set, else MLCC_NUM_THREADS, else all; never more than the
+    affinity and the CPU quota of this process allow."""
+    wanted = _wanted if _wanted is not None else from_environment()
+    return num_cores() if wanted is None else min(wanted, num_cores())
+
+
+def from_environment() -> int | None:
+    """MLCC_NUM_THREADS if it is a number from 1 on."""
+    text = os.environ.get(VARIABLE, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 and int(text) > 0 else None
+
+
+def tell_pool() -> None:
+    """Have the pool of this process use the number of threads that is set, if an artifact brought one."""
+    address = image.shared_symbol(_SET_THREADS)
+    if address is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_int32)(address)(get_num_threads())
+
+
+def adopt_library(library: ctypes.CDLL) -> None:
+    """A shared library with a pool of its own uses the pool of this process; the first one's serves all."""
+    found = {name: _address(library, name) for name in (RUN, _SET_THREADS, _SET_PARALLEL_FOR)}
+    own = {name: address for name, address in found.items() if address is not None}
+    if len(own) < len(found):
+        return
+    shared = image.share_symbols(own)
+    if shared[RUN] != own[RUN]:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(own[_SET_PARALLEL_FOR])(shared[RUN])
+    tell_pool()
+
+
+def _address(library: ctypes.CDLL, name: str) -> int | None:
+    try:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except AttributeError:
+        return None

@@ -1,0 +1,473 @@
+; The thread pool of parallel loops. An object that has such a loop carries this text, with the system calls of its
+; architecture in place of $names; the weak symbols are one copy in a process (docs/abi.md).
+;
+; A job is a body, a context, and a range of indices in chunks that a counter hands out. It is open while it may be
+; joined: the caller opens it, works on it, closes it, and waits only for the workers that are inside, never for one that
+; is still asleep or has no CPU. A worker goes inside before it looks whether the job is open, and the caller closes the
+; job before it looks who is inside, all sequentially consistent: so either the worker finds it closed or the caller waits.
+;
+; All state is in one page that the kernel wipes in a forked child, where none of the workers are: zeros are the state of
+; a new pool. What a program has set lives on in the globals.
+
+%mlcc_pool = type {
+  i32, [15 x i32],                ; 0 turn: changes with every job; workers wait for that
+  i32, [15 x i32],                ; 2 open: whether the job may be joined
+  i32, i32, [14 x i32],           ; 4 inside: workers that may be at the job; 5 waiting: the caller sleeps until none is
+  i64, [7 x i64],                 ; 7 next: the chunk to be handed out
+  i32, i32, [14 x i32],           ; 9 tickets given to workers that join; 10 places there are
+  ptr, ptr, i64, i64, i64, i64,   ; 12 body, 13 context, 14 indices, 15 in a chunk, 16 chunks, 17 failure
+  [2 x i64],                      ;    (the first chunk that failed << 32 | its code; -1: none)
+  i32, i32, i32, i32, i32         ; 19 busy, 20 workers, 21 asleep, 22 threads by default, 23 process (0: wiped by fork)
+}
+
+@mlcc_pool_v1_page = weak global ptr null, align 8
+@mlcc_pool_v1_threads = weak global i32 0, align 4
+@mlcc_pool_v1_parallel_for = weak global ptr null, align 8
+@mlcc_pool_variable = private unnamed_addr constant [17 x i8] c"MLCC_NUM_THREADS\00", align 1
+
+declare extern_weak i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i64 @syscall(i64, ...)
+declare ptr @getenv(ptr)
+declare i64 @llvm.ctpop.i64(i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+$pause_declaration
+
+; Run `body(context, begin, end)` over 0 .. n - 1, in pieces of at least `grain` indices, which any thread may run in any
+; order. 0, or the error of the first piece that failed. A call while another is under way runs on its own thread.
+define weak i32 @mlcc_pool_v1_run(ptr %body, ptr %context, i64 %n, i64 %grain) $attributes {
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %work, label %nothing
+nothing:
+  ret i32 0
+work:
+  %other = load atomic ptr, ptr @mlcc_pool_v1_parallel_for monotonic, align 8
+  %own = icmp eq ptr %other, null
+  br i1 %own, label %measure, label %foreign
+foreign:
+  %foreign.code = call i32 %other(ptr %body, ptr %context, i64 %n, i64 %grain)
+  ret i32 %foreign.code
+measure:
+  %positive = icmp sgt i64 %grain, 1
+  %least = select i1 %positive, i64 %grain, i64 1
+  %divisible = icmp sgt i64 %n, %least
+  br i1 %divisible, label %find, label %alone
+find:
+  %page = call ptr @mlcc_pool_page()
+  %there = icmp ne ptr %page, null
+  br i1 %there, label %ask, label %alone
+ask:
+  %threads = call i32 @mlcc_pool_count(ptr %page)
+  %several = icmp sgt i32 %threads, 1
+  br i1 %several, label %take, label %alone
+take:
+  %busy.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 19
+  %taken = cmpxchg ptr %busy.p, i32 0, i32 1 acquire monotonic
+  %free = extractvalue { i32, i1 } %taken, 1
+  br i1 %free, label %divide, label %alone
+divide:
+  %wide = zext i32 %threads to i64
+  %pieces = shl i64 %wide, 2
+  %n.less = sub i64 %n, 1
+  %even = udiv i64 %n.less, %pieces
+  %even.up = add i64 %even, 1
+  %fine = icmp ult i64 %even.up, %least
+  %chunk = select i1 %fine, i64 %least, i64 %even.up
+  %chunks.less = udiv i64 %n.less, %chunk
+  %chunks = add i64 %chunks.less, 1
+  %few = icmp ult i64 %chunks, %wide
+  %most = select i1 %few, i64 %chunks, i64 %wide
+  %most.narrow = trunc i64 %most to i32
+  %helpers = sub i32 %most.narrow, 1
+  %crew = call i32 @mlcc_pool_crew(ptr %page, i32 %helpers)
+  %many = icmp sgt i32 %crew, 0
+  br i1 %many, label %post, label %give.up
+give.up:
+  store atomic i32 0, ptr %busy.p release, align 4
+  br label %alone
+post:
+  %tickets.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 9
+  %places.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 10
+  %next.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
+  %body.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 12
+  %context.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 13
+  %n.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 14
+  %chunk.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 15
+  %chunks.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 16
+  %failure.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 17
+  store ptr %body, ptr %body.p, align 8
+  store ptr %context, ptr %context.p, align 8
+  store i64 %n, ptr %n.p, align 8
+  store i64 %chunk, ptr %chunk.p, align 8
+  store i64 %chunks, ptr %chunks.p, align 8
+  store atomic i64 -1, ptr %failure.p monotonic, align 8
+  store atomic i64 0, ptr %next.p monotonic, align 8
+  store atomic i32 0, ptr %tickets.p monotonic, align 4
+  store i32 %helpers, ptr %places.p, align 4
+  %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
+  store atomic i32 1, ptr %open.p seq_cst, align 4
+  %turn.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 0
+  %turn = atomicrmw add ptr %turn.p, i32 1 seq_cst
+  %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
+  %asleep = load atomic i32, ptr %asleep.p seq_cst, align 4
+  %wake = icmp sgt i32 %asleep, 0
+  br i1 %wake, label %rouse, label %share
+rouse:
+  %roused = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 129, i32 %helpers)
+  br label %share
+share:
+  call void @mlcc_pool_drain(ptr %page)
+  store atomic i32 0, ptr %open.p seq_cst, align 4
+  call void @mlcc_pool_join(ptr %page)
+  %failure = load atomic i64, ptr %failure.p monotonic, align 8
+  store atomic i32 0, ptr %busy.p release, align 4
+  %good = icmp eq i64 %failure, -1
+  %failure.code = trunc i64 %failure to i32
+  %code = select i1 %good, i32 0, i32 %failure.code
+  ret i32 %code
+alone:
+  %alone.code = call i32 %body(ptr %context, i64 0, i64 %n)
+  ret i32 %alone.code
+}
+
+; Have the program's own function in place of `mlcc_pool_v1_run`; null for that again.
+define weak void @mlcc_pool_v1_set_parallel_for(ptr %function) $attributes {
+entry:
+  store atomic ptr %function, ptr @mlcc_pool_v1_parallel_for monotonic, align 8
+  ret void
+}
+
+; Use so many threads, the caller's among them; 0: as many as MLCC_NUM_THREADS and the affinity of the process say.
+define weak void @mlcc_pool_v1_set_num_threads(i32 %count) $attributes {
+entry:
+  %negative = icmp slt i32 %count, 0
+  %wanted = select i1 %negative, i32 0, i32 %count
+  store atomic i32 %wanted, ptr @mlcc_pool_v1_threads monotonic, align 4
+  ret void
+}
+
+; The threads that a large enough loop would use.
+define weak i32 @mlcc_pool_v1_get_num_threads() $attributes {
+entry:
+  %page = call ptr @mlcc_pool_page()
+  %there = icmp ne ptr %page, null
+  br i1 %there, label %count, label %one
+count:
+  %threads = call i32 @mlcc_pool_count(ptr %page)
+  ret i32 %threads
+one:
+  ret i32 1
+}
+
+; Work on chunks until all are handed out. After an error no further ones are; those before it are all under way, so the
+; least number that fails is that of the chunk where a serial loop would have failed first.
+define internal void @mlcc_pool_drain(ptr %page) $attributes {
+entry:
+  %next.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 7
+  %body.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 12
+  %context.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 13
+  %n.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 14
+  %chunk.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 15
+  %chunks.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 16
+  %failure.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 17
+  %body = load ptr, ptr %body.p, align 8
+  %context = load ptr, ptr %context.p, align 8
+  %n = load i64, ptr %n.p, align 8
+  %chunk = load i64, ptr %chunk.p, align 8
+  %chunks = load i64, ptr %chunks.p, align 8
+  br label %again
+again:
+  %number = atomicrmw add ptr %next.p, i64 1 acq_rel
+  %left = icmp ult i64 %number, %chunks
+  br i1 %left, label %work, label %done
+work:
+  %begin = mul i64 %number, %chunk
+  %room = sub i64 %n, %begin
+  %full = icmp ult i64 %chunk, %room
+  %count = select i1 %full, i64 %chunk, i64 %room
+  %end = add i64 %begin, %count
+  %code = call i32 %body(ptr %context, i64 %begin, i64 %end)
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %again, label %failed
+failed:
+  %place = shl i64 %number, 32
+  %code.wide = zext i32 %code to i64
+  %failure = or i64 %place, %code.wide
+  %f = atomicrmw umin ptr %failure.p, i64 %failure acq_rel
+  %s = atomicrmw umax ptr %next.p, i64 %chunks acq_rel
+  br label %done
+done:
+  ret void
+}
+
+; Wait until no worker is inside: spin, then sleep.
+define internal void @mlcc_pool_join(ptr %page) $attributes {
+entry:
+  %inside.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 4
+  %waiting.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 5
+  br label %spin
+spin:
+  %spins = phi i32 [ 0, %entry ], [ %spins.next, %pause ]
+  %inside = load atomic i32, ptr %inside.p seq_cst, align 4
+  %empty = icmp eq i32 %inside, 0
+  br i1 %empty, label %done, label %go.on
+go.on:
+  %patient = icmp ult i32 %spins, 2000
+  br i1 %patient, label %pause, label %sleep
+pause:
+  call void @mlcc_pool_pause(i32 %spins)
+  %spins.next = add i32 %spins, 1
+  br label %spin
+sleep:
+  store atomic i32 1, ptr %waiting.p seq_cst, align 4
+  br label %look
+look:
+  %still = load atomic i32, ptr %inside.p seq_cst, align 4
+  %left = icmp eq i32 %still, 0
+  br i1 %left, label %awake, label %wait
+wait:
+  %w = call i64 (i64, ...) @syscall(i64 $futex, ptr %inside.p, i32 128, i32 %still, ptr null)
+  br label %look
+awake:
+  store atomic i32 0, ptr %waiting.p monotonic, align 4
+  br label %done
+done:
+  ret void
+}
+
+; Every 128th turn of a spinning loop gives the CPU away: whoever is waited for may be queued behind this very thread.
+define internal void @mlcc_pool_pause(i32 %spins) $attributes {
+entry:
+  %low = and i32 %spins, 127
+  %due = icmp eq i32 %low, 127
+  br i1 %due, label %yield, label %rest
+yield:
+  %y = call i64 (i64, ...) @syscall(i64 $sched_yield)
+  ret void
+rest:
+  $pause
+  ret void
+}
+
+define internal ptr @mlcc_pool_worker(ptr %page) $attributes {
+entry:
+  %turn.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 0
+  %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
+  %inside.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 4
+  %waiting.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 5
+  %tickets.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 9
+  %places.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 10
+  %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
+  br label %spin
+spin:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %pause ], [ %seen, %sleep ], [ %turn, %leave ], [ %turn, %call.back ], [ %turn, %wake ]
+  %spins = phi i32 [ 0, %entry ], [ %spins.next, %pause ], [ 0, %sleep ], [ 0, %leave ], [ 0, %call.back ], [ 0, %wake ]
+  %turn = load atomic i32, ptr %turn.p seq_cst, align 4
+  %same = icmp eq i32 %turn, %seen
+  br i1 %same, label %idle, label %enter
+idle:
+  %patient = icmp ult i32 %spins, 4000
+  br i1 %patient, label %pause, label %sleep
+pause:
+  call void @mlcc_pool_pause(i32 %spins)
+  %spins.next = add i32 %spins, 1
+  br label %spin
+sleep:
+  %a = atomicrmw add ptr %asleep.p, i32 1 seq_cst
+  %w = call i64 (i64, ...) @syscall(i64 $futex, ptr %turn.p, i32 128, i32 %seen, ptr null)
+  %b = atomicrmw sub ptr %asleep.p, i32 1 seq_cst
+  br label %spin
+enter:
+  %i = atomicrmw add ptr %inside.p, i32 1 seq_cst
+  %open = load atomic i32, ptr %open.p seq_cst, align 4
+  %is.open = icmp ne i32 %open, 0
+  br i1 %is.open, label %join, label %leave
+join:
+  %ticket = atomicrmw add ptr %tickets.p, i32 1 acq_rel
+  %places = load i32, ptr %places.p, align 4
+  %has.place = icmp slt i32 %ticket, %places
+  br i1 %has.place, label %work, label %leave
+work:
+  call void @mlcc_pool_drain(ptr %page)
+  br label %leave
+leave:
+  %before = atomicrmw sub ptr %inside.p, i32 1 seq_cst
+  %last = icmp eq i32 %before, 1
+  br i1 %last, label %call.back, label %spin
+call.back:
+  %waiting = load atomic i32, ptr %waiting.p seq_cst, align 4
+  %asked = icmp ne i32 %waiting, 0
+  br i1 %asked, label %wake, label %spin
+wake:
+  %v = call i64 (i64, ...) @syscall(i64 $futex, ptr %inside.p, i32 129, i32 1)
+  br label %spin
+}
+
+; Start workers until there are `wanted`; how many there are. They take no signals: those are the program's.
+define internal i32 @mlcc_pool_crew(ptr %page, i32 %wanted) $attributes {
+entry:
+  %workers.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 20
+  %workers = load i32, ptr %workers.p, align 4
+  %enough = icmp sge i32 %workers, %wanted
+  br i1 %enough, label %done, label %check
+check:
+  %missing = icmp eq ptr @pthread_create, null
+  br i1 %missing, label %done, label %shield
+shield:
+  %every = alloca i64, align 8
+  %mask = alloca i64, align 8
+  %thread = alloca i64, align 8
+  store i64 -1, ptr %every, align 8
+  %m = call i64 (i64, ...) @syscall(i64 $rt_sigprocmask, i32 2, ptr %every, ptr %mask, i64 8)
+  br label %start
+start:
+  %now = phi i32 [ %workers, %shield ], [ %more, %started ]
+  %code = call i32 @pthread_create(ptr %thread, ptr null, ptr @mlcc_pool_worker, ptr %page)
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %started, label %unshield
+started:
+  %more = add i32 %now, 1
+  %all = icmp sge i32 %more, %wanted
+  br i1 %all, label %unshield, label %start
+unshield:
+  %made = phi i32 [ %now, %start ], [ %more, %started ]
+  store i32 %made, ptr %workers.p, align 4
+  %u = call i64 (i64, ...) @syscall(i64 $rt_sigprocmask, i32 2, ptr %mask, ptr null, i64 8)
+  br label %done
+done:
+  %there = phi i32 [ %workers, %entry ], [ %workers, %check ], [ %made, %unshield ]
+  ret i32 %there
+}
+
+; How many threads to use: what was set, else what is found out once.
+define internal i32 @mlcc_pool_count(ptr %page) $attributes {
+entry:
+  %set = load atomic i32, ptr @mlcc_pool_v1_threads monotonic, align 4
+  %is.set = icmp sgt i32 %set, 0
+  br i1 %is.set, label %done, label %default
+default:
+  %known.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 22
+  %known = load atomic i32, ptr %known.p monotonic, align 4
+  %is.known = icmp sgt i32 %known, 0
+  br i1 %is.known, label %done, label %find
+find:
+  %found = call i32 @mlcc_pool_default()
+  store atomic i32 %found, ptr %known.p monotonic, align 4
+  br label %done
+done:
+  %count = phi i32 [ %set, %entry ], [ %known, %default ], [ %found, %find ]
+  %high = icmp sgt i32 %count, $most
+  %bounded = select i1 %high, i32 $most, i32 %count
+  ret i32 %bounded
+}
+
+; The CPUs that the process may run on, or MLCC_NUM_THREADS if that is less; at least 1.
+define internal i32 @mlcc_pool_default() $attributes {
+entry:
+  %set = alloca [128 x i64], align 8
+  %bytes = call i64 (i64, ...) @syscall(i64 $sched_getaffinity, i32 0, i64 1024, ptr %set)
+  %words = ashr i64 %bytes, 3
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %add ]
+  %cpus = phi i64 [ 0, %entry ], [ %cpus.next, %add ]
+  %more = icmp slt i64 %i, %words
+  br i1 %more, label %add, label %counted
+add:
+  %word.p = getelementptr inbounds i64, ptr %set, i64 %i
+  %word = load i64, ptr %word.p, align 8
+  %ones = call i64 @llvm.ctpop.i64(i64 %word)
+  %cpus.next = add i64 %cpus, %ones
+  %i.next = add i64 %i, 1
+  br label %head
+counted:
+  %none = icmp eq i64 %cpus, 0
+  %available = select i1 %none, i64 1, i64 %cpus
+  %text = call ptr @getenv(ptr @mlcc_pool_variable)
+  %is.set = icmp ne ptr %text, null
+  br i1 %is.set, label %digit, label %done
+digit:
+  %at = phi ptr [ %text, %counted ], [ %at.next, %accept ]
+  %value = phi i64 [ 0, %counted ], [ %value.next, %accept ]
+  %char = load i8, ptr %at, align 1
+  %figure = sub i8 %char, 48
+  %is.figure = icmp ult i8 %figure, 10
+  %small = icmp ult i64 %value, 100000
+  %accepted = and i1 %is.figure, %small
+  br i1 %accepted, label %accept, label %read
+accept:
+  %tens = mul i64 %value, 10
+  %one = zext i8 %figure to i64
+  %value.next = add i64 %tens, %one
+  %at.next = getelementptr inbounds i8, ptr %at, i64 1
+  br label %digit
+read:
+  %ended = icmp eq i8 %char, 0
+  %counts = icmp ne i64 %value, 0
+  %valid = and i1 %ended, %counts
+  %less = icmp ult i64 %value, %available
+  %use = and i1 %valid, %less
+  %chosen = select i1 %use, i64 %value, i64 %available
+  br label %done
+done:
+  %count = phi i64 [ %available, %counted ], [ %chosen, %read ]
+  %narrow = trunc i64 %count to i32
+  ret i32 %narrow
+}
+
+; The page, made by whoever needs it first; null where it cannot be had now.
+define internal ptr @mlcc_pool_page() $attributes {
+entry:
+  %page = load atomic ptr, ptr @mlcc_pool_v1_page acquire, align 8
+  %there = icmp ne ptr %page, null
+  br i1 %there, label %check, label %make
+check:
+  %process.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 23
+  %process = load atomic i32, ptr %process.p acquire, align 4
+  %wiped = icmp eq i32 %process, 0
+  br i1 %wiped, label %ready, label %compare
+ready:
+  ret ptr %page
+compare:
+  %id = call i64 (i64, ...) @syscall(i64 $getpid)
+  %own = trunc i64 %id to i32
+  %mine = icmp eq i32 %process, %own
+  br i1 %mine, label %ready, label %reset
+reset:
+  %claimed = cmpxchg ptr %process.p, i32 %process, i32 -1 acquire monotonic
+  %first = extractvalue { i32, i1 } %claimed, 1
+  %stale = icmp ne i32 %process, -1
+  %go = and i1 %first, %stale
+  br i1 %go, label %clear, label %none
+clear:
+  call void @llvm.memset.p0.i64(ptr %page, i8 0, i64 $process_offset, i1 false)
+  store atomic i32 %own, ptr %process.p release, align 4
+  ret ptr %page
+make:
+  %new = call i64 (i64, ...) @syscall(i64 $mmap, ptr null, i64 4096, i32 3, i32 34, i32 -1, i64 0)
+  %failed = icmp eq i64 %new, -1
+  br i1 %failed, label %none, label %mark
+mark:
+  %new.page = inttoptr i64 %new to ptr
+  %advice = call i64 (i64, ...) @syscall(i64 $madvise, ptr %new.page, i64 4096, i32 18)
+  %refused = icmp ne i64 %advice, 0
+  br i1 %refused, label %note, label %publish
+note:
+  %this = call i64 (i64, ...) @syscall(i64 $getpid)
+  %this.narrow = trunc i64 %this to i32
+  %noted.p = getelementptr inbounds %mlcc_pool, ptr %new.page, i64 0, i32 23
+  store i32 %this.narrow, ptr %noted.p, align 4
+  br label %publish
+publish:
+  %race = cmpxchg ptr @mlcc_pool_v1_page, ptr null, ptr %new.page acq_rel acquire
+  %won = extractvalue { ptr, i1 } %race, 1
+  br i1 %won, label %give, label %drop
+give:
+  ret ptr %new.page
+drop:
+  %current = extractvalue { ptr, i1 } %race, 0
+  %d = call i64 (i64, ...) @syscall(i64 $munmap, ptr %new.page, i64 4096)
+  ret ptr %current
+none:
+  ret ptr null
+}

@@ -1,0 +1,43 @@
+"""The process's thread pool, for tests: parallel loops of any size use it, with as many threads as a test says."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+import mlcc
+from mlcc.passes.lowering import parallel as choice
+from mlcc.runtime import image
+from mlcc.runtime.threads import RUN
+from mlcc.targets.llvm import parallel
+
+_LOOP = """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for i in T.parallel(4):
+        A[i] = i
+"""
+
+
+def share_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parallel loops are worth it however small, one iteration at a time."""
+    monkeypatch.setattr(choice, "LEAST_WORK", 0)
+    monkeypatch.setattr(parallel, "LEAST_PIECE", 0)
+
+
+def pool_address() -> int:
+    """`mlcc_pool_v1_run` of this process; small loops must be shared (`share_any_work`)."""
+    if image.shared_symbol(RUN) is None:
+        mlcc.load(mlcc.build(mlcc.parse(_LOOP)))
+    address = image.shared_symbol(RUN)
+    assert address is not None
+    return address
+
+
+def use_threads(count: int) -> None:
+    """Have the pool use so many threads, also more than there are cores."""
+    pool_address()
+    address = image.shared_symbol("mlcc_pool_v1_set_num_threads")
+    assert address is not None
+    ctypes.CFUNCTYPE(None, ctypes.c_int32)(address)(count)

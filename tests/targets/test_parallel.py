@@ -1,0 +1,273 @@
+"""Parallel loops as native code: every iteration once, the same results on any number of threads, errors, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.interp import run_prim_func
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import ForKind
+from mlcc.runtime import elf
+from mlcc.runtime.threads import RUN
+from mlcc.targets.llvm import parallel
+from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.pool import add_pool
+from tests.generate.functions import Options, prim_func
+from tests.targets.arguments import arguments, assert_alike, duplicate
+from tests.targets.build import func, loop, var
+from tests.targets.harness import Native
+from tests.targets.pools import pool_address, share_any_work, use_threads
+
+THREADS = (1, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def shared_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    share_any_work(monkeypatch)
+    yield
+    use_threads(0)
+
+
+@pytest.fixture
+def one_pool(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Kernels of the harness use the pool of the process, and bring none."""
+    address = pool_address()
+    monkeypatch.setattr(parallel, "add_pool", lambda module: module.declare(RUN, "i32", ["ptr", "ptr", "i64", "i64"]))
+    return {RUN: address}
+
+
+@pytest.mark.parametrize("batch", range(2))
+def test_generated_functions(batch: int, one_pool: dict[str, int], all_cases: bool) -> None:
+    """What the interpreter computes, with 1, 2 and 3 threads bit for bit alike."""
+    shared = 0
+    for seed in range(20000 + batch * 500, 20000 + batch * 500 + (500 if all_cases else 80)):
+        made = prim_func(seed, Options(asserts=False))
+        if not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(made)):
+            continue
+        native = Native(made, options=EmitOptions(contract=False), machine=Machine(), level=1, externs=one_pool)
+        shared += RUN in native.text
+        args, symbols = arguments(made, seed)
+        expected = duplicate(args)
+        run_prim_func(made, expected)
+        found = []
+        for count in THREADS:
+            use_threads(count)
+            found.append(duplicate(args))
+            assert native(*found[-1], symbols=symbols) == 0
+        assert_alike(made, found[0], expected, f"native code of {seed}")
+        for other in found[1:]:
+            assert_alike(made, other, found[0], f"{seed} on several threads", exact=True)
+    assert shared > 4
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_every_iteration_runs_once(dtype: str, one_pool: dict[str, int]) -> None:
+    """Whatever the start, the step, the direction and the number of iterations."""
+    hits = c.make_buffer("H", (256,), "int32")
+    start, extent, step, i = (var(name, dtype) for name in ("start", "extent", "step", "i"))
+    once = c.store(hits, c.add(c.load(hits, c.cast("int32", i)), 1), c.cast("int32", i))
+    native = Native(
+        func([hits, start, extent, step], loop(i, extent, once, ForKind.PARALLEL, start, step)), externs=one_pool
+    )
+    assert RUN in native.text
+    cases = [(0, 0, 1), (0, 1, 1), (5, 2, 1), (0, 250, 1), (3, 200, 7), (1, 100, 100), (0, 9, 0)]
+    if dtype != "uint8":
+        cases += [(255, -256, -1), (100, -99, -2), (7, -5, 1), (0, 5, -1)]
+    for count in THREADS:
+        use_threads(count)
+        for low, size, by in cases:
+            found = np.zeros(256, "int32")
+            assert native(found, low, size, by) == 0
+            places = range(low, low + size, by) if by else ()
+            assert found.tolist() == [int(n in places) for n in range(256)], (low, size, by)
+
+
+_IDS = """
+@T.prim_func
+def f(A: T.Buffer((16,), "int64")):
+    for i in T.parallel(16):
+        T.evaluate(T.call_extern("int32", "usleep", T.uint32(2000)))
+        A[i] = T.call_extern("int64", "pthread_self")
+"""
+
+
+def test_threads_take_part() -> None:
+    allowed = ("usleep", "pthread_self")
+    exe = mlcc.load(mlcc.build(mlcc.parse(_IDS), allow_extern=allowed), allow_extern=allowed)
+    ids = np.zeros(16, "int64")
+    for count in (1, 3, 2):
+        use_threads(count)
+        exe["f"](ids)
+        assert (len(set(ids)) > 1) == (count > 1) and len(set(ids)) <= count
+
+
+def test_cores_of_the_target_bound_the_threads() -> None:
+    allowed = ("usleep", "pthread_self")
+    ids = np.zeros(16, "int64")
+    use_threads(4)
+    for cores in (1, 2):
+        made = mlcc.build(mlcc.parse(_IDS), target=f"llvm{{num_cores={cores}}}", allow_extern=allowed)
+        mlcc.load(made, allow_extern=allowed)["f"](ids)
+        assert len(set(ids)) <= cores
+        assert made.manifest["pool"] == int(cores > 1)
+
+
+_ERRORS = """
+@T.prim_func
+def f(A: T.Buffer((64,), "int32"), first: T.int32):
+    for i in T.parallel(64):
+        if i == first:
+            T.evaluate(T.call_extern("int32", "usleep", T.uint32(3000)))
+            assert i < 0, "the first"
+        if i >= 40:
+            assert i < 0, "a later one"
+        A[i] = i
+"""
+
+
+def test_the_error_of_the_first_iteration_that_fails() -> None:
+    exe = mlcc.load(mlcc.build(mlcc.parse(_ERRORS), allow_extern=("usleep",)), allow_extern=("usleep",))
+    found = np.zeros(64, "int32")
+    for count in THREADS:
+        use_threads(count)
+        for first, message in ((20, "the first"), (39, "the first"), (64, "a later one"), (40, "the first")):
+            with pytest.raises(mlcc.CallError, match=message):
+                exe["f"](found, first)
+        found[:] = -1
+        with pytest.raises(mlcc.CallError):
+            exe["f"](found, 63)
+        assert found[:40].tolist() == list(range(40)), "what comes before it is done"
+
+
+_MEMORY = """
+@T.prim_func
+def f(a: T.handle, b: T.handle, small: T.int32):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n, m), "float32")
+    for i in T.parallel(n):
+        with T.block("row"):
+            vi = T.axis.spatial(n, i)
+            fixed = T.alloc_buffer((9000,), "float32")
+            row = T.alloc_buffer((m,), "float32")
+            tiny = T.alloc_buffer((4,), "float32")
+            for j in range(m):
+                with T.block("fill"):
+                    vj = T.axis.spatial(m, j)
+                    fixed[vj * 3] = A[vi, vj] + T.float32(1)
+                    row[m - 1 - vj] = A[vi, vj] * T.float32(2)
+                    tiny[vj % 4] = T.float32(3)
+            for j in range(m):
+                with T.block("use"):
+                    vj = T.axis.spatial(m, j)
+                    B[vi, vj] = fixed[vj * 3] + row[m - 1 - vj] + tiny[vj % 4] + T.cast(vi, "float32")
+"""
+
+
+def test_iterations_have_memory_of_their_own() -> None:
+    exe = mlcc.load(mlcc.build(mlcc.parse(_MEMORY)))
+    a = np.random.default_rng(0).random((41, 300), dtype=np.float32)
+    expected = (a + 1) + a * 2 + 3 + np.arange(41, dtype=np.float32)[:, None]
+    for count in THREADS:
+        use_threads(count)
+        b = np.zeros_like(a)
+        exe["f"](a, b, 0)
+        np.testing.assert_allclose(b, expected, rtol=1e-6)
+
+
+_CALLEE = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def row(A: T.Buffer((5000,), "float32"), B: T.Buffer((5000,), "float32")):
+        T.func_attr({"tir.noalias": True})
+        W = T.alloc_buffer((5000,), "float32")
+        for j in T.parallel(5000):
+            with T.block("W"):
+                vj = T.axis.spatial(5000, j)
+                W[vj] = A[vj] + T.float32(1)
+        for j in T.parallel(5000):
+            with T.block("B"):
+                vj = T.axis.spatial(5000, j)
+                B[vj] = W[4999 - vj]
+
+    @T.prim_func
+    def f(A: T.Buffer((24, 5000), "float32"), B: T.Buffer((24, 5000), "float32")):
+        for i in T.parallel(24):
+            T.evaluate(T.call_extern("int32", "row", A.access_ptr("r", offset=i * 5000),
+                                     B.access_ptr("w", offset=i * 5000)))
+"""
+
+
+def test_called_kernels_have_memory_of_their_own_and_run_serially() -> None:
+    exe = mlcc.load(mlcc.build(mlcc.parse(_CALLEE)))
+    a = np.random.default_rng(0).random((24, 5000), dtype=np.float32)
+    for count in THREADS:
+        use_threads(count)
+        b = np.zeros_like(a)
+        exe["f"](a, b)
+        np.testing.assert_array_equal(b, (a + np.float32(1))[:, ::-1])
+
+
+def test_a_loop_of_unknown_extent_is_looked_at_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to the pool from 10 us on by the estimate."""
+    from mlcc.passes.lowering import parallel as choice
+
+    monkeypatch.setattr(choice, "LEAST_WORK", 10_000_000)
+    text = _IDS.replace('A: T.Buffer((16,), "int64")', "a: T.handle").replace("parallel(16)", "parallel(n)")
+    head, loop_text = text.split("    for i", 1)
+    matched = f'{head}    n = T.int64()\n    A = T.match_buffer(a, (n,), "int64")\n    for i{loop_text}'
+    allowed = ("usleep", "pthread_self")
+    exe = mlcc.load(mlcc.build(mlcc.parse(matched), allow_extern=allowed), allow_extern=allowed)
+    use_threads(3)
+    few, many = np.zeros(50, "int64"), np.zeros(150, "int64")
+    exe["f"](few)
+    exe["f"](many)
+    assert len(set(few)) == 1 and len(set(many)) > 1
+
+
+def test_only_objects_with_parallel_loops_have_a_pool() -> None:
+    plain = _MEMORY.replace("T.parallel", "T.serial")
+    for text, has in ((_MEMORY, True), (plain, False)):
+        data = mlcc.build(mlcc.parse(text)).emit("obj")
+        obj = elf.read_object(data)
+        written = [s.name for s in obj.sections if s.is_loaded and s.flags & elf.WRITE and s.size]
+        names = {s.name for s in obj.symbols}
+        assert bool(written) == has and (RUN in names) == has
+        assert ("mlcc_set_parallel_for" in names) == has and ("pthread_create" in names) == has
+
+
+@pytest.mark.parametrize("cpu", ["generic", "neoverse-v1"])
+def test_the_pool_for_aarch64(cpu: str) -> None:
+    """It compiles, needs what is allowed and no helper functions for atomics."""
+    target = f"llvm{{triple=aarch64-linux-gnu cpu={cpu}}}"
+    obj = elf.read_object(mlcc.build(mlcc.parse(_MEMORY), target=target).emit("obj"))
+    outside = {s.name for s in obj.symbols if s.section == elf.UNDEFINED and s.type != elf.FILE and s.name}
+    assert {"pthread_create", "syscall", "getenv"} <= outside <= {
+        "pthread_create", "syscall", "getenv", "aligned_alloc", "malloc", "free", "memset", "memcpy",
+    }  # fmt: skip
+
+
+def test_the_state_of_the_pool_has_the_size_it_says() -> None:
+    """What a fork wipes is all before the field of the process."""
+    text = ModuleText("x86_64-unknown-linux-gnu")
+    add_pool(text)
+    probe = """
+define i64 @process() {
+  ret i64 ptrtoint (ptr getelementptr (%mlcc_pool, ptr null, i64 0, i32 23) to i64)
+}
+define i64 @size() {
+  ret i64 ptrtoint (ptr getelementptr (%mlcc_pool, ptr null, i64 1) to i64)
+}
+"""
+    made = compile_text(text.text() + probe, Machine(), 1, frozenset({"asm"})).asm
+    process, size = (int(made.split(f"{name}:")[1].split("movl\t$")[1].split(",")[0]) for name in ("process", "size"))
+    assert "i64 400, i1 false" in text.text() and process == 400 and size <= 4096
