@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from mlcc.cpu_facts import CpuFacts
 from mlcc.errors import CompileError
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.kernel import Kernel, NotThis
 from mlcc.passes.auto_schedule.rules import RULES, Rule
 from mlcc.passes.auto_schedule.untouched import why_left_alone
+from mlcc.passes.graph import all_bindings, tir_callee
 from mlcc.passes.schedule.trace import Trace
 
 
@@ -33,15 +34,35 @@ class Answer:
 def answers(module: IRModule, facts: CpuFacts, rules: Sequence[Rule] = RULES) -> list[Answer]:
     """What the rules make of each TIR function of a module."""
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    return [answer(func, name, facts, rules) for name, func in functions.items()]
+    known = constant_parameters(module)
+    return [answer(func, name, facts, rules, known.get(name, frozenset())) for name, func in functions.items()]
 
 
-def answer(func: tir.PrimFunc, name: str, facts: CpuFacts, rules: Sequence[Rule] = RULES) -> Answer:
-    """What the first rule makes of a function that takes it and gets through."""
+def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
+    """The parameters for which every `call_tir` of a private function gives a constant."""
+    found: dict[str, frozenset[int]] = {}
+    for func in module.functions.values():
+        for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
+            call = binding.value  # type: ignore[attr-defined]
+            name = tir_callee(call)
+            callee = module.functions.get(name or "")
+            if name is None or callee is None or not callee.is_private:
+                continue
+            given = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
+            constant = frozenset(n for n, a in enumerate(given) if isinstance(a, relax.Constant))
+            found[name] = found.get(name, constant) & constant
+    return found
+
+
+def answer(
+    func: tir.PrimFunc, name: str, facts: CpuFacts, rules: Sequence[Rule] = RULES,
+    constants: frozenset[int] = frozenset(),
+) -> Answer:  # fmt: skip
+    """What the first rule makes of a function that takes it and gets through. `constants`: see `Kernel.of`."""
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
-    start = Kernel.of(func, name, facts)
+    start = Kernel.of(func, name, facts, constants)
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
     for rule in rules:

@@ -25,20 +25,20 @@ def not_this(why: str) -> NoReturn:
 class Kernel:
     """A function that a rule schedules through `sch`; `facts` are the CPU's. Stages are looked up anew after steps."""
 
-    def __init__(self, sch: Schedule, name: str, facts: CpuFacts) -> None:
-        self.sch, self.name, self.facts = sch, name, facts
+    def __init__(self, sch: Schedule, name: str, facts: CpuFacts, constants: frozenset[int] = frozenset()) -> None:
+        self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
         self.used: list[str] = []  # choices, for whoever asks why
 
     @staticmethod
-    def of(func: tir.PrimFunc, name: str, facts: CpuFacts) -> Kernel:
-        """A kernel that nobody has touched."""
+    def of(func: tir.PrimFunc, name: str, facts: CpuFacts, constants: frozenset[int] = frozenset()) -> Kernel:
+        """A kernel that nobody has touched. `constants` are the parameters that every caller gives constants for."""
         sch = Schedule(IRModule({name: func}))
         sch.work_on(name)
-        return Kernel(sch, name, facts)
+        return Kernel(sch, name, facts, constants)
 
     def fresh(self) -> Kernel:
         """The same kernel for another rule."""
-        return Kernel(self.sch.copy(), self.name, self.facts)
+        return Kernel(self.sch.copy(), self.name, self.facts, self._constants)
 
     def say(self, choice: str) -> None:
         """Note a choice and what it was made from."""
@@ -76,6 +76,10 @@ class Kernel:
         tree = self.sch.state.tree(self.name)
         assert tree.root is not None
         return is_output(tree, stage.block, tree.root)
+
+    def is_constant(self, buffer: tir.Buffer) -> bool:
+        """Is a buffer a parameter that the compiler knows? What is made from it alone costs nothing."""
+        return any(self.func.buffers[n] is buffer for n in self._constants)
 
     # ------------------------------------------------------------ handles
 

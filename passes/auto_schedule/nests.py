@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from math import prod
 
 from mlcc.ir import tir
@@ -68,7 +69,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     free = [n for n in range(len(stage.loops)) if owned(stage, n)]
     if not free:
         return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
-    vector = _vector_place(stage, free) if stage.plain else None
+    vector = vector_place(stage, free) if stage.plain else None
     loops = kernel.loops(block)
     order = [n for n in range(len(loops)) if n != vector] + ([vector] if vector is not None else [])
     if order != sorted(order):
@@ -93,7 +94,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     return f"`{stage.block.name}`: {', '.join(said) or 'serial: too little to do'}"
 
 
-def _vector_place(stage: Stage, free: list[int]) -> int | None:
+def vector_place(stage: Stage, free: list[int]) -> int | None:
     """The loop to run in vectors: the one along which stores are consecutive, if loads along it are regular."""
     best, most = None, -1
     for place in free:
@@ -137,29 +138,37 @@ def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int |
     if times is None:
         return 1 << (least - 1).bit_length()
     vectors = -(-times // lanes)
-    most = max(vectors // (4 * kernel.facts.cores), 1)
+    most = max(vectors // (PIECES * kernel.facts.cores), 1)
     chunk = max(min(1 << (least - 1).bit_length(), most), least)
     dividing = [n for n in range(max(chunk // 2, 1), chunk * 2) if vectors % n == 0] if times % lanes == 0 else []
     return min(dividing, key=lambda n: abs(n - chunk)) if dividing else chunk
 
 
 def _parallel(kernel: Kernel, stage: Stage, groups: list[list[int]], made: list[LoopRV]) -> str:
-    """Run the outermost loops in parallel, fused until there is something to share out."""
+    """Run the outermost loops in parallel, as far as they write elements of their own."""
     free = [n for n in range(len(stage.loops)) if owned(stage, n)]
+    loops = list(takewhile(lambda pair: all(n in free for n in pair[0]), zip(groups, made, strict=False)))
+    return "parallel" if share_out(kernel, [loop for _, loop in loops]) else ""
+
+
+def share_out(kernel: Kernel, loops: list[LoopRV]) -> bool:
+    """Run nested loops, given outermost first, in parallel, fused until there is something to share out; those inside
+    stay as they are. Was there anything to do in parallel?"""
     chosen: list[LoopRV] = []
-    total: int | None = 1
-    for group, loop in zip(groups, made, strict=False):
-        if not all(n in free for n in group):
-            break
+    total, known = 1, True
+    for loop in loops:
         chosen.append(loop)
-        times = _times(stage, group)
-        total = None if times is None or total is None else total * times
-        if total is None or total >= 4 * kernel.facts.cores:
+        times = tir.const_int(kernel.sch.get(loop).extent)
+        total, known = total * (1 if times is None else times), known and times is not None
+        if total >= PIECES * kernel.facts.cores:
             break
-    if not chosen or total == 1:
-        return ""
+    if not chosen or known and total <= 1:
+        return False
     kernel.sch.parallel(kernel.sch.fuse(*chosen) if len(chosen) > 1 else chosen[0])
-    return "parallel"
+    return True
+
+
+PIECES = 4  # parallel pieces for each core, so that none of them waits long for the last one
 
 
 def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
@@ -169,7 +178,7 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
     free = [n for n in stage.spatial if owned(stage, n)]
     if not free:
         return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
-    vector = _vector_place(stage, free) if stage.plain and stage.block.init is not None else None
+    vector = vector_place(stage, free) if stage.plain and stage.block.init is not None else None
     if vector is not None and not set(stage.steps_by(vector)) <= {0, 1}:
         vector = None  # gathers cost more than vectors save
     loops = kernel.loops(block)

@@ -23,6 +23,7 @@ class Rule:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("matmul", "matmul:matmul"),
     Rule("elementwise", "elementwise:elementwise"),
     Rule("fallback", "fallback:fallback"),
 )

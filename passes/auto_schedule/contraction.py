@@ -1,0 +1,161 @@
+"""Sums of products of two tensors: which axis plays which part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.arith.keys import same_expr
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.stage import Stage
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A factor: its buffer, the axis (a place among the loops) or None for a constant of each of its dimensions."""
+
+    buffer: tir.Buffer
+    places: tuple[int | None, ...]
+
+    def has(self, place: int) -> bool:
+        return place in self.places
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """`C[o, m, n] += A[o, m, k] * B[o, k, n]`, each axis a place among the loops. Results are consecutive along `n`;
+    `outer` are all spatial axes but `m` and `n`, whichever operands they occur in. `m` is None where A has no axis of
+    its own: a vector times a matrix."""
+
+    stage: Stage
+    lhs: Operand
+    rhs: Operand
+    outer: tuple[int, ...]
+    m: int | None
+    n: int
+    k: tuple[int, ...]
+
+    def extent(self, place: int | None) -> int | None:
+        return 1 if place is None else self.stage.extents[place]
+
+    @property
+    def times(self) -> int | None:
+        """How often the outer axes run."""
+        return _product(self.stage, self.outer)
+
+    @property
+    def depth(self) -> int | None:
+        """How many products are summed up."""
+        return _product(self.stage, self.k)
+
+    def consecutive(self, operand: Operand) -> int | None:
+        """The axis along which an operand's elements are neighbours."""
+        for place, size in zip(operand.places[::-1], operand.buffer.shape[::-1], strict=True):
+            if place is not None:
+                return place
+            if tir.const_int(size) != 1:
+                return None
+        return None
+
+
+def contraction(stage: Stage) -> Contraction | str:
+    """What a stage contracts; in words why it is no contraction."""
+    block = stage.block
+    if block.init is None or not stage.reduced or len(block.body) != 1:
+        return f"block `{block.name}` is no plain sum"
+    store, init = block.body[0], block.init
+    zero = init[0].value if len(init) == 1 and isinstance(init[0], tir.BufferStore) else None
+    if not isinstance(store, tir.BufferStore) or not isinstance(zero, (tir.FloatImm, tir.IntImm)) or zero.value != 0:
+        return f"block `{block.name}` does not start from 0"
+    factors = _factors(store)
+    if factors is None:
+        return f"block `{block.name}` does not sum up products of two tensors"
+    made = [_operand(stage, f) for f in factors]
+    result = _operand(stage, tir.BufferLoad(store.buffer.dtype, store.buffer, store.indices))
+    if any(o is None for o in (*made, result)) or made[0].buffer is made[1].buffer:  # type: ignore[union-attr]
+        return f"block `{block.name}` indexes its operands by more than axes"
+    return _parts(stage, made[0], made[1], result)  # type: ignore[arg-type]
+
+
+def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | None:
+    if not isinstance(store.value, tir.Add):
+        return None
+    for before, product in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
+        own = isinstance(before, tir.BufferLoad) and before.buffer is store.buffer
+        if own and all(same_expr(a, b) for a, b in zip(before.indices, store.indices, strict=True)):  # type: ignore[attr-defined]
+            product = _uncast(product)
+            if isinstance(product, tir.Mul):
+                lhs, rhs = _uncast(product.lhs), _uncast(product.rhs)
+                if isinstance(lhs, tir.BufferLoad) and isinstance(rhs, tir.BufferLoad):
+                    return lhs, rhs
+    return None
+
+
+def _uncast(expr: tir.Expr) -> tir.Expr:
+    while isinstance(expr, tir.Cast):
+        expr = expr.value
+    return expr
+
+
+def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
+    """An access by axes, each at most once, and constants."""
+    of_axis = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    places: list[int | None] = []
+    for index in load.indices:
+        if isinstance(index, tir.IntImm):
+            places.append(None)
+        elif isinstance(index, tir.Var) and index in of_axis:
+            places.append(of_loop[of_axis[index]])  # type: ignore[index]
+        else:
+            return None
+    found = [p for p in places if p is not None]
+    return Operand(load.buffer, tuple(places)) if len(set(found)) == len(found) else None
+
+
+def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:
+    name = stage.block.name
+    k = tuple(stage.reduced)
+    if not all(one.has(p) and other.has(p) for p in k):
+        return f"block `{name}` reduces over an axis that only one operand has"
+    if not all(result.has(p) for p in stage.spatial) or any(p in result.places for p in k):
+        return f"block `{name}` does not store by all its spatial axes"
+    if not all(one.has(p) or other.has(p) for p in stage.spatial):
+        return f"block `{name}` has an axis that no operand has"
+    n = _along(stage, one, other, result)
+    if n is None:
+        return f"block `{name}` stores no axis that only one operand has consecutively"
+    lhs, rhs = (one, other) if other.has(n) else (other, one)
+    own = [p for p in stage.spatial if lhs.has(p) and not rhs.has(p)]
+    m = max(own, key=lambda p: _size(stage, p)) if own else None
+    outer = tuple(p for p in stage.spatial if p not in (m, n))
+    return Contraction(stage, lhs, rhs, outer, m, n, k)
+
+
+def _along(stage: Stage, one: Operand, other: Operand, result: Operand) -> int | None:
+    """The axis to put in vectors: stored consecutively, in one operand alone; dimensions of 1 do not count."""
+    best = None
+    for place, size in zip(result.places[::-1], result.buffer.shape[::-1], strict=True):
+        if place is not None and one.has(place) != other.has(place):
+            if best is None or _size(stage, best) == 1:
+                best = place
+            if stage.extents[place] != 1:
+                break
+        elif tir.const_int(size) != 1:
+            break
+    return best
+
+
+def _size(stage: Stage, place: int) -> int:
+    """The extent of a loop; one that is not known counts as large."""
+    known = stage.extents[place]
+    return 1 << 20 if known is None else known
+
+
+def _product(stage: Stage, places: tuple[int, ...]) -> int | None:
+    total = 1
+    for place in places:
+        extent = stage.extents[place]
+        if extent is None:
+            return None
+        total *= extent
+    return total

@@ -1,0 +1,51 @@
+"""The register tile of a contraction: how many rows, and how many vectors of columns, are summed up at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.cpu_facts import CpuFacts
+
+LATENCY = 8  # sums under way at once that keep the multipliers busy: latency 4, two of them
+ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: one element from L1, spread out; a vector of a panel from L2
+USUAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn out to be
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """`rows` times `vectors` vectors of `lanes` elements."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    def efficiency(self, m: int | None, n: int | None) -> float:
+        """The share of the multipliers' time that makes results: loads take some, padding makes what nobody needs."""
+        sums = self.rows * self.vectors
+        loads = ROW_LOAD * self.rows + VECTOR_LOAD * self.vectors
+        busy = min(1.0, sums / LATENCY) * sums / (sums + loads)
+        return busy * _used(m, self.rows) * _used(n, self.columns)
+
+
+def _used(size: int | None, step: int) -> float:
+    if size is None:
+        return sum(_used(s, step) for s in USUAL_SIZES) / len(USUAL_SIZES)
+    return size / (-(-size // step) * step) if size else 1.0
+
+
+def best_tile(facts: CpuFacts, m: int | None, n: int | None, lanes: int) -> Tile:
+    """The tile that makes most of the multipliers; sizes that are None are not known. Of equals the one with fewer
+    loads, then with fewer rows."""
+    room = facts.vector_registers - (1 if facts.fma else 2)  # a product on its way to the sum takes one, too
+    most = room if n is None else -(-n // lanes)
+    tiles = [
+        Tile(rows, vectors, lanes)
+        for vectors in range(1, max(min(room // 2, most), 1) + 1)
+        for rows in range(1, min(room, m or room) + 1)
+        if rows * vectors + min(rows, vectors) <= room
+    ]
+    return max(tiles, key=lambda t: (round(t.efficiency(m, n), 4), -(t.rows + t.vectors), -t.rows))

@@ -1,0 +1,150 @@
+"""The rule for products: every layout, dtype and epilogue, at sizes that tiles do not divide."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.cpu_facts import CpuFacts
+from mlcc.interp import run_prim_func
+from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule.choose import Answer, answer
+from mlcc.passes.auto_schedule.tiles import best_tile
+from mlcc.verify import check
+from tests.auto_schedule.kernels import NATIVE, scheduled
+from tests.auto_schedule.products import EPILOGUES, FORMS, Product
+
+X86 = "llvm{triple=x86_64-linux-gnu}"
+DTYPES = (("float32", "float32"), ("float64", "float64"), ("float16", "float32"), ("int8", "int32"))
+
+
+class Eager(CpuFacts):
+    """A CPU on which everything is worth the trouble."""
+
+    @property
+    def parallel_operations(self) -> int:
+        return 16
+
+
+def small(target: str = X86) -> CpuFacts:
+    """Tiny caches, so that little matrices are treated as large ones."""
+    facts = CpuFacts.of(target)
+    fields = {f.name: getattr(facts, f.name) for f in dataclasses.fields(CpuFacts)}
+    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096})
+
+
+def made(product: Product, facts: CpuFacts | None = None) -> Answer:
+    """What the rules make of a product, well-formed."""
+    found = answer(mlcc.parse(product.text())["main"], "main", facts or small())
+    assert found.broken is None and found.func is not None
+    check(IRModule({"main": found.func}))
+    return found
+
+
+def assert_right(product: Product, arrays: list[np.ndarray], seed: int, known: dict[str, int] | None = None) -> None:
+    """`arrays`, made with `seed` and filled since, hold the results."""
+    wanted = product.expected(product.arrays(known or {}, seed))
+    tolerance = 1e-9 if product.out == "float64" else 1e-4
+    for got, want in zip(arrays[-len(wanted) :], wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_layout(form: str) -> None:
+    """In the interpreter: what tiles, panels and padding compute."""
+    rng = random.Random(form)
+    for number in range(3):
+        letters = sorted(set(form) - set(",->"))
+        sizes: dict[str, int | str] = {x: rng.choice((1, 2, 3, 5, 7)) for x in letters}
+        sizes |= {x: rng.choice((9, 25, 31)) for x in "mn" if x in letters and len(letters) < 4}
+        product = Product(form, sizes, *rng.choice(DTYPES), rng.choice(EPILOGUES), unit=rng.random() < 0.2)
+        found = made(product)
+        assert found.func is not None
+        arrays = product.arrays({}, number)
+        run_prim_func(found.func, arrays)
+        assert_right(product, arrays, number)
+
+
+@pytest.mark.parametrize("letter", "mnk")
+@pytest.mark.parametrize("extent", [0, 1, 11])
+def test_symbolic_sizes(letter: str, extent: int) -> None:
+    product = Product("mk,kn->mn", {"m": 9, "n": 18, "k": 5} | {letter: "size"}, epilogue="bias-relu")
+    found = made(product)
+    assert found.rule == "matmul" and found.func is not None
+    arrays = product.arrays({"size": extent}, 3)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 3, {"size": extent})
+
+
+@pytest.mark.parametrize("extents", [(0, 3, 3), (3, 0, 3), (3, 3, 0)])
+def test_nothing_to_do(extents: tuple[int, ...]) -> None:
+    product = Product("mk,kn->mn", dict(zip("mnk", extents, strict=True)), epilogue="bias")
+    found = made(product)
+    arrays = product.arrays({}, 1)
+    assert found.func is not None
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 1)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product("mk,kn->mn", {"m": 100, "n": 100, "k": 100}, epilogue="bias-relu"),
+        Product("mk,nk->mn", {"m": 67, "n": 131, "k": 29}, epilogue="residual"),
+        Product("km,kn->mn", {"m": 257, "n": 70, "k": 129}, "float64", "float64"),
+        Product("bmk,bnk->bmn", {"b": 3, "m": 33, "n": 40, "k": 17}, epilogue="twice"),
+        Product("mk,kn->mn", {"m": 64, "n": 10, "k": 128}, epilogue="bias"),
+        Product("k,kn->n", {"n": 1000, "k": 300}, epilogue="relu"),
+    ],
+    ids=str,
+)
+def test_compiled(product: Product) -> None:
+    mod = mlcc.parse(product.text())
+    exe = mlcc.load(mlcc.build(scheduled(mod), NATIVE, pipeline=""))
+    arrays = product.arrays({}, 5)
+    exe["main"](*arrays)
+    assert_right(product, arrays, 5)
+
+
+def test_what_is_copied() -> None:
+    """Panels where they are used often or cost nothing, rows where they lie across."""
+    wide = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4}")
+    sizes: dict[str, int | str] = {"m": 512, "n": 512, "k": 512}
+    assert "panels of the right operand" in made(Product("mk,kn->mn", sizes), wide).choices[0]
+    assert "strips of the left one" in made(Product("km,kn->mn", sizes), wide).choices[0]
+    assert "as they are" in made(Product("mk,kn->mn", sizes | {"m": 8}), wide).choices[0]
+    assert "as they are" in made(Product("mk,kn->mn", {"m": 64, "n": 64, "k": 64}), wide).choices[0]
+    skinny = mlcc.parse(Product("mk,kn->mn", sizes | {"m": 8}).text())["main"]
+    assert "panels" in answer(skinny, "main", wide, constants=frozenset({1})).choices[0]
+
+
+@pytest.mark.parametrize("target", ["", " cpu=x86-64-v3", " cpu=x86-64-v4"])
+def test_tiles_fit_the_registers(target: str) -> None:
+    facts = CpuFacts.of(f"llvm{{triple=x86_64-linux-gnu{target}}}")
+    for m in (1, 3, 16, 100, 512, None):
+        for n in (1, 10, 64, 100, 777, None):
+            tile = best_tile(facts, m, n, facts.lanes(4))
+            assert tile.rows * tile.vectors + min(tile.rows, tile.vectors) < facts.vector_registers
+            assert m is None or tile.rows <= m
+            assert n is None or tile.columns < n + tile.lanes
+
+
+def test_the_large_tile_keeps_the_multipliers_busy() -> None:
+    facts = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4}")
+    assert best_tile(facts, 1024, 1024, 16).rows * best_tile(facts, 1024, 1024, 16).vectors >= 20
+
+
+def test_other_sums_are_not_products() -> None:
+    text = Product("mk,kn->mn", {"m": 4, "n": 4, "k": 4}).text()
+    for old, new, why in (
+        ("= T.float32(0)", "= T.float32(1)", "does not start from 0"),
+        (" * B[vk, vn]", " / B[vk, vn]", "does not sum up products"),
+        ("B[vk, vn]", "B[vk, 3 - vn]", "more than axes"),
+        ("B[vk, vn]", "A[vk, vn]", "more than axes"),
+    ):
+        found = answer(mlcc.parse(text.replace(old, new))["main"], "main", small())
+        assert why in dict(found.passed)["matmul"]
