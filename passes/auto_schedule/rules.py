@@ -25,5 +25,6 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule("matmul", "matmul:matmul"),
     Rule("elementwise", "elementwise:elementwise"),
+    Rule("rows", "rows:rows"),
     Rule("fallback", "fallback:fallback"),
 )

@@ -28,7 +28,7 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A block that loops bind one to one."""
+    """A block under its loops."""
 
     realize: tir.BlockRealize
     loops: tuple[tir.For, ...]
@@ -39,9 +39,12 @@ class Stage:
 
     @cached_property
     def kinds(self) -> dict[tir.Var, tir.IterKind]:
-        """The kind of the axis that each loop drives."""
-        pairs = zip(self.block.iter_vars, self.realize.values, strict=True)
-        return {value: axis.kind for axis, value in pairs if isinstance(value, tir.Var)}
+        """The kind of the axes that each loop drives; reduced if one of them is."""
+        made = dict.fromkeys((loop.var for loop in self.loops), tir.IterKind.SPATIAL)
+        for axis, value in zip(self.block.iter_vars, self.realize.values, strict=True):
+            if axis.kind is not tir.IterKind.SPATIAL:
+                made.update((v, axis.kind) for v in used_vars(value) if v in made)
+        return made
 
     @cached_property
     def axes(self) -> dict[tir.Var, tir.Expr]:
@@ -135,6 +138,9 @@ class Stage:
     def steps_by(self, place: int) -> list[int | None]:
         """`step` of every access as numbers; None for what is not a known constant."""
         return [None if s is None else tir.const_int(s) for s in (self.step(a, place) for a in self.accesses)]
+
+    def same_extent(self, one: tir.For, other: tir.For) -> bool:
+        return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
 
     def fusable(self, outer: int, inner: int) -> bool:
         """Is every access as regular over the two loops taken as one as over the inner one?"""

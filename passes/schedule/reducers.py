@@ -130,6 +130,19 @@ def reduction_parts(block: tir.Block, reducers: Sequence[Reducer] = REDUCERS) ->
     return ReductionParts(init_values, updates, reducer, lhs, rhs)
 
 
+def reduction_statements(
+    parts: ReductionParts, buffers: Sequence[tir.Buffer], indices: Exprs, rhs: Exprs
+) -> tuple[tuple[tir.Stmt, ...], tuple[tir.Stmt, ...]]:
+    """Body and init of a block that combines what is in `buffers` at `indices` with `rhs`."""
+    values = parts.combine([c.load(b, *indices) for b in buffers], rhs)
+    init = tuple(tir.BufferStore(b, v, indices) for b, v in zip(buffers, parts.reducer.identity, strict=True))
+    if len(buffers) == 1:
+        return (tir.BufferStore(buffers[0], values[0], indices),), init
+    binds = [tir.Bind(tir.Var(f"v_{b.name}", v.dtype), v) for b, v in zip(buffers, values, strict=True)]
+    stores = [tir.BufferStore(b, bind.var, indices) for b, bind in zip(buffers, binds, strict=True)]
+    return (*binds, *stores), init
+
+
 # ---------------------------------------------------------------- start values and updates
 
 

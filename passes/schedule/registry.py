@@ -44,6 +44,7 @@ _MODULES: dict[str, str] = {
     "layout": "transform_layout set_axis_separator",
     "block_layout": "transform_block_layout",
     "pad_einsum": "pad_einsum",
+    "pad_reduction": "pad_reduction",
     "decompose_padding": "decompose_padding can_decompose_padding",
     "rolling_buffer": "rolling_buffer",
     "blockize": "blockize",

@@ -14,7 +14,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.access import points
 from mlcc.passes.schedule.bindings import bound_vars, vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_reduction_block, check_single_child, scope_root
-from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
+from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts, reduction_statements
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -186,7 +186,11 @@ def _partial_block(
                 values.append(var)
         renamed[old.var] = substitute(value, axis_of)
     indices = (*parts.indices[:axis], rf_var, *parts.indices[axis:])
-    body, init = _statements(parts, partial, indices, parts.rhs, any(a.kind is tir.IterKind.REDUCE for a in axes))
+    if any(a.kind is tir.IterKind.REDUCE for a in axes):
+        body, init = reduction_statements(parts, partial, indices, parts.rhs)
+    else:
+        body = tuple(tir.BufferStore(b, v, indices) for b, v in zip(partial, parts.rhs, strict=True))
+        init = ()
     one = c.const(1, rf_var.dtype)
     new_of = dict(zip(parts.buffers, partial, strict=True))
     writes = tuple(
@@ -195,7 +199,7 @@ def _partial_block(
     )
     made = tir.Block(
         f"{block.name}_rf", tuple(axes), substitute(block.reads, renamed), substitute(writes, renamed),
-        substitute(body, renamed), None if init is None else substitute(init, renamed), annotations=block.annotations,
+        substitute(body, renamed), substitute(init, renamed) or None, annotations=block.annotations,
     )  # fmt: skip
     return tir.BlockRealize(tuple(values), realize.predicate, made)
 
@@ -223,27 +227,11 @@ def _combination(
             values.append(value)
     place = substitute(parts.indices, renamed)
     loads = tuple(c.load(b, *place[:axis], rf_var, *place[axis:]) for b in partial)
-    body, init = _statements(parts, parts.buffers, place, loads, True)
+    body, init = reduction_statements(parts, parts.buffers, place, loads)
     outputs = tuple(tir.BufferRegion(b, points(place)) for b in parts.buffers)
     reads = tuple(tir.BufferRegion(load.buffer, points(load.indices)) for load in loads)
     made = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
     return tir.BlockRealize(tuple(values), guard, made)
-
-
-def _statements(
-    parts: ReductionParts, buffers: tuple[tir.Buffer, ...], indices: tuple[tir.Expr, ...], rhs: tuple[tir.Expr, ...],
-    reduces: bool,
-) -> tuple[tuple[tir.Stmt, ...], tuple[tir.Stmt, ...] | None]:  # fmt: skip
-    """Body and init: combine what is in `buffers` at `indices` with `rhs`; without reduce axes just store `rhs`."""
-    if not reduces:
-        return tuple(tir.BufferStore(b, v, indices) for b, v in zip(buffers, rhs, strict=True)), None
-    values = parts.combine([c.load(b, *indices) for b in buffers], rhs)
-    init = tuple(tir.BufferStore(b, v, indices) for b, v in zip(buffers, parts.reducer.identity, strict=True))
-    if len(buffers) == 1:
-        return (tir.BufferStore(buffers[0], values[0], indices),), init
-    binds = [tir.Bind(tir.Var(f"v_{b.name}", v.dtype), v) for b, v in zip(buffers, values, strict=True)]
-    stores = [tir.BufferStore(b, bind.var, indices) for b, bind in zip(buffers, binds, strict=True)]
-    return (*binds, *stores), init
 
 
 # ---------------------------------------------------------------- the two nests

@@ -1,0 +1,135 @@
+"""Kernels that reduce along the end of each row: softmax, norms, means, sums over trailing axes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.nests import worth_threads
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+ACCUMULATORS = 4  # vectors that add up side by side: an addition takes about that many times as long as it keeps a unit
+JOINED = 4  # partial results that one step puts together at the end of a row
+
+
+def rows(kernel: Kernel) -> str:
+    """All stages of a row run one after the other while the row is in the first cache; rows run in parallel. A
+    reduction adds up in the lanes of some vectors, which are put together at the end of the row."""
+    inline_cheap(kernel)
+    stages = kernel.stages()
+    axes = _row_axes(kernel, stages)
+    threads = any(worth_threads(kernel, s) for s in stages)
+    parts: list[tuple[BlockRV, str]] = []
+    for block, stage in zip(kernel.blocks(), stages, strict=True):
+        parts += _partial(kernel, block, stage) if stage.reduced else [(block, "stored")]
+    *before, (last, _) = parts
+    row = fused(kernel, kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
+    for block, _ in reversed(before):
+        kernel.sch.compute_at(block, row)
+    if threads and stages[-1].extents[:axes] != (1,) * axes:
+        kernel.sch.parallel(row)
+    for block, kind in parts:
+        _vectors(kernel, block, kind)
+    return f"{sum(bool(s.reduced) for s in stages)} reductions along rows"
+
+
+def fused(kernel: Kernel, loops: list[LoopRV]) -> LoopRV:
+    """One loop of several."""
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
+
+
+def _long(stage: Stage) -> list[int]:
+    """The places of the loops that run more than once."""
+    return [n for n, extent in enumerate(stage.extents) if extent != 1]
+
+
+def _last_row_loop(stage: Stage, axes: int) -> int:
+    return _long(stage)[axes - 1]
+
+
+def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
+    """How many outer loops all stages share, loops that run once not counted."""
+    reducing = [s for s in stages if s.reduced]
+    if not reducing:
+        not_this("no block reduces")
+    if any(kernel.is_output(s) for s in stages[:-1]):
+        not_this("there are several outputs")
+    count = min(sum(n in s.spatial for n in _long(s)) for s in reducing)
+    if count == 0:
+        not_this("there is one row only")
+    first = [stages[-1].loops[n] for n in _long(stages[-1])[:count]]
+    for stage in stages:
+        name = f"block `{stage.block.name}`"
+        if not stage.plain or len(stage.stores) != 1:
+            not_this(f"{name} does more than store one expression")
+        long = _long(stage)
+        own = [stage.loops[n] for n in long[:count]]
+        if len(own) < count or not all(stage.same_extent(a, b) for a, b in zip(own, first, strict=True)):
+            not_this(f"{name} has other rows")
+        inner = list(stage.reduced) if stage.reduced else long[count:]
+        if any(n not in long[:count] for n in long if n not in inner):
+            not_this(f"{name} reduces one part of its rows only")
+        along = [n for n in inner if stage.extents[n] != 1]
+        regular = all(stage.fusable(a, b) for a, b in zip(along, along[1:], strict=False))
+        if not regular or (along and not set(stage.steps_by(along[-1])) <= {0, 1}):
+            not_this(f"{name} does not run along its rows")
+    return count
+
+
+def _partial(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[BlockRV, str]]:
+    """Cut a reduction into partial results in the lanes of vectors (rfactor), and steps that put these together."""
+    lanes = kernel.facts.lanes(stage.element_bytes)
+    extents = [stage.extents[n] for n in stage.reduced]
+    times = None if None in extents else prod(n for n in extents if n is not None)
+    if lanes < 2 or (times is not None and times < 2 * lanes):
+        return [(block, "short")]
+    several = 1
+    while several < ACCUMULATORS and (times is None or times >= 4 * several * lanes):
+        several *= 2
+    kernel.say(f"`{stage.block.name}`: partial results in {several} vectors of {lanes}")
+    loops = kernel.loops(block)
+    if len(stage.reduced) == 1:
+        kernel.sch.pad_reduction(loops[stage.reduced[0]], several * lanes)
+    loop = fused(kernel, [loops[n] for n in stage.reduced])
+    widths = [several * lanes, *([lanes] if several > 1 else [])]
+    while widths[-1] > JOINED:
+        widths.append(widths[-1] // JOINED)
+    made: list[tuple[BlockRV, str]] = []
+    for width in widths:
+        _, lane = kernel.sch.split(loop, factors=[None, width])
+        partial = kernel.sch.rfactor(lane, len(stage.stores[0].indices))
+        kernel.sch.set_scope(partial, 0, "local")
+        made.append((partial, "joined" if made else "partial"))
+        loop = kernel.loops(block)[-1]
+    return [*made, (block, "last")]
+
+
+def _vectors(kernel: Kernel, block: BlockRV, kind: str) -> None:
+    """The loops of a stage within a row."""
+    sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
+    reduced = [loops[n] for n in stage.reduced]
+    spatial = [loop for n, loop in enumerate(loops) if n and n not in stage.reduced]
+    if kind == "last":
+        sch.unroll(reduced[0])
+    if kind in ("short", "last") or not spatial:
+        return
+    along = fused(kernel, spatial)
+    if reduced:
+        sch.reorder(*reduced, along)
+    accumulator, lane = sch.split(along, factors=[None, min(kernel.facts.lanes(stage.element_bytes), _width(stage))])
+    sch.vectorize(lane)
+    if reduced:
+        sch.unroll(accumulator)
+        sch.decompose_reduction(block, reduced[0])
+        if kind == "joined":
+            sch.unroll(reduced[0])
+
+
+def _width(stage: Stage) -> int:
+    """How many lanes are worth having: the next power of two of a short row."""
+    extents = [n for place, n in enumerate(stage.extents) if place and place not in stage.reduced]
+    if any(n is None for n in extents):
+        return 1 << 30
+    return 1 << max(prod(n for n in extents if n is not None) - 1, 0).bit_length()

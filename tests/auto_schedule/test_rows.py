@@ -1,0 +1,75 @@
+"""The rule `rows`: reductions along the end of rows, and what surrounds them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlcc
+from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
+
+NORMS = {
+    "softmax": ["y = R.nn.softmax(x)"],
+    "log_softmax": ["y = R.nn.log_softmax(x)"],
+    "layer_norm": ["y = R.nn.layer_norm(x, g, g, axes=[-1])"],
+    "rms_norm": ["y = R.nn.rms_norm(x, g, axes=[-1])"],
+    "variance": ["y = R.variance(x, axis=[-1])"],
+    "mean": ["y = R.mean(x, axis=[-1])"],
+    "max": ["y = R.max(x, axis=[-1])"],
+    "scaled": ["s = R.nn.softmax(R.multiply(x, g))", "y = R.multiply(s, g)"],
+}
+
+
+def text(lines: list[str], shape: list[int | str], dtype: str = "float32") -> str:
+    dims = ", ".join(f'"{n}"' if isinstance(n, str) else str(n) for n in shape)
+    return graph(f'x: R.Tensor(({dims},), "{dtype}"), g: R.Tensor(({shape[-1]},), "{dtype}")', *lines, result="y")
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_run_row_by_row(name: str) -> None:
+    mod = lowered(text(NORMS[name], [6, 8, 200]))
+    assert "rows" in {a.rule for a in chosen(mod).values()}
+    printed = mlcc.script(assert_same_results(mod))
+    assert "_rf_local" in printed
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(sorted(NORMS)),
+    st.lists(st.sampled_from([1, 2, 3, 7]), min_size=1, max_size=2),
+    st.sampled_from([1, 2, 15, 16, 17, 31, 67, 257]),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_rows_of_any_length(name: str, outer: list[int], length: int, dtype: str) -> None:
+    assert_same_results(lowered(text(NORMS[name], [*outer, length], dtype)))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_symbolic_rows(rows: int) -> None:
+    mod = lowered(text(NORMS["softmax"], ["n", 3, 100]))
+    assert {a.rule for a in chosen(mod).values()} == {"rows"}
+    assert_same_results(mod, {"n": rows})
+
+
+@pytest.mark.parametrize("length", [1, 31, 64, 130])
+def test_symbolic_length(length: int) -> None:
+    mod = lowered(graph('x: R.Tensor((3, "n"), "float32")', "y = R.nn.softmax(x)", result="y"))
+    assert {a.rule for a in chosen(mod).values()} == {"rows"}
+    assert_same_results(mod, {"n": length})
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("y = R.nn.softmax(x, axis=1)", "along its rows"),
+        ("y = R.sum(x)", "one row only"),
+        ("y = R.exp(x)", ""),
+    ],
+)
+def test_what_is_left_to_others(line: str, why: str) -> None:
+    mod = lowered(graph('x: R.Tensor((4, 40, 40), "float32")', line, result="y"))
+    (found,) = chosen(mod).values()
+    assert found.rule != "rows"
+    assert why in dict(found.passed).get("rows", "")
+    assert_same_results(mod)
