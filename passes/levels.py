@@ -2,13 +2,14 @@
 
 # what may fuse is read off the TIR functions
 _KERNELS = "lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
+_SCHEDULED = f"{_KERNELS},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
     "O0": "lower-to-tir",
     "O1": "normalize,canonicalize,fold-constants,dead-code,lower-to-tir",
     "O2": f"normalize,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_KERNELS},auto-schedule",
+    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_SCHEDULED}",
 }
 
 

@@ -66,7 +66,8 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
             not_this(f"{name} does more than store one expression")
         long = _long(stage)
         own = [stage.loops[n] for n in long[:count]]
-        if len(own) < count or not all(stage.same_extent(a, b) for a, b in zip(own, first, strict=True)):
+        same = (stage.same_extent(a, b) for a, b in zip(own, first, strict=False))
+        if not len(own) == len(first) == count or not all(same):
             not_this(f"{name} has other rows")
         inner = list(stage.reduced) if stage.reduced else long[count:]
         if any(n not in long[:count] for n in long if n not in inner):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.ir import calls
+from mlcc.ir import calls, tir
 from mlcc.ir import construct as c
-from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_reduction_block, check_single_child, scope_root
