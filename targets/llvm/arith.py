@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm import small_float
+from mlcc.targets.llvm import small_float, vmath
 from mlcc.targets.llvm.ir_text import FunctionText, Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, register_type
@@ -127,12 +127,12 @@ def mod(e: Emitter, node: tir.Mod) -> Value:
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_int:
         return int_divide(e.fn, lhs, rhs, dtype, _const_of(node.rhs))[1]
-    return small_float.rounded(e, fmod(e, lhs, rhs), dtype)
+    return small_float.rounded(e, fmod(e, lhs, rhs, dtype.lanes), dtype)
 
 
-def fmod(e: Emitter, lhs: Value, rhs: Value) -> Value:
-    """C's fmod; a call of libm, lane by lane."""
-    return e.fn.binary("frem", lhs, rhs)
+def fmod(e: Emitter, lhs: Value, rhs: Value, lanes: int) -> Value:
+    """C's fmod."""
+    return vmath.call(e, "fmod", [lhs, rhs], lanes)
 
 
 def _floor_parts(e: Emitter, node: tir.BinaryOp, lhs: Value, rhs: Value) -> tuple[Value, Value, Value | None]:
@@ -155,7 +155,8 @@ def floordiv(e: Emitter, node: tir.FloorDiv) -> Value:
         return _bool_divide(e, node, True)
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_float:
-        return small_float.rounded(e, e.intrinsic("llvm.floor", fn.binary("fdiv", lhs, rhs)), dtype)
+        quotient = fn.binary("fdiv", lhs, rhs)
+        return small_float.rounded(e, vmath.call(e, "floor", [quotient], dtype.lanes), dtype)
     known = _const_of(node.rhs)
     if known is not None and known > 0 and known & (known - 1) == 0:
         return fn.binary("lshr" if dtype.is_uint else "ashr", lhs, constant(dtype, known.bit_length() - 1))
@@ -182,7 +183,7 @@ def floormod(e: Emitter, node: tir.FloorMod) -> Value:
 def _float_floormod(e: Emitter, lhs: Value, rhs: Value, dtype: DType) -> Value:
     """fmod, plus the divisor where the signs differ; a zero takes the divisor's sign."""
     fn, zero = e.fn, constant(dtype, 0)
-    remainder = fmod(e, lhs, rhs)
+    remainder = fmod(e, lhs, rhs, dtype.lanes)
     differ = fn.binary("xor", fn.fcmp("olt", remainder, zero), fn.fcmp("olt", rhs, zero))
     moved = fn.select(differ, fn.binary("fadd", remainder, rhs), remainder)
     return fn.select(fn.fcmp("oeq", remainder, zero), e.intrinsic("llvm.copysign", zero, rhs), moved)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm import arith, casts, small_float
+from mlcc.targets.llvm import arith, casts, small_float, vmath
 from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
-from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
 
@@ -48,29 +47,14 @@ def _llvm(base: str, count: int = 1) -> Emit:
     return emit
 
 
-def _libm(base: str, count: int = 1) -> Emit:
-    """A function of libm, called for each lane."""
+def _inline(base: str, count: int = 1) -> Emit:
+    """A function of `vmath`."""
 
     def emit(e: Emitter, node: tir.Call) -> Value:
         args = _floats(e, node, count)
-        return small_float.rounded(e, libm_call(e, base, args, node.dtype), node.dtype)
+        return small_float.rounded(e, vmath.call(e, base, args, node.dtype.lanes), node.dtype)
 
     return emit
-
-
-def libm_call(e: Emitter, base: str, args: list[Value], dtype: DType) -> Value:
-    """`base` or `basef` of libm, by dtype; vectors lane by lane."""
-    fn = e.fn
-    scalar = register_type(dtype.element)
-    name = base if scalar == "double" else f"{base}f"
-    types = LIBM[name]
-    callee = e.ctx.module.declare(name, types[0], types[1:], "nounwind willreturn memory(none)")
-    if dtype.lanes == 1:
-        return fn.call(types[0], callee, args)
-    made = Value(register_type(dtype), "poison")
-    for lane in range(dtype.lanes):
-        made = fn.insert(made, fn.call(types[0], callee, [fn.extract(a, lane) for a in args]), lane)
-    return made
 
 
 def _fabs_or_abs(e: Emitter, node: tir.Call) -> Value:
@@ -84,34 +68,11 @@ def _fabs_or_abs(e: Emitter, node: tir.Call) -> Value:
     return e.fn.call(arg.type, name, [arg, Value("i1", "false")])
 
 
-def _sigmoid(e: Emitter, node: tir.Call) -> Value:
-    (x,) = _floats(e, node, 1)
-    one = arith.constant(node.dtype, 1)
-    power = e.intrinsic("llvm.exp", e.fn.op(x.type, f"fneg {x}"))
-    return small_float.rounded(e, e.fn.binary("fdiv", one, e.fn.binary("fadd", one, power)), node.dtype)
-
-
-def _rsqrt(e: Emitter, node: tir.Call) -> Value:
-    (x,) = _floats(e, node, 1)
-    root = e.intrinsic("llvm.sqrt", x)
-    return small_float.rounded(e, e.fn.binary("fdiv", arith.constant(node.dtype, 1), root), node.dtype)
-
-
-def _exp10(e: Emitter, node: tir.Call) -> Value:
-    (x,) = _floats(e, node, 1)
-    return small_float.rounded(e, e.intrinsic("llvm.pow", arith.constant(node.dtype, 10), x), node.dtype)
-
-
-def _fmod(e: Emitter, node: tir.Call) -> Value:
-    lhs, rhs = _floats(e, node, 2)
-    return small_float.rounded(e, arith.fmod(e, lhs, rhs), node.dtype)
-
-
 def _fma(e: Emitter, node: tir.Call) -> Value:
     if node.dtype.is_int:
         a, b, c = _arguments(e, node, 3)
         return e.fn.binary("add", e.fn.binary("mul", a, b), c)
-    return _llvm("fma", 3)(e, node)
+    return small_float.rounded(e, vmath.fma(e, _floats(e, node, 3), node.dtype.lanes), node.dtype)
 
 
 def _ldexp(e: Emitter, node: tir.Call) -> Value:
@@ -124,16 +85,15 @@ def _ldexp(e: Emitter, node: tir.Call) -> Value:
     limit = [e.fn.splat(integer("i64", v), by.lanes) for v in (-100000, 100000)]
     wide = e.fn.select(e.fn.icmp("slt", wide, limit[0]), limit[0], wide)
     wide = e.fn.select(e.fn.icmp("sgt", wide, limit[1]), limit[1], wide)
-    narrow = e.fn.convert("trunc", wide, vector("i32", by.lanes))
-    symbol = f"llvm.ldexp.{casts.mangled(x.type)}.{casts.mangled(narrow.type)}"
-    name = e.ctx.module.declare(symbol, x.type, [x.type, narrow.type])
-    return small_float.rounded(e, e.fn.call(x.type, name, [x, narrow]), node.dtype)
+    if node.dtype.bits < 64:
+        wide = e.fn.convert("trunc", wide, vector("i32", by.lanes))
+    return small_float.rounded(e, vmath.ldexp(e, x, wide, by.lanes), node.dtype)
 
 
 def _nextafter(e: Emitter, node: tir.Call) -> Value:
     if is_small_float(node.dtype):
         raise unsupported(f"`T.nextafter` of {node.dtype} is not supported", node.span)
-    return _libm("nextafter", 2)(e, node)
+    return _inline("nextafter", 2)(e, node)
 
 
 def _classify(test: str) -> Emit:
@@ -326,22 +286,17 @@ def _combine(e: Emitter, node: tir.Call) -> Value:
     return e.fn.op(register_type(node.dtype), f"shufflevector {low}, {high}, <{node.dtype.lanes} x i32> <{mask}>")
 
 
-_BY_LLVM = ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "floor", "ceil", "trunc", "fabs", "nearbyint")
-_BY_LIBM = (
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "log1p", "erf",
-)  # fmt: skip
 _HINTS = ("prefetch", "tvm_kernel_replace_point", "start_profile_intrinsic", "end_profile_intrinsic", "undef")
 
 TABLE: dict[str, Emit] = {
-    **{name: _llvm(name) for name in _BY_LLVM},
-    **{name: _libm(name) for name in _BY_LIBM},
+    **{name: _inline(name) for name in (*vmath.UNARY, *vmath.ROUNDING)},
+    **{name: _inline(name, 2) for name in vmath.BINARY},
     **dict.fromkeys(_HINTS, _nothing),
     **dict.fromkeys(("likely", "tvm_thread_invariant", "ignore_loop_partition"), _first_argument),
     **{name: _classify(name) for name in ("isnan", "isinf", "isfinite")},
     **{f"bitwise_{op}": _bitwise(op) for op in ("and", "or", "xor")},
-    "round": _llvm("nearbyint"), "pow": _llvm("pow", 2), "copysign": _llvm("copysign", 2), "atan2": _libm("atan2", 2),
-    "hypot": _libm("hypot", 2), "nextafter": _nextafter, "fmod": _fmod, "fma": _fma, "abs": _fabs_or_abs,
-    "sigmoid": _sigmoid, "rsqrt": _rsqrt, "exp10": _exp10, "ldexp": _ldexp, "infinity": _infinity,
+    "round": _inline("nearbyint"), "fabs": _llvm("fabs"), "copysign": _llvm("copysign", 2), "nextafter": _nextafter,
+    "fma": _fma, "abs": _fabs_or_abs, "ldexp": _ldexp, "infinity": _infinity,
     "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
     "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"), "reinterpret": _reinterpret,
     "q_multiply_shift": _q_multiply_shift, "dp4a": _dp4a, "get_active_lane_mask": _lane_mask, "assume": _true,
