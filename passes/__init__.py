@@ -10,6 +10,7 @@ PASSES: dict[str, str] = {
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",
     "canonicalize": "mlcc.passes.canonicalize:Canonicalize",
+    "check-shapes": "mlcc.passes.check_shapes:CheckShapes",
     "combine-parallel-matmul": "mlcc.passes.combine_parallel_matmul:CombineParallelMatmul",
     "convert-layout": "mlcc.passes.convert_layout:ConvertLayout",
     "dead-code": "mlcc.passes.dead_code:DeadCode",

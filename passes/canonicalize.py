@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph import Mutator, all_bindings, map_relax_functions, same_info, used_vars
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.symbolic import bind_symbols
+from mlcc.passes.symbolic import bind_symbols, info_symbols
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,17 @@ def renamed(func: relax.Function, module: IRModule) -> relax.Function:
 
 
 def _replace_known_symbols(func: relax.Function, module: IRModule) -> relax.Function:
-    """Replace what a `match_cast` outside branches defines, where the shape that it matches is known."""
+    """Replace what a `match_cast` outside branches defines, where the shape that it matches is known.
+
+    One that a parameter or an earlier `match_cast` has defined is only checked there, and stays what it is.
+    """
     known: dict[tir.Var, tir.Expr] = {}
+    defined = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding, relax.MatchCast):
-                _match(binding.struct_info, binding.value.struct_info, known)
+                _match(binding.struct_info, binding.value.struct_info, defined, known)
+                defined.update(info_symbols(binding.struct_info))
     resolved: dict[tir.Var, tir.Expr] = {}
     for var, value in known.items():
         resolved[var] = _resolve(value, resolved)
@@ -67,8 +73,8 @@ def _resolve(value: tir.Expr, known: dict[tir.Var, tir.Expr]) -> tir.Expr:
     return substitute(value, known)  # type: ignore[no-any-return]
 
 
-def _match(pattern: Any, info: Any, known: dict[tir.Var, tir.Expr]) -> None:
-    """Add what the variables of a pattern stand for, by the struct info that it is matched with."""
+def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, tir.Expr]) -> None:
+    """Add what the variables that a pattern defines stand for, by the struct info that it is matched with."""
     pairs: Any = ()
     match pattern, info:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
@@ -77,9 +83,9 @@ def _match(pattern: Any, info: Any, known: dict[tir.Var, tir.Expr]) -> None:
             pairs = zip(pattern.values or (), info.values or (), strict=False)
         case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
             for a, b in zip(fields, others, strict=False):
-                _match(a, b, known)
+                _match(a, b, defined, known)
     for want, have in pairs:
-        if isinstance(want, tir.Var) and want is not have and want not in known:
+        if isinstance(want, tir.Var) and want not in defined and want not in known:
             known[want] = have
 
 

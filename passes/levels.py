@@ -6,10 +6,10 @@ _SCHEDULED = f"{_KERNELS},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
-    "O0": "lower-to-tir",
-    "O1": "normalize,canonicalize,fold-constants,dead-code,lower-to-tir",
-    "O2": f"normalize,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": f"normalize,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_SCHEDULED}",
+    "O0": "check-shapes,lower-to-tir",
+    "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
+    "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
+    "O3": f"normalize,check-shapes,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_SCHEDULED}",
 }
 
 

@@ -18,7 +18,7 @@ from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, kind_of
 from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
 from mlcc.runtime.dlpack import as_array, of_array
-from mlcc.runtime.explain import bind_symbols, differences
+from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.fast import Area, FastPath
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 from mlcc.runtime.packed import Frame, Frames
@@ -127,13 +127,16 @@ class Function:
             self._spare.append(workspace)
         return results[0] if fast.single else tuple(results), 0
 
-    def _failure(self, code: int, found: list[Diagnostic] | None = None) -> CallError:
-        """The error for a code of native code; `found` is what the arguments show of its cause."""
+    def _failure(self, code: int, found: list[Diagnostic] | None = None, given: Sequence[Argument] = ()) -> CallError:
+        """The error for a code of native code; `found` is what the arguments `given` show of its cause."""
         kind = kind_of(code)
         if found and kind is not None and kind.name not in _CODES:
             return CallError(found)
         text = self._entry.error(code)
-        message = text.decode("utf-8", "replace") if text else f"error {code}"
+        message = text.decode("utf-8", "replace").removeprefix(f"{self.name}: ") if text else f"error {code}"
+        broken = next((c for c in self.spec.constraints if c.code == code), None)
+        if broken is not None:
+            message = violated(broken, bind_symbols(given)) or message
         return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
 
     def call_with_fresh_outputs(self, args: Sequence[Any]) -> Any:
@@ -242,6 +245,9 @@ class Function:
                 )
             ) from None
         except (ValueError, MemoryError, OverflowError) as exc:
+            wrong = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
+            if wrong is not None:
+                raise CallError(error("E0814", f"`{self.name}`: {wrong}")) from None
             raise CallError(
                 error("E0810", f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}")
             ) from None
@@ -340,7 +346,7 @@ class BoundCall:
     def _refuse(self, code: int) -> NoReturn:
         """Raise the error for a code of native code, with what the arguments show of its cause."""
         seen = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
-        raise self.function._failure(code, differences(self.function.name, seen))
+        raise self.function._failure(code, differences(self.function.name, seen), seen)
 
 
 def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.errors import Diagnostic, error
-from mlcc.runtime.manifest import Dim, evaluate, show, show_shape
+from mlcc.runtime.manifest import Constraint, Dim, evaluate, show, show_shape
 
 if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
@@ -63,6 +63,19 @@ def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic
                     )
                 )
     return found
+
+
+def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:
+    """What is wrong where a constraint does not hold; None where it does, or cannot be computed here."""
+    try:
+        have, want = evaluate(constraint.have, symbols), evaluate(constraint.want, symbols)
+    except (KeyError, ValueError):
+        return None
+    if have == want:
+        return None
+    name = "" if isinstance(constraint.want, int) else f"{show(constraint.want)} = "
+    where = f", in line {constraint.line}" if constraint.line else ""
+    return f"{constraint.what} is {have}, expected {name}{want}{where}"
 
 
 def _place(argument: Argument, index: int) -> str:

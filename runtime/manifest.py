@@ -115,6 +115,20 @@ def show_tensor(leaf: Value) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """Sizes that must be equal inside a function, and the error code that says that they are not.
+
+    `what` is what messages call the first; `line` is where the text says so, 0 if that is not known.
+    """
+
+    what: str
+    line: int
+    code: int
+    have: Dim
+    want: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionSpec:
     """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters."""
 
@@ -124,6 +138,7 @@ class FunctionSpec:
     symbols: tuple[str, ...]
     params: tuple[Value, ...]
     results: Value | None
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +264,15 @@ def _function(name: str, raw: Any) -> FunctionSpec:
     symbols = reader.strings(raw, "symbols")
     params = tuple(_value(reader, p, symbols, 0) for p in reader.get(raw, "params", list))
     results = None if kind == "prim" else _value(reader, reader.get(raw, "results", dict), symbols, 0)
-    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results)
+    listed = reader.get(raw, "constraints", list) if "constraints" in raw else []
+    constraints = tuple(_constraint(reader, c, symbols) for c in listed)
+    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints)
+
+
+def _constraint(reader: _Reader, raw: Any, symbols: tuple[str, ...]) -> Constraint:
+    have, want = (_dim(reader, reader.get(raw, key, (int, str, list)), symbols, 0) for key in ("have", "want"))
+    line, code = reader.get(raw, "line", int), reader.get(raw, "code", int)
+    return Constraint(reader.get(raw, "what", str), line, code, have, want)
 
 
 KINDS = ("tensor", "scalar", "shape", "tuple", "pointer")

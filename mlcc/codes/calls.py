@@ -46,7 +46,11 @@ CODES: dict[str, tuple[str, str]] = {
         "dtype than the program declares. Exceptions of Python functions are raised again as they are.",
     ),
     "E0813": ("an assertion of the program failed", "A `T.assert` or `R.assert_op` of the program did not hold."),
-    "E0814": ("a match_cast failed", "A value does not have the struct info that `R.match_cast` says it has."),
+    "E0814": (
+        "sizes inside a function do not fit",
+        "A value does not have the struct info that `R.match_cast` says it has, or sizes differ that an operator needs "
+        "to be equal. The line is that of the text.",
+    ),
     "E0815": (
         "packed function already registered",
         "A name can be registered once; `override=True` replaces the function.",

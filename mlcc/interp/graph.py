@@ -29,7 +29,22 @@ from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
+
+
+def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
+    """The call with numbers for the symbolic sizes among its attributes."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, tir.Expr) and not isinstance(value, tir.IntImm) and value.dtype.is_int:
+            number = evaluate(value, dict(sizes))
+            return value if number is None else tir.IntImm(value.dtype, number)
+        return tuple(map(known, value)) if isinstance(value, tuple) else value
+
+    if not any(isinstance(v, (tuple, tir.Expr)) for v in call.attrs.values()):
+        return call
+    return replace(call, attrs=Attrs({key: known(value) for key, value in call.attrs.items()}))  # type: ignore[no-any-return]
 
 
 def run_function(
@@ -208,7 +223,7 @@ class Machine:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, call, frame)
-        return self._operator(name, call, [self.expr(a, frame) for a in call.args])
+        return self._operator(name, _with_sizes(call, frame.sizes), [self.expr(a, frame) for a in call.args])
 
     def _operator(self, name: str, call: relax.Call, args: list[Any]) -> Any:
         from mlcc.ops.registry import get
@@ -217,7 +232,10 @@ class Machine:
         if op is None or op.impl.numpy is None:
             raise CallError(error("E0872", f"the interpreter cannot run operator `{name}`", call.span))
         narrow = next((a.dtype for a in args if isinstance(a, Tensor) and a.dtype.is_float and a.dtype.bits < 32), None)
-        result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
+        try:
+            result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
+        except (ValueError, IndexError) as exc:  # sizes that do not go together, which only their values show
+            raise CallError(error("E0805", f"`R.{name}`: {exc}", call.span)) from None
         return from_operator(result, call.struct_info, narrow)
 
     def _prim_func(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:

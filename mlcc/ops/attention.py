@@ -73,7 +73,7 @@ def _check_bias(call: relax.Call, bias: Tensor, wanted: Dims) -> None:
     if bias.dims is None:
         return
     *outer, last = zip(bias.dims, wanted, strict=True)
-    if any(known_different(a, b) and not is_one(a) for a, b in outer) or known_different(*last):
+    if any(not is_one(a) and known_different(a, b) for a, b in outer) or known_different(*last):
         text = f"the bias {shape_text(bias.dims)} does not broadcast to {shape_text(wanted)}"
         fail(call, "E0445", f"{text} (batch, heads, queries, keys)")
 

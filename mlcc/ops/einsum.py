@@ -91,7 +91,7 @@ def _common(call: relax.Call, label: str, known: tir.Expr | None, extent: tir.Ex
     """The extent of a label; one of 1 goes with any."""
     if known is None or is_one(known):
         return extent
-    if known_different(known, extent) and not is_one(extent):
+    if not is_one(extent) and known_different(known, extent):
         what = f"`{label}`" if label.isalpha() else "a dimension of `...`"
         fail(call, "E0445", f"{what} stands for extents {extent_text(known)} and {extent_text(extent)}")
     return known

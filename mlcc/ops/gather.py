@@ -18,6 +18,7 @@ from mlcc.ops.shapes import (
     broadcast,
     fail,
     known_different,
+    known_larger,
     result,
     shape_text,
     tensor,
@@ -32,6 +33,14 @@ def integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
         fail(call, "E0444", f"{what} must be integers, not {info.dtype}", "convert them with `R.astype`")
 
 
+def within(call: relax.Call, indices: Dims | None, data: Dims | None, at: int) -> None:
+    """Refuse indices that reach past the data beside the axis `at`, where the place itself counts."""
+    for number, (extent, limit) in enumerate(zip(indices or (), data or (), strict=False)):
+        if number != at and known_larger(extent, limit):
+            text = f"the indices {shape_text(indices)} reach past the data {shape_text(data)} in dimension {number}"
+            fail(call, "E0445", text)
+
+
 # ---------------------------------------------------------------- inference
 
 
@@ -41,9 +50,10 @@ def infer_gather_elements(call: relax.Call) -> Tensor:
     integers(call, indices)
     if data.ndim < 0 or indices.ndim < 0:
         return result(None, data.dtype, -1, data.vdevice)
-    axis(call, call.attrs["axis"], data.ndim)
+    at = axis(call, call.attrs["axis"], data.ndim)
     if data.ndim != indices.ndim:
         fail(call, "E0445", f"the data have {data.ndim} dimensions, the indices {indices.ndim}")
+    within(call, indices.dims, data.dims, at)
     return relax.TensorStructInfo(indices.shape, data.dtype, indices.ndim, data.vdevice)
 
 

@@ -22,6 +22,7 @@ from mlcc.ops.shapes import (
     fail,
     int64,
     known_different,
+    known_larger,
     prove_equal,
     result,
     same_dtype,
@@ -140,7 +141,7 @@ def split_parts(call: relax.Call, extent: tir.Expr, parts: Any) -> list[tuple[ti
     if isinstance(parts, int):
         each = simplify(construct.floordiv(construct.add(extent, int64(parts - 1)), int64(parts)))
         last = simplify(construct.sub(extent, construct.mul(each, int64(parts - 1))))
-        if isinstance(last, tir.IntImm) and last.value < 0:
+        if known_larger(simplify(construct.mul(each, int64(parts - 1))), extent):
             fail(call, "E0445", f"an extent of {extent.value} has no {parts} parts")  # type: ignore[attr-defined]
         begins = [simplify(construct.mul(each, int64(i))) for i in range(parts)]
         return [(b, each) for b in begins[:-1]] + [(begins[-1], last)]

@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
-from mlcc.ops.gather import integers
+from mlcc.ops.gather import integers, within
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
@@ -54,13 +54,14 @@ def infer_scatter_elements(call: relax.Call) -> Tensor:
     same_dtype(call, (data, updates))
     if data.ndim < 0:
         return data
-    axis(call, call.attrs["axis"], data.ndim)
+    at = axis(call, call.attrs["axis"], data.ndim)
     for what, info in (("indices", indices), ("updates", updates)):
         if info.ndim not in (-1, data.ndim):
             fail(call, "E0445", f"the data have {data.ndim} dimensions, the {what} {info.ndim}")
     if indices.dims is not None and updates.dims is not None and _differ(indices.dims, updates.dims):
         text = f"indices of shape {shape_text(indices.dims)} and updates of shape {shape_text(updates.dims)} differ"
         fail(call, "E0445", text)
+    within(call, indices.dims, data.dims, at)
     return data
 
 
@@ -150,7 +151,7 @@ def infer_index_put(call: relax.Call) -> Tensor:
 def _fits(call: relax.Call, values: Dims, shape: Dims) -> None:
     """The values broadcast to the places."""
     pairs = zip(reversed(values), reversed(shape), strict=False)
-    if len(values) > len(shape) or any(known_different(v, s) and tir.const_int(v) != 1 for v, s in pairs):
+    if len(values) > len(shape) or any(tir.const_int(v) != 1 and known_different(v, s) for v, s in pairs):
         fail(call, "E0445", f"values of shape {shape_text(values)} for places of shape {shape_text(shape)}")
 
 

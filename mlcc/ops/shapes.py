@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import NoReturn
 
 from mlcc.arith.analyzer import Analyzer
@@ -201,8 +202,38 @@ def prove(condition: tir.Expr, known: Analyzer | None = None) -> bool:
 
 
 def known_different(a: tir.Expr, b: tir.Expr) -> bool:
-    """Known to differ: both are constants (TVM does not look further)."""
-    return isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm) and a.value != b.value
+    """Known to differ: both are constants (TVM does not look further).
+
+    Inference rules ask this of extents that must be equal, so `requirements` notes what stays open here.
+    """
+    if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
+        return a.value != b.value
+    noted = _open.get()
+    if noted is not None and not prove_equal(a, b):
+        noted.append((a, b))
+    return False
+
+
+def known_larger(a: tir.Expr, b: tir.Expr) -> bool:
+    """Known to be the larger, as `known_different`; what stays open is noted as min(a, b) == a."""
+    if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
+        return a.value > b.value
+    a, b = construct.match_types(a, b)
+    return not prove(construct.less_equal(a, b)) and known_different(construct.minimum(a, b), a)
+
+
+_open: ContextVar[list[tuple[tir.Expr, tir.Expr]] | None] = ContextVar("open", default=None)
+
+
+def requirements(infer: Callable[[], object]) -> list[tuple[tir.Expr, tir.Expr]]:
+    """The pairs of sizes that an inference takes to be equal and that only their values can show to be."""
+    noted: list[tuple[tir.Expr, tir.Expr]] = []
+    token = _open.set(noted)
+    try:
+        infer()
+    finally:
+        _open.reset(token)
+    return noted
 
 
 def product(dims: Iterable[tir.Expr]) -> tir.Expr:

@@ -36,6 +36,17 @@ def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
     if func.results is not None:
         made["results"] = _param(func.results, names)
     made["workspace"] = _workspace(func, names)
+    if func.constraints:
+        made["constraints"] = [
+            {
+                "what": c.what,
+                "line": c.line,
+                "code": c.code,
+                "have": as_json(c.have, names),
+                "want": as_json(c.want, names),
+            }
+            for c in func.constraints
+        ]
     return made
 
 

@@ -2,8 +2,8 @@
 
     i32 query(ptr args, ptr out, i32 results_too)    out: workspace bytes, then the symbols' values
 
-The order is: each parameter by itself, then extents that are computed from symbols, then sizes, then (if asked) the
-results and whether anything that is written overlaps anything else.
+The order is: each parameter by itself, then extents that are computed from symbols, then what must be equal inside the
+function, then sizes, then (if asked) the results and whether anything that is written overlaps anything else.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ class Query:
         self._check_waiting()
         for what, expr, value in self._later:
             self._expect(what, expr, value)
+        for constraint in self.func.constraints:
+            equal = fn.icmp("eq", self.code.value(constraint.have), self.code.value(constraint.want))
+            self._fail_unless(equal, constraint.code)
         self._sizes()
         results, done = fn.label("results"), fn.label("done")
         fn.cond_br(fn.icmp("ne", self.all, integer("i32", 0)), results, done)
@@ -101,7 +104,9 @@ class Query:
 
     def _unless(self, condition: Value, kind: str, text: str) -> None:
         """Return an error code where the condition does not hold."""
-        code = self.shared.code(kind, text)
+        self._fail_unless(condition, self.shared.code(kind, text))
+
+    def _fail_unless(self, condition: Value, code: int) -> None:
         fn = self.fn
         label = self._failures.get(code)
         if label is None:

@@ -250,6 +250,17 @@ class Param:
             yield from part.leaves()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """Sizes that must be equal, checked when the function is entered; `what` is what messages call the first."""
+
+    what: str
+    line: int  # of the text; 0 where it is not known
+    have: tir.Expr
+    want: tir.Expr
+    code: int
+
+
 @dataclass(eq=False, slots=True)
 class HostFunction:
     """A public function of the artifact, ready to be laid out and emitted."""
@@ -264,6 +275,7 @@ class HostFunction:
     span: Span | None = None
     values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # results that are no tensors: leaf and value
     memories: list[Memory] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
     fixed_bytes: int = 0
     places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of memory of symbolic size, in order
 

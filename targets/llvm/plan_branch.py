@@ -38,11 +38,13 @@ def branch(p: Planner, expr: relax.If, scope: Scope) -> Value:
 def _side(p: Planner, body: relax.Expr, scope: Scope, steps: list[Step]) -> tuple[Value, set[Memory]]:
     """Plan one side of a branch: its value, and the memory that it made."""
     outer, p.steps = p.steps, steps
+    p.conditional += 1
     before = len(p.memories)
     try:
         value = p.sequence(body, Scope(scope.name, dict(scope.values), dict(scope.symbols)))
     finally:
         p.steps = outer
+        p.conditional -= 1
     return value, set(p.memories[before:])
 
 

@@ -20,6 +20,7 @@ from mlcc.targets.llvm.plan import (
     ZERO,
     Check,
     Closure,
+    Constraint,
     Copy,
     HostFunction,
     Leaf,
@@ -55,6 +56,8 @@ class Planner:
         self.params = Parameters(self.dims)
         self.steps: list[Step] = []
         self.memories: list[Memory] = []
+        self.constraints: list[Constraint] = []
+        self.conditional = 0  # branches around what is planned
         self.findings: list[Diagnostic] = []
         self._active: list[tuple[str, relax.Function]] = []
         self._inlined = 0
@@ -78,7 +81,7 @@ class Planner:
             raise CompileError(self.findings)
         return HostFunction(
             self.name, "relax", params, results, tuple(self.params.symbols), self.steps, self.dims, func.span, values,
-            self.memories,
+            self.memories, self.constraints,
         )  # fmt: skip
 
     def _collect(self, work: Callable[[], T]) -> T | None:
@@ -149,7 +152,9 @@ class Planner:
         def work() -> Value:
             if isinstance(binding, relax.MatchCast):
                 value = self.value(binding.value, scope)
-                self.match(binding.struct_info, value, scope, f"`{binding.var.name}`", binding.span)
+                sizes = isinstance(binding.value, relax.ShapeExpr)  # they speak for themselves
+                what = None if sizes else f"`{binding.var.name}`"
+                self.match(binding.struct_info, value, scope, what, binding.span)
                 return self._cast(value, binding.struct_info, scope)
             assert isinstance(binding, relax.VarBinding)
             return self.value(binding.value, scope)
@@ -264,8 +269,13 @@ class Planner:
 
     # ------------------------------------------------------------ struct info at run time
 
-    def match(self, info: relax.StructInfo | None, value: Value, scope: Scope, what: str, span: Span | None) -> None:
-        """`value` has struct info `info`: bind variables that are new, check the others, now or at run time."""
+    def match(
+        self, info: relax.StructInfo | None, value: Value, scope: Scope, what: str | None, span: Span | None
+    ) -> None:
+        """`value` has struct info `info`: bind variables that are new, check the others, now or at run time.
+
+        `what` is what messages call it; a shape without a name is called by its values.
+        """
         self._bind_alone(info, value, scope)
         match info, value:
             case relax.TensorStructInfo(dtype=dtype, ndim=ndim), Tensor():
@@ -319,19 +329,29 @@ class Planner:
                 scope.symbols.setdefault(want, have)
 
     def _match_dims(
-        self, want: tuple[tir.Expr, ...], have: tuple[tir.Expr, ...], scope: Scope, what: str, span: Span | None
+        self, want: tuple[tir.Expr, ...], have: tuple[tir.Expr, ...], scope: Scope, what: str | None, span: Span | None
     ) -> None:
         for index, (dim, known) in enumerate(zip(want, have, strict=True)):
-            self.require_equal(self.dim(dim, scope), known, f"dim {index} of {what}", span)
+            place = plain(known) if what is None else f"dim {index} of {what}"
+            self.require_equal(self.dim(dim, scope), known, place, span)
 
     def require_equal(self, want: tir.Expr, have: tir.Expr, what: str, span: Span | None) -> None:
-        """The two are equal: known now, or checked at run time. Raises CompileError where they never are."""
+        """The two are equal: known now, or checked at entry, in a branch when it is taken.
+
+        Raises CompileError where they never are.
+        """
         equal = self.dims.equal(want, have)
         if equal is False:
             raise refusal("E0752", f"{what} is {plain(have)}, not {plain(want)}", span)
-        if equal is None:
-            code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}")
+        if equal is not None:
+            return
+        line = 0 if span is None else span.source.line_col(span.start)[0]
+        where = f" in line {line}" if line else ""
+        code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}{where}")
+        if self.conditional:
             self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code))
+        else:
+            self.constraints.append(Constraint(what, line, have, want, code))
 
     def _cast(self, value: Value, info: relax.StructInfo, scope: Scope) -> Value:
         """The value as its new struct info describes it, which knows at least as much."""

@@ -80,3 +80,26 @@ class Module:
     assert "lifted" in mlcc.run_passes(mlcc.parse(text.replace("NAME", "lifted")), "lambda-lift")
     with pytest.raises(mlcc.CompileError, match="E0516"):
         mlcc.run_passes(mlcc.parse(text.replace("NAME", "main")), "lambda-lift")
+
+
+def test_a_size_that_a_parameter_binds_stays_when_a_cast_checks_it() -> None:
+    """`h` is not renamed to what the cast compares it with, which may be another number."""
+    module = mlcc.parse("""
+@R.function
+def main(x: R.Tensor(("n", "h"), "float32")):
+    n = T.int64()
+    h = T.int64()
+    with R.dataflow():
+        u = R.concat((R.strided_slice(x, axes=[1], begin=[1], end=[h]), R.ones((n, 1), "float32")), axis=1)
+        u2 = R.match_cast(u, R.Tensor((n, h), "float32"))
+        c = R.concat((x, u2), axis=1)
+        R.output(c)
+    return c
+""")
+    made = mlcc.run_passes(module, "canonicalize")
+    assert mlcc.structural_equal(made["main"].ret_struct_info, module["main"].ret_struct_info)
+    main = mlcc.load(mlcc.build(module))["main"]
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(main(x), run_function(module, "main", [x]))
+    with pytest.raises(mlcc.CallError, match="dim 1 of `u2` is 1, expected h = 0"):
+        main(np.ones((2, 0), np.float32))
