@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "speed")
+NAMES = ("startup", "parsing", "calls", "schedules", "threads", "speed")
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ _HELPERS = (
 )  # fmt: skip
 ALLOWED = frozenset((*_MATH, *(f"{name}f" for name in _MATH), *_MEMORY, *_HELPERS))
 # what the thread pool of an object with parallel loops uses besides
-POOL = frozenset(("getenv", "pthread_create", "syscall"))
+POOL = frozenset(("clock_gettime", "getenv", "pthread_create", "syscall"))
 
 _LIBRARIES = ("libm.so.6", None, "libgcc_s.so.1")  # None: the process itself, which has libc
 

@@ -24,7 +24,7 @@ from mlcc.targets.llvm.types import register_type
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
-LEAST_PIECE = 4_000_000  # picoseconds of the work that a thread takes at a time
+LEAST_PIECE = 4_000_000  # picoseconds of the work that a thread takes at a time; the pool counts on it
 
 
 def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
@@ -62,17 +62,19 @@ def _grain(e: Emitter, once: tir.Expr) -> Value:
     fn, one = e.fn, integer("i64", 1)
     value = e.index(once)
     value = fn.select(fn.icmp("slt", value, one), one, value)
-    return fn.binary("add", fn.binary("udiv", integer("i64", LEAST_PIECE), value), one)
+    room = fn.binary("add", value, integer("i64", LEAST_PIECE - 1))
+    return fn.binary("udiv", room, value)
 
 
 def _at_most(e: Emitter, size: Value, grain: Value) -> Value:
-    """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores."""
+    """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores. The
+    pool does not take those for an estimate of work if they are negative."""
     cores = e.ctx.options.num_cores
     if not cores:
         return grain
     fn = e.fn
     share = fn.binary("sdiv", fn.binary("add", size, integer("i64", cores - 1)), integer("i64", cores))
-    return fn.select(fn.icmp("sgt", share, grain), share, grain)
+    return fn.select(fn.icmp("sgt", share, grain), fn.binary("sub", integer("i64", 0), share), grain)
 
 
 class _Part:

@@ -17,7 +17,8 @@
   i32, i32, [14 x i32],           ; 9 tickets given to workers that join; 10 places there are
   ptr, ptr, i64, i64, i64, i64,   ; 12 body, 13 context, 14 indices, 15 in a chunk, 16 chunks, 17 failure
   [2 x i64],                      ;    (the first chunk that failed << 32 | its code; -1: none)
-  i32, i32, i32, i32, i32         ; 19 busy, 20 workers, 21 asleep, 22 threads by default, 23 process (0: wiped by fork)
+  i32, i32, i32, i32, i32,        ; 19 busy, 20 workers, 21 asleep, 22 threads by default, 23 process (0: wiped by fork)
+  i64                             ; 24 when there was a short job last that found all workers asleep
 }
 
 @mlcc_pool_v1_page = weak global ptr null, align 8
@@ -28,28 +29,37 @@
 declare extern_weak i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i64 @syscall(i64, ...)
 declare ptr @getenv(ptr)
+declare i32 @clock_gettime(i32, ptr)
 declare i64 @llvm.ctpop.i64(i64)
+declare i64 @llvm.abs.i64(i64, i1)
+declare i64 @llvm.smax.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 $pause_declaration
 
 ; Run `body(context, begin, end)` over 0 .. n - 1, in pieces of at least `grain` indices, which any thread may run in any
 ; order. 0, or the error of the first piece that failed. A call while another is under way runs on its own thread.
+;
+; A wake costs the caller about as much as half of a job of 16 pieces gains, if `grain` is some 4 us of work. So a shorter
+; job that finds all workers asleep runs alone, unless another such job came shortly before: then there are many, and the
+; workers stay awake between them. A grain that is negative (or 0) means as many indices, whatever work they are: that
+; wakes them.
 define weak i32 @mlcc_pool_v1_run(ptr %body, ptr %context, i64 %n, i64 %grain) $attributes {
 entry:
+  %time = alloca [2 x i64], align 8
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %work, label %nothing
 nothing:
   ret i32 0
 work:
+  %size = call i64 @llvm.abs.i64(i64 %grain, i1 false)
+  %least = call i64 @llvm.smax.i64(i64 %size, i64 1)
   %other = load atomic ptr, ptr @mlcc_pool_v1_parallel_for monotonic, align 8
   %own = icmp eq ptr %other, null
   br i1 %own, label %measure, label %foreign
 foreign:
-  %foreign.code = call i32 %other(ptr %body, ptr %context, i64 %n, i64 %grain)
+  %foreign.code = call i32 %other(ptr %body, ptr %context, i64 %n, i64 %least)
   ret i32 %foreign.code
 measure:
-  %positive = icmp sgt i64 %grain, 1
-  %least = select i1 %positive, i64 %grain, i64 1
   %divisible = icmp sgt i64 %n, %least
   br i1 %divisible, label %find, label %alone
 find:
@@ -79,6 +89,31 @@ divide:
   %most = select i1 %few, i64 %chunks, i64 %wide
   %most.narrow = trunc i64 %most to i32
   %helpers = sub i32 %most.narrow, 1
+  %workers.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 20
+  %workers = load i32, ptr %workers.p, align 4
+  %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
+  %resting = load atomic i32, ptr %asleep.p monotonic, align 4
+  %cold = icmp sge i32 %resting, %workers
+  %estimated = icmp sgt i64 %grain, 0
+  %amount = udiv i64 %n, %least
+  %short = icmp ult i64 %amount, 16
+  %known.short = and i1 %estimated, %short
+  %doubtful = and i1 %cold, %known.short
+  br i1 %doubtful, label %doubt, label %man
+doubt:
+  %c = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %rest.p = getelementptr inbounds i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.p, align 8
+  %billions = mul i64 %seconds, 1000000000
+  %now = add i64 %billions, %rest
+  %last.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 24
+  %last = load i64, ptr %last.p, align 8
+  store i64 %now, ptr %last.p, align 8
+  %gap = sub i64 %now, %last
+  %stream = icmp ult i64 %gap, 500000
+  br i1 %stream, label %man, label %give.up
+man:
   %crew = call i32 @mlcc_pool_crew(ptr %page, i32 %helpers)
   %many = icmp sgt i32 %crew, 0
   br i1 %many, label %post, label %give.up
@@ -108,7 +143,6 @@ post:
   store atomic i32 1, ptr %open.p seq_cst, align 4
   %turn.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 0
   %turn = atomicrmw add ptr %turn.p, i32 1 seq_cst
-  %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
   %asleep = load atomic i32, ptr %asleep.p seq_cst, align 4
   %wake = icmp sgt i32 %asleep, 0
   br i1 %wake, label %rouse, label %share
@@ -200,7 +234,8 @@ done:
   ret void
 }
 
-; Wait until no worker is inside: spin, then sleep.
+; Wait until no worker is inside: spin, then sleep. At first without a yield: a worker that has its CPU is soon done, and
+; on a busy machine who gives away the CPU loses it for milliseconds.
 define internal void @mlcc_pool_join(ptr %page) $attributes {
 entry:
   %inside.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 4
@@ -215,7 +250,9 @@ go.on:
   %patient = icmp ult i32 %spins, 2000
   br i1 %patient, label %pause, label %sleep
 pause:
-  call void @mlcc_pool_pause(i32 %spins)
+  %early = icmp ult i32 %spins, 1000
+  %turns = select i1 %early, i32 0, i32 %spins
+  call void @mlcc_pool_pause(i32 %turns)
   %spins.next = add i32 %spins, 1
   br label %spin
 sleep:
