@@ -11,10 +11,10 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import bind_call
-from mlcc.passes.dead_code import remove_unused
 from mlcc.passes.graph import Mutator, all_bindings, is_call, map_relax_functions, used_vars
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.symbolic import info_symbols, mentioned_symbols
+from mlcc.passes.tidy import tidied_after
 
 _LARGEST = 1 << 31  # what a size is taken to be less than, if the function states nothing
 
@@ -25,7 +25,7 @@ class AdjustMatmulOrder(Pass):
 
     Parameters after the first `num_input` ones (an attribute of the function) are weights: products of two weights
     come first, since they can be computed once. A product may be transposed in between. `tir_var_upper_bound` and
-    `tir_var_lower_bound` say how large symbolic sizes are.
+    `tir_var_lower_bound` say how large symbolic sizes are. Equal products are computed once.
 
     Before:  lv = R.matmul(a, b)
              gv = R.matmul(lv, x)
@@ -37,8 +37,7 @@ class AdjustMatmulOrder(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
-            made = _Adjuster(module, func).visit_function(func)
-            return func if made is func else remove_unused(made, module)
+            return tidied_after(_Adjuster(module, func).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 

@@ -32,35 +32,37 @@ class EliminateCommonSubexpr(Pass):
     call_only: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return map_relax_functions(module, lambda _, f: _Eliminator(module, self.call_only).visit_function(f))
+        return map_relax_functions(module, lambda _, f: deduplicated(f, module, self.call_only))
+
+
+def deduplicated(func: relax.Function, module: IRModule, call_only: bool = False) -> relax.Function:
+    """The function with every value computed once; the same object if nothing is computed twice."""
+    return _Eliminator(module, call_only).visit_function(func)
 
 
 class _Eliminator(Mutator):
     def __init__(self, module: IRModule, call_only: bool) -> None:
         super().__init__(module)
         self.call_only = call_only
-        self.known: dict[tuple[Any, ...], list[relax.VarBinding]] = {}
+        self.known: dict[tuple[Any, ...], list[Any]] = {}
 
     def visit_binding(self, binding: relax.Binding) -> None:
         value = self.visit(binding.value)  # type: ignore[attr-defined]
-        if isinstance(binding, relax.MatchCast):
-            self.put(replace(binding, value=value))
-            return
+        made: Any = replace(binding, value=value)
         if not self.counts(value):
-            self.put(replace(binding, value=value))
+            self.put(made)
             return
         key = (structural_hash(value), *used_vars(value))  # the hash takes all variables for the same
         for earlier in self.known.get(key, ()):
-            if structural_equal(earlier.value, value):
-                self.put(replace(binding, value=earlier.var))
+            if _same(earlier, made):
+                self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
                 self.remap[binding.var] = earlier.var
                 return
-        made = replace(binding, value=value)
         self.put(made)
         self.known.setdefault(key, []).append(made)
 
     def counts(self, value: relax.Expr) -> bool:
-        if isinstance(value, relax.Var) or (self.call_only and not isinstance(value, relax.Call)):
+        if self.call_only and not isinstance(value, relax.Call):
             return False
         return not is_impure(value, self.module)
 
@@ -84,3 +86,12 @@ class _Eliminator(Mutator):
         made = super().visit_function(func)
         self.known = outer
         return made
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two bindings bind the same; `match_cast` does if it also defines nothing anew."""
+    if isinstance(a, relax.MatchCast) != isinstance(b, relax.MatchCast):
+        return False
+    if isinstance(a, relax.MatchCast) and not structural_equal(a.struct_info, b.struct_info):  # type: ignore[attr-defined]
+        return False
+    return structural_equal(a.value, b.value)

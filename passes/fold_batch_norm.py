@@ -9,9 +9,9 @@ from mlcc import ops
 from mlcc.ir import construct as c
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.passes.dead_code import remove_unused
 from mlcc.passes.graph import Mutator, Uses, is_call, is_primitive, map_relax_functions, prim_value, shape_expr
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.tidy import tidied_after
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class FoldBatchNorm(Pass):
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
                 return func
-            made = _Folder(module, Uses.of(func)).visit_function(func)
-            return func if made is func else remove_unused(made, module)
+            return tidied_after(_Folder(module, Uses.of(func)).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 

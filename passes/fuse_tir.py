@@ -11,6 +11,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.dead_code import keep_reachable, remove_unused
+from mlcc.passes.expand_tuple_arguments import ExpandTupleArguments
 from mlcc.passes.fused_kernel import FusedKernel, fuse_calls
 from mlcc.passes.graph import (
     Mutator,
@@ -25,6 +26,7 @@ from mlcc.passes.graph import (
     tir_callee,
 )
 from mlcc.passes.manager import Pass, PassContext, Requirement
+from mlcc.passes.remove_unused_parameters import RemoveUnusedParameters
 from mlcc.relax.module_builder import ModuleBuilder
 
 
@@ -50,7 +52,8 @@ class FuseTir(Pass):
     """Make one TIR function of every function that has the attribute Primitive and consists of TIR calls.
 
     Its bodies stand one after the other, intermediate results in memory of its own. Calls of the function become
-    `call_tir`. What only fused functions called is gone, and so are unused bindings and private functions.
+    `call_tir`. What only fused functions called is gone, and so are unused bindings, parameters and private functions.
+    Tuples are passed field by field first, and all functions brought into canonical form, as in TVM.
 
     Before:  def fused_add_relu(x, b):                    # Primitive
                  lv = R.call_tir(cls.add, (x, b), ...)
@@ -62,6 +65,7 @@ class FuseTir(Pass):
     requires: ClassVar[tuple[Requirement, ...]] = (Requirement("lower-to-tir", _unlowered),)
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        module = RemoveUnusedParameters().run(ExpandTupleArguments().run(module, ctx), ctx)
         kernels = _kernels(module)
         builder = ModuleBuilder(IRModule(attrs=module.attrs, name=module.name))
         for name, func in module.functions.items():

@@ -9,8 +9,8 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.visit import substitute
-from mlcc.passes.canonicalize import renamed
-from mlcc.passes.dead_code import entry_functions, keep_reachable
+from mlcc.passes.canonicalize import canonical
+from mlcc.passes.dead_code import entry_functions, keep_reachable, remove_unused
 from mlcc.passes.graph import Mutator, all_bindings, callees, is_primitive, map_relax_functions
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.symbolic import bind_info, mentioned_symbols
@@ -23,7 +23,7 @@ class InlineFunctions(Pass):
     """Put the bodies of private relax functions in the place of their calls, and drop the functions.
 
     Fused functions stay, and so do functions that call themselves. A body with more than dataflow blocks is not put
-    into one. Where something was put in, bindings that only rename are dropped.
+    into one. If there are such functions, bindings that only rename go, and so does what nothing uses.
 
     Before:  gv = cls.helper(x)          # def helper(a): b = R.add(a, a); return b
     After:   b = R.add(x, x)
@@ -38,19 +38,17 @@ class InlineFunctions(Pass):
             for name, func in module.functions.items()
             if isinstance(func, relax.Function) and func.is_private and not is_primitive(func) and name not in recursive
         }
+        if not chosen:
+            return module
         _check_growth(module, chosen)
         for _ in chosen:  # callees of callees, the innermost ones last
-            made = map_relax_functions(module, lambda _, func, m=module: _inlined(func, m, chosen))
+            made = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
             if made.functions == module.functions:
                 break
             module = made
         entries = entry_functions(module, (), self.name)
-        return keep_reachable(module, entries | (set(module) - chosen))
-
-
-def _inlined(func: relax.Function, module: IRModule, chosen: set[str]) -> relax.Function:
-    made = _Inliner(module, chosen).visit_function(func)
-    return renamed(made, module) if made is not func else func
+        module = keep_reachable(module, entries | (set(module) - chosen))
+        return map_relax_functions(module, lambda _, func: remove_unused(canonical(func, module), module))
 
 
 def _check_growth(module: IRModule, chosen: set[str]) -> None:

@@ -18,7 +18,8 @@ from mlcc.passes.symbolic import bind_info, info_symbols, mentioned_symbols
 class RemoveUnusedParameters(Pass):
     """Drop parameters of private functions that their bodies do not use, and what only computed the arguments.
 
-    Symbolic sizes that only such a parameter gave are passed as shapes of their own.
+    Where a parameter goes, whatever nothing uses goes with it. Symbolic sizes that only such a parameter gave are
+    passed as shapes of their own.
 
     Before:  def f(a, b): return R.add(a, a)          # f(x, y)
     After:   def f(a): return R.add(a, a)             # f(x)
@@ -43,12 +44,7 @@ class RemoveUnusedParameters(Pass):
         if not made:
             return module
         done = change_callees(module, made, updates)
-        before = {**module.functions, **made}
-
-        def clean(name: str, func: relax.Function) -> relax.Function:
-            return func if func is before[name] else remove_unused(func, done)
-
-        return map_relax_functions(done, clean)
+        return map_relax_functions(done, lambda _, func: remove_unused(func, done))
 
 
 def _given(func: relax.Function) -> set[tir.Var]:

@@ -89,6 +89,7 @@ class _Graph:
 
     def add_symbols(self, func: relax.Function) -> None:
         """What mentions a symbolic variable comes after the `match_cast` that binds it."""
+        given = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
         origin: dict[Any, relax.Var] = {}
         for block in func.body.blocks:
             for binding in block.bindings:
@@ -98,7 +99,8 @@ class _Graph:
                             self.edge(origin[symbol], binding.var)
                 if isinstance(binding, relax.MatchCast):
                     for symbol in info_symbols(binding.struct_info):
-                        origin.setdefault(symbol, binding.var)
+                        if symbol not in given:
+                            origin.setdefault(symbol, binding.var)
 
 
 class _Sorter(Mutator):

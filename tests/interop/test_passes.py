@@ -169,3 +169,41 @@ def test_fusion_of_generated_graphs(part: int, all_cases: bool) -> None:
         want = rounded(T.FuseOps()(lowered))
         have = mlcc.run_passes(from_tvm(lowered), "fuse")
         tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), want)
+
+
+GRAPH_PASSES = [
+    "adjust-matmul-order", "canonicalize", "combine-parallel-matmul", "dead-code", "decompose",
+    "eliminate-common-subexpr", "expand-tuple-arguments", "fold-batch-norm", "fold-constants", "inline-functions",
+    "lambda-lift", "remove-unused-outputs", "remove-unused-parameters", "rewrite-dataflow-reshape",
+    "to-dataflow{min-size=1}", "topological-sort", "topological-sort{order=breadth-first direction=from-outputs}",
+    "to-mixed-precision",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*GRAPH_PASSES, "fuse-tir"])
+def test_passes_over_generated_graphs(name: str, all_cases: bool) -> None:
+    """Unused values, renamings, casts, private functions that nobody calls: what TVM leaves of them is left."""
+    first = len(name)  # other graphs for each pass
+    for seed in range(0 if all_cases else first, 200 if all_cases else first + 2):
+        options = graphs.Options(
+            packed=seed % 2 == 0, branches=False, nested=seed % 5 == 0, dtypes=("float32", "float64", "int32", "int64")
+        )
+        module = to_tvm(mlcc.script(graphs.module(seed, options), dialect="tvm"))
+        if name == "fuse-tir":
+            for wanted in Pipeline.parse("lower-to-tir,annotate-op-pattern,fuse").passes:
+                module = COUNTERPARTS[wanted.name](wanted)(module)
+            if any(isinstance(f, tvm.tirx.PrimFunc) and "global_symbol" in f.attrs for f in module.functions.values()):
+                continue  # we drop those that nothing but fused functions call
+        try:
+            (wanted,) = Pipeline.parse(name).passes
+            want = COUNTERPARTS[wanted.name](wanted)(module)
+        except tvm.error.InternalError:
+            continue  # of a function in a function
+        have = mlcc.run_passes(from_tvm(module), name)
+        check(have)
+        assert_same_rounded(have, want)
+
+
+def assert_same_rounded(have: IRModule, want: Any) -> None:
+    """As `assert_same`, for numbers that TVM keeps as the float64 that they came from."""
+    tvm.ir.assert_structural_equal(rounded(to_tvm(mlcc.script(have, dialect="tvm"))), rounded(want))
