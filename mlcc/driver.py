@@ -6,10 +6,11 @@ import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, MlccError, Span, error
+from mlcc.errors import CompileError, MlccError, error, together
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
+    from mlcc.ir import relax
     from mlcc.passes.manager import Observer, Pipeline
     from mlcc.target import Target
     from mlcc.targets.llvm.artifact import Artifact as Artifact
@@ -128,43 +129,45 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
 
 
-def _count(spans: list[Span | None]) -> str:
-    return f" ({len(spans)} uses)" if len(spans) > 1 else ""
-
-
 def require_lowered(module: IRModule, native: Collection[str]) -> None:
     """Check that public functions and what they call have no operators but those that the target knows itself.
 
-    Raises CompileError E0509 with one finding per operator: its first place, how often it occurs, and why it is there.
+    Raises CompileError E0509 with one finding per operator and reason: its first place, how often it occurs, on which
+    lines, and why it is there.
     """
-    from mlcc import ops
     from mlcc.ir import relax, tir
     from mlcc.passes.dead_code import keep_reachable
     from mlcc.passes.graph import all_bindings
-    from mlcc.passes.lower_to_tir import depends_on_data, shapes_known
 
     public = {name for name, func in module.functions.items() if not func.is_private}
-    left: dict[str, list[relax.Call]] = {}
+    found = []
     for func in keep_reachable(module, public).functions.values():
         for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
             value = binding.value  # type: ignore[attr-defined]
             if isinstance(value, relax.Call) and isinstance(value.op, tir.Op):
                 short = value.op.name.removeprefix("relax.")
                 if short not in native:
-                    left.setdefault(short, []).append(value)
-    found = []
-    for short, calls in left.items():
-        known = ops.get(short)
-        if known is not None and known.impl.lower is None and depends_on_data(calls[0]):
-            help = "how long its result is depends on the data: the interpreter runs it; compiled code needs a packed "
-            help += "function in its place"
-        elif known is None or known.impl.lower is None:
-            help = "this operator has no lowering yet"
-        elif shapes_known(calls[0]):
-            help = "run `lower-to-tir` before, or -O2"
-        else:
-            help = "its shapes are not known: state them with R.match_cast"
-        spans = [c.span for c in calls]
-        found.append(error("E0509", f"`R.{short}` cannot be lowered{_count(spans)}", spans[0], help=help))
+                    span = value.span or binding.span
+                    found.append(error("E0509", f"`R.{short}` cannot be lowered", span, help=_why_left(short, value)))
     if found:
-        raise CompileError(found)
+        raise CompileError(together(found))
+
+
+def _why_left(short: str, call: relax.Call) -> str:
+    """Why a call was not lowered, or how it could be."""
+    from mlcc import ops
+    from mlcc.passes.lower_to_tir import depends_on_data, shapes_known
+
+    known = ops.get(short)
+    if known is None or known.impl.lower is None:
+        if known is None or not depends_on_data(call):
+            return "this operator has no lowering yet"
+        return (
+            "how long its result is depends on the data: the interpreter runs it; compiled code needs a packed "
+            "function in its place"
+        )
+    return (
+        "run `lower-to-tir` before, or -O2"
+        if shapes_known(call)
+        else ("its shapes are not known: state them with R.match_cast")
+    )

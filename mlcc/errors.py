@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import bisect
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+_MOST_LINES = 20  # that a finding of several places lists
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +112,25 @@ def error(
 ) -> Diagnostic:
     """The usual diagnostic in one call."""
     return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help)
+
+
+def together(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Findings that say the same of several places as one, at the first of them, with their number and lines."""
+    groups: dict[tuple[str, str, str | None], list[Diagnostic]] = {}
+    for one in found:
+        groups.setdefault((one.code, one.message, one.help), []).append(one)
+    return [_joined(list({d.primary.span: d for d in group}.values())) for group in groups.values()]
+
+
+def _joined(group: list[Diagnostic]) -> Diagnostic:
+    if len(group) == 1:
+        return group[0]
+    first = group[0]
+    spans = [d.primary.span for d in group if d.primary.span is not None]
+    lines = sorted({s.source.line_col(s.start)[0] for s in spans if s.source is spans[0].source})
+    shown = ", ".join(map(str, lines[:_MOST_LINES])) + (", ..." if len(lines) > _MOST_LINES else "")
+    where = f": lines {shown}" if len(lines) > 1 else ""
+    return replace(first, message=f"{first.message} ({len(group)} uses{where})")
 
 
 def nearest(word: str, known: object, limit: int = 3) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mlcc import ops
-from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, together
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
@@ -49,7 +49,7 @@ class LowerToTir(Pass):
     """Turn operators into `call_tir` of TIR functions built from the operator table, in fused functions as well.
 
     Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
-    shapes.
+    shapes. Those that have no lowering for their dtypes are an error, which lists them all.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -62,11 +62,14 @@ class LowerToTir(Pass):
         builder = ModuleBuilder(module)
         skipped = _operator_names(self.skip)
         cache: Cache = {}
+        wrong: list[Diagnostic] = []
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong)
                 builder.module.functions[name] = lowering.visit_function(func)
+        if wrong:
+            raise CompileError(together(wrong))
         return builder.module
 
 
@@ -97,12 +100,15 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
 
 
 class _Lowering(Mutator):
-    def __init__(self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache) -> None:
+    def __init__(
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic]
+    ) -> None:
         super().__init__(builder.module)
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
         self.cache = cache
+        self.wrong = wrong
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
@@ -111,7 +117,11 @@ class _Lowering(Mutator):
         if op is None or op.impl.lower is None or not shapes_known(expr):
             return expr
         arguments = [self.argument(a) for a in expr.args]
-        made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder, self.cache)
+        try:
+            made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder, self.cache)
+        except CompileError as exc:
+            self.wrong += exc.diagnostics
+            return expr
         return replace(made, span=expr.span)  # type: ignore[no-any-return]
 
     def argument(self, expr: relax.Expr) -> relax.Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlcc.errors import CompileError, Diagnostic, Label, error
+from mlcc.errors import CompileError, Diagnostic, Label, error, together
 from mlcc.ir import relax, tir
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.context import PACKED_CALL
@@ -205,7 +205,7 @@ def emit_host(shared: Shared) -> list[HostFunction]:
         except CompileError as exc:
             wrong += [d for d in exc.diagnostics if d not in wrong]
     if wrong:
-        raise CompileError(wrong)
+        raise CompileError(together(wrong))
     _module_wide(shared)
     return made
 

@@ -110,11 +110,33 @@ def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
         mlcc.build(mlcc.parse(text, name="m.mlc"))
     found = caught.value.diagnostics
     assert [d.code for d in found] == ["E0509", "E0509"]
-    assert found[0].message == "`R.unique` cannot be lowered (2 uses)"
+    assert found[0].message == "`R.unique` cannot be lowered (2 uses: lines 4, 5)"
     assert "depends on the data" in (found[0].help or "")
     assert str(caught.value).startswith("m.mlc:4:")
     assert found[1].message == "`R.add` cannot be lowered"
     assert "R.match_cast" in (found[1].help or "")
+
+
+def test_dtypes_without_a_lowering_are_listed_with_lines_and_count() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "bool")):
+        a = R.negative(y)
+        b = R.bitwise_not(x)
+        return (a, R.negative(a), b)
+
+    @R.function
+    def other(y: R.Tensor((4,), "bool")):
+        return R.negative(y)
+"""
+    with pytest.raises(CompileError) as caught:
+        mlcc.build(mlcc.parse(text, name="m.mlc"))
+    found = caught.value.diagnostics
+    assert [d.code for d in found] == ["E0444", "E0444"]
+    assert "R.negative" in found[0].message and found[0].message.endswith("(3 uses: lines 6, 8, 12)")
+    assert "R.bitwise_not" in found[1].message and "uses" not in found[1].message
 
 
 def test_without_lowering_the_help_names_the_pass() -> None:
