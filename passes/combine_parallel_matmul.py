@@ -61,18 +61,33 @@ class _Branch:
 
 @dataclass
 class _Block:
-    """The bindings of a block, by variable and by the first operand of their calls."""
+    """The bindings of a block, by variable and by the first operand of their calls.
+
+    `slots` holds what has taken the place of each binding, `slot_of` where a variable is bound: a change costs what it
+    spans, not what the block holds.
+    """
 
     bindings: tuple[relax.Binding, ...]
     by_first: dict[Any, list[Any]] = field(default_factory=dict)
     by_var: dict[relax.Var, Any] = field(default_factory=dict)
+    slots: list[list[Any]] = field(default_factory=list)
+    slot_of: dict[relax.Var, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for binding in self.bindings:
             self.by_var[binding.var] = binding
+            self.slot_of[binding.var] = len(self.slots)
+            self.slots.append([binding])
             value = binding.value  # type: ignore[attr-defined]
             if isinstance(binding, relax.VarBinding) and isinstance(value, relax.Call) and value.args:
                 self.by_first.setdefault(value.args[0], []).append(binding)
+
+    def replace(self, first: int, last: int, made: list[Any]) -> None:
+        """Put bindings in the place of those of the slots from `first` to `last`."""
+        self.slots[first : last + 1] = [made, *([] for _ in range(last - first))]
+        for binding in made:
+            self.by_var[binding.var] = binding
+            self.slot_of[binding.var] = first
 
     def follower(self, var: relax.Var, names: Sequence[str]) -> Any:
         """The first binding that calls one of the operators on a variable."""
@@ -146,52 +161,65 @@ class _Combiner(Mutator):
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         if isinstance(block, relax.DataflowBlock):
             known = _Block(block.bindings)
+            changed = False
             for lhs in list(known.by_first):
                 if isinstance(lhs, relax.Var) and len(_dims(lhs) or ()) >= 2:
-                    block = self.combined(block, lhs)
+                    changed |= _combine(known, lhs)
+            if changed:
+                block = replace(block, bindings=tuple(b for slot in known.slots for b in slot))
         return super().visit_block(block)
 
-    def combined(self, block: relax.DataflowBlock, lhs: relax.Var) -> relax.DataflowBlock:
-        """The block with the products of `lhs` joined, those whose right operands fit at a time."""
-        known = _Block(block.bindings)
-        by_rank: dict[int, list[_Branch]] = {}
-        products = known.branches(lhs) if lhs in known.by_first else []
-        branches = known.extended(products) if len(products) > 1 else []
-        operands = [o for branch in branches for o in branch.operands()]
-        if len(set(operands)) < len(operands):  # the same product twice is for `eliminate-common-subexpr`
-            return block
-        for branch in branches:
-            by_rank.setdefault(len(_dims(branch.rhs) or ()), []).append(branch)
-        for group in by_rank.values():
-            if len(group) > 1 and _alike([_dims(b.rhs) for b in group], 2):
-                group = _splittable(_independent(_Block(block.bindings), group))
-                if len(group) > 1 and len({_dtype(b.product) for b in group}) == 1:
-                    block = self.joined(block, lhs, group)
-        return block
 
-    def joined(self, block: relax.DataflowBlock, lhs: relax.Var, group: list[_Branch]) -> relax.DataflowBlock:
-        new = _joined_product(lhs, group)
-        fields: dict[relax.Var, relax.Expr] = {b.result: get_item(new[-1].var, i) for i, b in enumerate(group)}
-        sources = {lhs, *(o for b in group for o in b.operands())}
-        made: list[relax.Binding] = []
-        missing = {b.var for b in block.bindings}
-        waiting: list[Any] = []
-        started = False
-        for binding in block.bindings:
+def _combine(known: _Block, lhs: relax.Var) -> bool:
+    """Join the products of `lhs`, those whose right operands fit at a time; whether there were any."""
+    by_rank: dict[int, list[_Branch]] = {}
+    products = known.branches(lhs)
+    branches = known.extended(products) if len(products) > 1 else []
+    operands = [o for branch in branches for o in branch.operands()]
+    if len(set(operands)) < len(operands):  # the same product twice is for `eliminate-common-subexpr`
+        return False
+    changed = False
+    for branch in branches:
+        by_rank.setdefault(len(_dims(branch.rhs) or ()), []).append(branch)
+    for group in by_rank.values():
+        if len(group) > 1 and _alike([_dims(b.rhs) for b in group], 2):
+            group = _splittable(_independent(known, group))
+            if len(group) > 1 and len({_dtype(b.product) for b in group}) == 1:
+                changed |= _join(known, lhs, group)
+    return changed
+
+
+def _join(known: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
+    """Put one product in the place of a group; whether an order of the bindings allows it."""
+    places = [known.slot_of[v] for b in group for v in (b.product, b.result)]
+    first, last = min(places), max(places)
+    window = [b for slot in known.slots[first : last + 1] for b in slot]
+    new = _joined_product(lhs, group)
+    fields: dict[relax.Var, relax.Expr] = {b.result: get_item(new[-1].var, i) for i, b in enumerate(group)}
+    sources = {lhs, *(o for b in group for o in b.operands())}
+    made: list[relax.Binding] = []
+    missing = {b.var for b in window}
+    waiting: list[Any] = []
+    started = False
+    for binding in [*window, None]:
+        if binding is not None:
             waiting.append(binding)
-            held = False  # a `match_cast` waits, which may bind symbolic variables
-            for other in list(waiting):  # in order, what all is there for
-                replaced = other.var in fields
-                if held or (sources if replaced else set(used_vars(other))) & missing:
-                    held |= isinstance(other, relax.MatchCast)
-                    continue
-                if replaced and not started:
-                    made += new
-                    started = True
-                waiting.remove(other)
-                missing.discard(other.var)
-                made.append(replace(other, value=fields[other.var]) if replaced else other)
-        return replace(block, bindings=tuple(made))  # type: ignore[no-any-return]
+        held = False  # a `match_cast` waits, which may bind symbolic variables
+        for other in list(waiting):  # in order, what all is there for
+            replaced = other.var in fields
+            if held or (sources if replaced else set(used_vars(other))) & missing:
+                held |= isinstance(other, relax.MatchCast)
+                continue
+            if replaced and not started:
+                made += new
+                started = True
+            waiting.remove(other)
+            missing.discard(other.var)
+            made.append(replace(other, value=fields[other.var]) if replaced else other)
+    if waiting:
+        return False
+    known.replace(first, last, made)
+    return True
 
 
 def _dtype(var: relax.Var) -> str:

@@ -1,0 +1,68 @@
+"""The cost of every graph pass grows with the number of layers, not with its square: Python calls are counted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mlcc
+from mlcc.ir.module import IRModule
+
+GRAPH = [
+    "adjust-matmul-order", "annotate-op-pattern", "canonicalize", "combine-parallel-matmul",
+    'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}', "dead-code", "decompose",
+    "eliminate-common-subexpr", "ewise-fma", "expand-tuple-arguments", "fold-batch-norm", "fold-constants", "fuse",
+    "fuse-matmul-add", "inline-functions", "lambda-lift", "normalize", "remove-unused-outputs",
+    "remove-unused-parameters", "rewrite-dataflow-reshape", "to-dataflow", "to-mixed-precision", "topological-sort",
+    "topological-sort{order=breadth-first direction=from-outputs}", "lower-to-tir", "lower-to-tir,fuse",
+    "fuse,lower-to-tir,fuse-tir",
+]  # fmt: skip
+
+
+def network(layers: int) -> IRModule:
+    """Three products of one matrix, a residual addition and a norm in each layer."""
+    params, lines, x = [], [], "x"
+    for i in range(layers):
+        params += [f'{w}{i}: R.Tensor((4, 4), "float32")' for w in "abc"] + [f'g{i}: R.Tensor((4,), "float32")']
+        lines += [f"{y}{i} = R.matmul({x}, {w}{i})" for y, w in zip("pqr", "abc", strict=True)]
+        lines += [f"s{i} = R.nn.relu(R.add(p{i}, q{i}))", f"t{i} = R.nn.layer_norm(s{i}, g{i}, g{i}, axes=[-1])"]
+        lines += [f"y{i} = R.add(R.multiply(t{i}, r{i}), {x})"]
+        x = f"y{i}"
+    body = "\n".join(f"        {line}" for line in lines)
+    signature = ", ".join(['x: R.Tensor((2, 4), "float32")', *params])
+    return mlcc.parse(
+        f"@R.function\ndef main({signature}):\n    with R.dataflow():\n{body}\n        R.output({x})\n    return {x}\n"
+    )
+
+
+def calls(run: Callable[[], Any]) -> int:
+    """How many Python functions run."""
+    total = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal total
+        total += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return total
+
+
+@pytest.fixture(scope="module")
+def networks() -> list[IRModule]:
+    return [network(4), network(8), network(32)]
+
+
+@pytest.mark.parametrize("passes", GRAPH)
+def test_four_times_the_layers_take_four_times_the_calls(passes: str, networks: list[IRModule]) -> None:
+    first, small, large = networks
+    mlcc.run_passes(first, passes)  # imports and caches
+    once, more = (calls(lambda m=m: mlcc.run_passes(m, passes, verify_each=False)) for m in (small, large))  # type: ignore[misc]
+    assert more < 4.6 * once + 1000
