@@ -40,14 +40,19 @@ class DeadCode(Pass):
 def entry_functions(module: IRModule, named: Iterable[str], who: str) -> set[str]:
     """The public functions and those named. Raises CompileError E0506 for a name that no function has."""
     named = set(named)
+    require_functions(module, named, who)
+    return named | {name for name, func in module.functions.items() if not func.is_private}
+
+
+def require_functions(module: IRModule, named: Iterable[str], who: str) -> None:
+    """Raises CompileError E0506 listing the names that no function has."""
     wrong = [
         error("E0506", f"`{who}`: the module has no function `{n}`", help=did_you_mean(n, module))
-        for n in sorted(named)
+        for n in sorted(set(named))
         if n not in module
     ]
     if wrong:
         raise CompileError(wrong)
-    return named | {name for name, func in module.functions.items() if not func.is_private}
 
 
 def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:

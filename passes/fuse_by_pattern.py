@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import substitute
+from mlcc.passes.dead_code import require_functions
 from mlcc.passes.graph import (
     PRIMITIVE,
     Mutator,
@@ -38,6 +39,7 @@ class FuseByPattern(Pass):
     `multiply` match in either order, unless the pattern has the attribute `commutative`. Results that others use too
     are results of the function. With `annotate-codegen`, each function stands inside a public one with the attribute
     Codegen: the part of the composite's name before the dot. Without `bind-constants`, constants are arguments.
+    `entry-functions` names the functions to look at, in place of all.
 
     Before:  lv = R.matmul(x, w)
              gv = R.nn.relu(lv)
@@ -48,17 +50,21 @@ class FuseByPattern(Pass):
     rules: str = field(metadata={"file": True})
     annotate_codegen: bool = False
     bind_constants: bool = True
+    entry_functions: tuple[str, ...] = ()
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return fused(module, load_patterns(self.rules, ctx), self.annotate_codegen, self.bind_constants)
+        require_functions(module, self.entry_functions, self.name)
+        patterns = load_patterns(self.rules, ctx)
+        return fused(module, patterns, self.annotate_codegen, self.bind_constants, self.entry_functions)
 
 
 def fused(
-    module: IRModule, patterns: list[Pattern], annotate_codegen: bool = False, bind_constants: bool = True
-) -> IRModule:
-    """The module with everything that the patterns match in functions of its own."""
+    module: IRModule, patterns: list[Pattern], annotate_codegen: bool = False, bind_constants: bool = True,
+    entries: Collection[str] = (),
+) -> IRModule:  # fmt: skip
+    """The module with everything that the patterns match in `entries`, or in all functions, in functions of its own."""
     builder = ModuleBuilder(module)
-    for name in sorted(module):
+    for name in entries or sorted(module):
         func = module[name]
         if not isinstance(func, relax.Function) or is_primitive(func) or CODEGEN in func.attrs:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -63,11 +64,11 @@ PATTERNS: dict[str, tuple[str, Callable[[], Any]]] = {
 }
 
 
-def compare(text: str, names: list[str], tmp_path: Path, **options: bool) -> bool:
+def compare(text: str, names: list[str], tmp_path: Path, **options: Any) -> bool:
     """Both make the same of a text; False if TVM cannot (it refuses where a group would need its own result)."""
     rules = tmp_path / "rules.mlc"
     rules.write_text("\n".join(PATTERNS[n][0] for n in names))
-    given = ",".join(f"{k.replace('_', '-')}={str(v).lower()}" for k, v in options.items())
+    given = ",".join(f"{k.replace('_', '-')}={json.dumps(v)}" for k, v in options.items())
     have = mlcc.run_passes(mlcc.parse(text), f'fuse-by-pattern{{rules="{rules}",{given}}}')
     try:
         want = T.FuseOpsByPattern([(n, PATTERNS[n][1]()) for n in names], **options)(to_tvm(text))
@@ -109,6 +110,18 @@ def text_of(lines: list[str]) -> str:
 def test_fuse_by_pattern(case: str, bind: bool, annotate: bool, tmp_path: Path) -> None:
     same = compare(text_of(CASES[case]), list(PATTERNS), tmp_path, bind_constants=bind, annotate_codegen=annotate)
     assert same == (case != "around")
+
+
+def test_fuse_by_pattern_in_chosen_functions(tmp_path: Path) -> None:
+    body = "        with R.dataflow():\n            e = R.nn.relu(x)\n            R.output(e)\n        return e\n"
+    signature = '(x: R.Tensor((4,), "float32")):\n'
+    functions = "".join(f"    @R.function\n    def {name}{signature}{body}\n" for name in ("first", "main", "other"))
+    text = f"@I.ir_module\nclass Module:\n{functions}"
+    for annotate in (False, True):
+        assert compare(text, ["e.relu"], tmp_path, annotate_codegen=annotate, entry_functions=["other", "main"])
+        assert compare(text, ["e.relu"], tmp_path, annotate_codegen=annotate, entry_functions=[])
+    with pytest.raises(mlcc.CompileError, match="(?s)E0506.*`main`"):
+        mlcc.run_passes(mlcc.parse(text), f'fuse-by-pattern{{rules="{tmp_path}/rules.mlc",entry-functions=["mian"]}}')
 
 
 def test_fuse_by_pattern_on_random_programs(tmp_path: Path, all_cases: bool) -> None:
