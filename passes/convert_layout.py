@@ -34,7 +34,7 @@ class ConvertLayout(Pass):
 
     `layouts` gives those of the data, of the weight and, if it is not that of the data, of the result. Inside a
     dataflow block the operators that come after work on what they get as it lies; where one cannot, and at the
-    outputs of the block, `permute_dims` turns tensors back.
+    outputs of the block, `permute_dims` turns tensors back. Axes change places; they are not split, as in NCHW4c.
 
     Before:  lv = R.nn.conv2d(x, w)
              gv = R.nn.relu(lv)
@@ -75,7 +75,9 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
         for attribute, layout in zip(names, asked, strict=False):
             if sorted(layout) != sorted(known[attribute]):
                 message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
-                wrong.append(error("E0514", message, help=f"it must order the letters of {known[attribute]}"))
+                help = f"it must order the letters of {known[attribute]}"
+                help += "; axes are not split, as in 4c" if any(c.isdigit() for c in layout) else ""
+                wrong.append(error("E0514", message, help=help))
         made[name] = asked
     if wrong:
         raise CompileError(wrong)

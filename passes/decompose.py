@@ -6,23 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from mlcc.ir import relax
-from mlcc.ir.dtypes import DType
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import bind_call
 from mlcc.passes.bind_params import relax_function
-from mlcc.passes.graph import Mutator, get_item, is_call, make_tuple, map_relax_functions, tensor_info
+from mlcc.passes.graph import Mutator, get_item, is_call, make_tuple, map_relax_functions, shape_expr, tensor_info
 from mlcc.passes.manager import Pass, PassContext
 
 
 @dataclass(frozen=True)
 class Decompose(Pass):
-    """Write normalisations by batch out as arithmetic; for training also those by layer.
+    """Write normalisations by batch out as arithmetic, for training also those by layer; name computed shapes.
 
     For inference a batch norm takes the moving mean and variance, whatever its attribute `training` says. For training
-    it takes those of the batch, and the moving ones are brought up to date. `func` names the only function to change.
+    it takes those of the batch, and the moving ones are brought up to date. The dimensions that `R.tensor_to_shape`
+    gives become symbolic variables. `func` names the only function to change.
 
     Before:  lv = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
              gv = lv[0]
@@ -69,8 +70,38 @@ def _known(call: relax.Expr) -> bool:
 
 
 class _Decomposer(Mutator):
+    """`shapes` has the variables that stand for a shape with named dimensions: types say those, not the variable."""
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.shapes: dict[relax.Expr, relax.Expr] = {}
+
+    def rebind(self, binding: Any, value: relax.Expr) -> None:
+        super().rebind(binding, value)
+        if isinstance(value, relax.ShapeExpr) and value is not binding.value:
+            self.shapes[self.remap.get(binding.var, binding.var)] = value
+
+    def infer(self, call: relax.Call) -> relax.Call:
+        known = tuple(self.shapes.get(a, a) for a in call.args)
+        return replace(super().infer(replace(call, args=known)), args=call.args)  # type: ignore[no-any-return]
+
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
-        return self.batch_norm(expr) if is_call(expr, "relax.nn.batch_norm") and _known(expr) else expr
+        if is_call(expr, "relax.nn.batch_norm") and _known(expr):
+            return self.batch_norm(expr)
+        return self.tensor_to_shape(expr) if is_call(expr, "relax.tensor_to_shape") else expr
+
+    def tensor_to_shape(self, call: Any) -> relax.Expr:
+        """A packed call gives the shape, and a cast its dimensions names; those unknown in number stay as they are."""
+        info = call.struct_info
+        if not isinstance(info, relax.ShapeStructInfo) or info.ndim < 0:
+            return call  # type: ignore[no-any-return]
+        function = relax.ExternFunc("vm.builtin.tensor_to_shape")
+        op = tir.Op("relax.call_pure_packed")
+        shape = self.emit(relax.Call(op, (function, *call.args), sinfo_args=(info,), struct_info=info))
+        made = shape_expr(tir.Var("x", INT64) for _ in range(info.ndim))
+        assert made.struct_info is not None
+        self.put(relax.MatchCast(relax.Var("y", made.struct_info), shape, made.struct_info))
+        return made
 
     def batch_norm(self, call: Any) -> relax.Expr:
         """(x - mean) / sqrt(variance + epsilon) * gamma + beta."""

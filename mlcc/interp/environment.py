@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from mlcc.interp.state import State
 
 
+_OWN: dict[str, Callable[..., Any]] = {  # what passes write, under the names that TVM's machine has for it
+    "vm.builtin.tensor_to_shape": lambda vector: tuple(int(n) for n in vector),
+}
+
+
 def find(name: str, env: Any) -> Callable[..., Any] | None:
-    """The function of that name: from `env`, else from the registry of packed functions."""
+    """The function of that name: from `env`, else from the registry of packed functions, else one of our own."""
     if name in env:
         return env[name]  # type: ignore[no-any-return]
-    return registry.get_func(name)
+    return registry.get_func(name) or _OWN.get(name)
 
 
 def known_names(env: Any) -> list[str]:
