@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import linear_parts
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
-from mlcc.ir.visit import Rewriter
+from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.schedule.access import points
+from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.cache_stage import covers_all
 from mlcc.passes.schedule.checks import scope_root
 from mlcc.passes.schedule.reducers import reduction_parts
@@ -27,9 +29,10 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
     """Round the extent of each axis of an einsum up to a multiple of `padding[axis]`, such as 127 to 128.
 
     Buffers indexed by a padded axis are copied before into buffers `X_pad` with zeros at the end, and the output back
-    after. An einsum indexes its buffers by axes or constants alone. Refused: another block than that (E0674), padding
-    that is not one positive number for each axis (E0673), and where the zeros would show: a reduction other than a sum
-    of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too.
+    after. An einsum indexes its buffers by axes or constants alone; what it only reads also by sums of axes, such as
+    the window `y * 2 + r` of a convolution, of which spatial axes may be padded. Refused: another block than that
+    (E0674), padding that is not one positive number for each axis (E0673), and where the zeros would show: a reduction
+    other than a sum of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too, and no windows.
     """
     tree, old, realize = block.tree, block.block, block.realize
     scope = scope_root(tree, old, require_stage_pipeline=True)
@@ -38,6 +41,7 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         message = f"block `{old.name}` has {len(old.iter_vars)} axes ({names}), the padding {padding} is for "
         raise Refusal("E0673", message + f"{len(padding)}; each is a positive number", old)
     _check_einsum(block)
+    axes = {axis.var: axis for axis in old.iter_vars}
     analyzer = Analyzer()
     padded: _Extents = {}  # of axes, and of the loops that drive them
     loops = {loop.var: loop for loop in tree.loops_above(old)}
@@ -64,8 +68,8 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         raise Refusal("E0674", f"block `{old.name}` shares its loops with block `{others[0].name}`", (old, *others))
     copies: dict[tir.Buffer, _Padded] = {}
     for region in (*old.reads, *old.writes):
-        if any(span.min in padded for span in region.region):
-            copies[region.buffer] = _Padded.of(region, padded)
+        if any(vars_of(span.min) & padded.keys() for span in region.region):
+            copies[region.buffer] = _Padded.of(region, axes, padded, analyzer)
     edit = Rebuild(tree)
     before = [copies[r.buffer].nest(True, analyzer) for r in old.reads if r.buffer in copies]
     after = [copies[r.buffer].nest(False, analyzer) for r in old.writes if r.buffer in copies]
@@ -85,6 +89,7 @@ def _check_einsum(block: BlockRef) -> None:
     def no(words: str) -> Refusal:
         return Refusal("E0674", f"block `{old.name}` is no einsum: {words}", old)
 
+    axes = {axis.var for axis in old.iter_vars}
     seen: set[tir.Buffer] = set()
     for region in (*old.reads, *old.writes):
         buffer = region.buffer
@@ -92,13 +97,26 @@ def _check_einsum(block: BlockRef) -> None:
             raise no(f"it uses `{buffer.name}` twice")
         seen.add(buffer)
         for span in region.region:
-            if not isinstance(span.min, (tir.Var, tir.IntImm)) or tir.const_int(span.extent) != 1:
+            plain = isinstance(span.min, (tir.Var, tir.IntImm)) or (
+                region in old.reads and _window(span.min, axes) is not None
+            )
+            if not plain or tir.const_int(span.extent) != 1:
                 shown = f"{span.min}" if tir.const_int(span.extent) == 1 else f"{span.min} .. +{span.extent}"
                 raise no(f"it indexes `{buffer.name}` by `{shown}`, neither an axis nor a constant")
     if old.alloc_buffers or old.match_buffers:
         raise no("it has buffers of its own")
     if tir.const_int(block.realize.predicate) != 1:
         raise no(f"it runs only where `{block.realize.predicate}`")
+
+
+def _window(index: tir.Expr, axes: set[tir.Var]) -> tuple[dict[tir.Var, int], int] | None:
+    """An index as axes times positive numbers, and a constant that is not negative; None for another one."""
+    parts = linear_parts(index)
+    if parts is None or not parts[0] or not parts[0].keys() <= axes:
+        return None
+    if parts[1] < 0 or any(k <= 0 for k in parts[0].values()):
+        return None
+    return parts
 
 
 def _check_whole(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
@@ -114,13 +132,22 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
     old = block.block
     extents = {a.var: a.dom for a in old.iter_vars}
 
+    reduced = {a.var for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL}
+
     def no(words: str) -> Refusal:
         return Refusal("E0675", f"block `{old.name}` cannot be padded with zeros: {words}", old)
 
     for region in (*old.reads, *old.writes):
-        if not any(span.min in padded for span in region.region):
+        if not any(vars_of(span.min) & padded.keys() for span in region.region):
             continue
         for span, size in zip(region.region, region.buffer.shape, strict=True):
+            if not isinstance(span.min, (tir.Var, tir.IntImm)):
+                shown = next((v for v in vars_of(span.min) & padded.keys() if v in reduced), None)
+                if shown is not None:
+                    raise no(
+                        f"what a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is not zero"
+                    )
+                continue
             dom = extents.get(span.min)  # type: ignore[call-overload]
             if dom is not None and span.min in padded:
                 ends = analyzer.prove_equal(dom.extent, size) and tir.const_int(dom.min) == 0
@@ -163,12 +190,17 @@ class _Padded:
     padded: tir.Buffer
 
     @staticmethod
-    def of(region: tir.BufferRegion, extents: _Extents) -> _Padded:
+    def of(region: tir.BufferRegion, axes: dict[tir.Var, tir.IterVar], padded: _Extents, analyzer: Analyzer) -> _Padded:
         old = region.buffer
-        shape = [
-            extents.get(span.min, size) if isinstance(span.min, tir.Var) else c.const(1, span.min.dtype)
-            for span, size in zip(region.region, old.shape, strict=True)
-        ]
+        shape = []
+        for span, size in zip(region.region, old.shape, strict=True):
+            if isinstance(span.min, tir.Var):
+                shape.append(padded.get(span.min, size))
+            elif isinstance(span.min, tir.IntImm):
+                shape.append(c.const(1, span.min.dtype))
+            else:
+                reach = {v: c.sub(padded.get(v, axes[v].dom.extent), 1) for v in vars_of(span.min)}
+                shape.append(analyzer.simplify(c.maximum(size, c.add(substitute(span.min, reach), 1))))
         return _Padded(old, c.make_buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope))
 
     def nest(self, into: bool, analyzer: Analyzer) -> tir.Stmt:

@@ -95,3 +95,32 @@ def test_blocks_that_are_no_padding() -> None:
     sch = schedule(PAD)
     assert sch.can_decompose_padding("y", sch.get_loops("y")[1]) is True
     assert "pad_const" not in sch.mod.script()
+
+
+CONV = """
+@T.prim_func
+def main(x: T.Buffer((9, 13, 3), "float32"), w: T.Buffer((3, 2, 3, 5), "float32"), y: T.Buffer((4, 11, 5), "float32")):
+    for i, j, f, r, s, c in T.grid(4, 11, 5, 3, 2, 3):
+        with T.block("y"):
+            vi, vj, vf, vr, vs, vc = T.axis.remap("SSSRRR", [i, j, f, r, s, c])
+            with T.init():
+                y[vi, vj, vf] = T.float32(0)
+            y[vi, vj, vf] = y[vi, vj, vf] + x[vi * 2 + vr, vj + vs, vc] * w[vr, vs, vc, vf]
+"""
+
+
+@pytest.mark.parametrize("padding", [[1, 4, 1, 1, 1, 1], [3, 16, 8, 1, 1, 4], [1, 1, 16, 1, 1, 1]])
+def test_windows_of_a_convolution(padding: list[int]) -> None:
+    sch = schedule(CONV)
+    sch.pad_einsum("y", padding)
+    assert_same_results(mlcc.parse(CONV), sch.mod)
+    shape = [d.value for d in next(b for b in sch.mod["main"].root.alloc_buffers if b.name == "y_pad").shape]
+    assert shape == [-(-n // p) * p for n, p in zip((4, 11, 5), padding, strict=False)]
+
+
+def test_a_padded_window_would_show() -> None:
+    sch = schedule(CONV)
+    with refused("E0675", "what a padded `vs` reads at `vj \\+ vs` of `x` is not zero"):
+        sch.pad_einsum("y", [1, 1, 1, 1, 4, 1])
+    with refused("E0674", "neither an axis nor a constant"):
+        schedule(CONV.replace("vi * 2 + vr", "8 - vi * 2 - vr")).pad_einsum("y", [1, 4, 1, 1, 1, 1])
