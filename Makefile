@@ -27,6 +27,7 @@ $(VENV)/.python:
 $(VENV)/.run: $(VENV)/.python setup.cfg pyproject.toml
 	@echo 'installing mlcc and what it needs into $(VENV)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q mlcc grammar passes targets runtime
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,8 @@ def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | mem
 
     Raises CompileError E0002.
     """
+    import tempfile  # slow to load
+
     pieces = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
     if path == "-":
         sys.stdout.buffer.writelines(pieces)

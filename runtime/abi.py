@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ABI_VERSION = 1
 MANIFEST_SECTION = ".mlcc.manifest"
@@ -19,8 +19,7 @@ CPU, CUDA_HOST = 1, 3  # DLDeviceType values that a CPU function can read
 PLACEHOLDER_PREFIX = "mlcc_unnamed_prefix"  # stands for PREFIX in symbols until an artifact is given its name
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A class of error codes: what the low byte of a code says."""
 
     code: int

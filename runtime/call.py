@@ -90,12 +90,12 @@ class Function:
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
         fast = self._fast
-        if fast is not None and out is None and len(args) == fast.count:
-            ready = fast.prepare(args)
+        if fast is not None and len(args) == fast.count and (out is None or fast.takes(out)):
+            ready = fast.prepare(args, out)
             if ready is not None:
                 made, code = self._call_fast(fast, *ready, args)
                 if code == 0:
-                    return made
+                    return made if out is None else out
         call = self.bind(*args, out=out, _spare=self._spare)
         result = call()
         if call.workspace.size:
@@ -107,19 +107,19 @@ class Function:
     ) -> tuple[Any, int]:
         """The results and the query's error code; raises CallError for an error of the call itself."""
         entry = self._entry
-        facts = area.base + 8 * len(fast.dtypes)
-        code = entry.query(area.base, facts, 1)
-        if code != 0:
-            fast.areas.append(area)
-            return None, code  # the long way finds the same, and says what is wrong
-        workspace = take_workspace(self.name, area.cells[len(fast.dtypes)], self._spare)
+        if area.workspace < 0:  # other extents than in the call before: have them checked
+            code = entry.query(area.base, area.facts, 1)
+            if code != 0:
+                fast.areas.append(area)
+                return None, code  # the long way finds the same, and says what is wrong
+            area.workspace = area.cells[len(fast.dtypes)]
+        workspace = take_workspace(self.name, area.workspace, self._spare)
         if entry.frames is None:
-            code = entry.run(area.base, facts + 8, workspace.address)
+            code = entry.run(area.base, area.facts + 8, workspace.address)
         else:
             readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
-            code = entry.framed(
-                Frame((args, results, area, workspace), readonly), entry.run, area.base, facts + 8, workspace.address
-            )
+            frame = Frame((args, results, area, workspace), readonly)
+            code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
         if code != 0:
             raise self._failure(code)
         fast.areas.append(area)
@@ -268,6 +268,9 @@ class Workspace:
         self.address = -(-start // ALIGNMENT) * ALIGNMENT
 
 
+NO_WORKSPACE = Workspace(0)
+
+
 class BoundCall:
     """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
 
@@ -352,7 +355,7 @@ class BoundCall:
 def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:
     """Memory of at least `size` bytes, from an earlier call if there is some. Raises CallError."""
     if not size:
-        return Workspace(0)
+        return NO_WORKSPACE
     while spare:
         try:
             found = spare.pop()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +37,7 @@ class NotATensor(TypeError):
     """The object offers no memory that can be read here; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """Memory of somebody: kept alive by `owner`. `strides` count elements; None is row-major without gaps."""
 
     address: int

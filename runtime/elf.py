@@ -7,7 +7,7 @@ file is a `LoadError`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlcc.errors import LoadError, error
 
@@ -31,9 +31,8 @@ LONGEST_NAME = 4096
 MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    index: int
+class Section(NamedTuple):
+    index: int  # type: ignore[assignment]
     name: str
     type: int
     flags: int
@@ -50,8 +49,7 @@ class Section:
         return bool(self.flags & ALLOC) and self.type in (PROGBITS, NOBITS) and self.name != ".eh_frame"
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     name: str
     bind: int
     type: int
@@ -60,16 +58,14 @@ class Symbol:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Relocation:
+class Relocation(NamedTuple):
     offset: int
     type: int
     symbol: int
     addend: int
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectFile:
+class ObjectFile(NamedTuple):
     """A relocatable object whose every offset lies inside it. `relocations` are by index of the section they patch."""
 
     data: bytes

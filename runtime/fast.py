@@ -12,23 +12,32 @@ from typing import Any
 import numpy as np
 
 from mlcc.runtime.abi import CPU, DLTENSOR, OFFSET, STORAGE
-from mlcc.runtime.manifest import Dim, FunctionSpec, Value, evaluate
+from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 
 _DATA = OFFSET["data"] // 8
+_SHAPE = DLTENSOR.size // 8
+_COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
+_first_byte = ctypes.c_char.from_buffer
+_addressof = ctypes.addressof
 
 
 class Area:
-    """The argument vector of one function with its DLTensors, as 64-bit cells."""
+    """The argument vector of one function with its DLTensors, as 64-bit cells, and what a call asks of it.
 
-    __slots__ = ("base", "buffer", "cells", "shapes")
+    `workspace` is how many bytes a call with these extents needs; -1 until the function has looked at them.
+    """
+
+    __slots__ = ("base", "buffer", "cells", "facts", "shapes", "workspace")
 
     def __init__(self, tensors: tuple[Value, ...], extra: int) -> None:
         count = len(tensors)
         size = 8 * (count + extra) + sum(DLTENSOR.size + 8 * len(t.dims) for t in tensors)
         self.buffer = ctypes.create_string_buffer(size)
         self.base = ctypes.addressof(self.buffer)
+        self.facts = self.base + 8 * count
         self.cells = memoryview(self.buffer).cast("B").cast("q")
         self.shapes: list[tuple[int, ...] | None] = [None] * count
+        self.workspace = -1
         at = 8 * (count + extra)
         for index, tensor in enumerate(tensors):
             ndim = len(tensor.dims)
@@ -37,16 +46,20 @@ class Area:
             self.cells[index] = self.base + at
             at += DLTENSOR.size + 8 * ndim
 
-    def place(self, index: int, cell: int, array: np.ndarray) -> None:
-        """Have argument `index`, whose DLTensor starts at `cell`, be an array."""
-        self.cells[cell + _DATA] = array.__array_interface__["data"][0]
-        shape = array.shape
-        if shape != self.shapes[index]:
-            self.shapes[index] = shape
-            at = cell + DLTENSOR.size // 8
-            for extent in shape:
-                self.cells[at] = extent
-                at += 1
+    def reshape(self, index: int, cell: int, shape: tuple[int, ...]) -> None:
+        """Have argument `index`, whose DLTensor starts at `cell`, be of another shape."""
+        self.shapes[index] = shape
+        self.workspace = -1
+        for at, extent in enumerate(shape, cell + _SHAPE):
+            self.cells[at] = extent
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where the elements lie, by the fastest way that Python has."""
+    try:
+        return _addressof(_first_byte(array))  # type: ignore[arg-type]  # an array is a buffer
+    except (TypeError, ValueError, BufferError):  # read-only, or nothing in it
+        return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 class FastPath:
@@ -61,7 +74,6 @@ class FastPath:
         "ndims",
         "outputs",
         "places",
-        "shapes",
         "single",
         "symbols",
     )
@@ -80,16 +92,13 @@ class FastPath:
         for tensor in tensors:
             self.places.append(at)
             at += DLTENSOR.size // 8 + len(tensor.dims)
-        # where each symbol is read, and the results' shapes where they are constant
+        # where each symbol is read
         self.symbols = {
             dim: (index, axis)
             for index, tensor in reversed(list(enumerate(self.inputs)))
             for axis, dim in reversed(list(enumerate(tensor.dims)))
             if isinstance(dim, str)
         }
-        self.shapes: list[tuple[Dim, ...] | None] = [
-            t.dims if all(isinstance(d, int) for d in t.dims) else None for t in self.outputs
-        ]
         self.areas: list[Area] = []
 
     @staticmethod
@@ -102,32 +111,55 @@ class FastPath:
             return None
         return FastPath(spec, results, spec.results.kind != "tuple")
 
-    def prepare(self, args: tuple[Any, ...]) -> tuple[Area, list[np.ndarray]] | None:
-        """An area that holds the arguments, and fresh results; None if something needs the long way."""
-        for array, dtype, ndim in zip(args, self.dtypes, self.ndims, strict=False):
+    def takes(self, out: Any) -> bool:
+        """Whether `out` is nested like the results."""
+        return self.single or (type(out) is tuple and len(out) == len(self.outputs))
+
+    def prepare(self, args: tuple[Any, ...], out: Any = None) -> tuple[Area, list[np.ndarray]] | None:
+        """An area that holds the arguments, and the results, fresh unless given as `out`.
+
+        None if something needs the long way.
+        """
+        given = args if out is None else (*args, *((out,) if self.single else out))
+        for array, dtype, ndim in zip(given, self.dtypes, self.ndims, strict=False):
             if type(array) is not np.ndarray or array.dtype is not dtype or array.ndim != ndim:
                 return None
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned):
+            if array.flags.num & _COMPACT != _COMPACT:
                 return None
-        try:
-            results = [self._fresh(index, args) for index in range(len(self.outputs))]
-        except (ValueError, MemoryError, OverflowError):
-            return None
         try:
             area = self.areas.pop()
         except IndexError:
             area = Area((*self.inputs, *self.outputs), self.extra)
-        for index, array in enumerate((*args, *results)):
-            area.place(index, self.places[index], array)
+        shapes, places, cells = area.shapes, self.places, area.cells
+        index = 0
+        for array in given:
+            shape = array.shape
+            if shape != shapes[index]:
+                area.reshape(index, places[index], shape)
+            cells[places[index] + _DATA] = address_of(array)
+            index += 1
+        if out is not None:
+            area.workspace = -1  # it may overlap with what is read
+            results = list(given[self.count :])
+            return (area, results) if all(a.flags.writeable for a in results) else None
+        results = []
+        try:
+            if area.workspace < 0:
+                for at in range(len(self.outputs)):
+                    area.reshape(index + at, places[index + at], self._shape(at, args))
+            for dtype in self.dtypes[index:]:
+                array = np.empty(shapes[index], dtype)  # type: ignore[arg-type]
+                cells[places[index] + _DATA] = address_of(array)
+                results.append(array)
+                index += 1
+        except (ValueError, MemoryError, OverflowError):
+            return None
         return area, results
 
-    def _fresh(self, index: int, args: tuple[Any, ...]) -> np.ndarray:
-        shape: Any = self.shapes[index]
-        if shape is None:
-            symbols = {name: args[i].shape[axis] for name, (i, axis) in self.symbols.items()}
-            shape = tuple(evaluate(d, symbols) for d in self.outputs[index].dims)
-        return np.empty(shape, self.dtypes[self.count + index])
+    def _shape(self, index: int, args: tuple[Any, ...]) -> tuple[int, ...]:
+        """The shape of a result for the arguments' shapes."""
+        symbols = {name: args[i].shape[axis] for name, (i, axis) in self.symbols.items()}
+        return tuple(evaluate(d, symbols) for d in self.outputs[index].dims)
 
 
 def _is_plain(value: Value) -> bool:

@@ -13,7 +13,8 @@ import os
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mlcc.errors import Diagnostic, LoadError, error
 from mlcc.runtime import elf
@@ -251,8 +252,7 @@ SLOT_TYPES = {elf.X86_64: {9, 41, 42}, elf.AARCH64: {311, 312}}
 # ---------------------------------------------------------------- memory
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """A linked object in memory. `functions` and `constants` (an address range) are what the loader needs of it."""
 
     base: int
@@ -326,10 +326,10 @@ def bind_shared(obj: ObjectFile, known: Mapping[str, int]) -> ObjectFile:
     if not any(is_shared(s) and s.name in known for s in obj.symbols):
         return obj
     symbols = tuple(
-        replace(s, section=elf.UNDEFINED, value=0, size=0) if is_shared(s) and s.name in known else s
+        s._replace(section=elf.UNDEFINED, value=0, size=0) if is_shared(s) and s.name in known else s
         for s in obj.symbols
     )
-    return replace(obj, symbols=symbols)
+    return obj._replace(symbols=symbols)
 
 
 def _protect(address: int, size: int, rights: int) -> None:

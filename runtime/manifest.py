@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlcc.errors import LoadError, error
 from mlcc.runtime import elf
@@ -82,8 +81,7 @@ def symbols_of(dim: Dim) -> Iterator[str]:
 # ---------------------------------------------------------------- specifications
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A parameter or result. `kind` is tensor, scalar, shape, tuple or pointer; the other fields as the kind needs.
 
     `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal.
@@ -114,8 +112,7 @@ def show_tensor(leaf: Value) -> str:
     return f"{leaf.dtype}{show_shape(leaf.dims)}" if leaf.dims else f"a {leaf.dtype} scalar tensor"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(NamedTuple):
     """Sizes that must be equal inside a function, and the error code that says that they are not.
 
     `what` is what messages call the first; `line` is where the text says so, 0 if that is not known.
@@ -128,8 +125,7 @@ class Constraint:
     want: Dim
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSpec:
+class FunctionSpec(NamedTuple):
     """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters."""
 
     name: str
@@ -141,8 +137,7 @@ class FunctionSpec:
     constraints: tuple[Constraint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PackedSpec:
+class PackedSpec(NamedTuple):
     """A packed function that the code calls from one or more places, all with the same kinds of arguments.
 
     `args` has one of tensor, int, float, bool, shape, str, pointer per argument; `results` tensors follow them. In
@@ -156,8 +151,7 @@ class PackedSpec:
     style: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     raw: dict[str, Any]
     prefix: str
     arch: str

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import struct
 import threading
-import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +96,8 @@ def raised_by(exc: BaseException) -> CallError | None:
     name = getattr(exc, "mlcc_packed", None)
     if name is None:
         return None
+    import traceback  # slow to load, and seldom wanted
+
     frames = traceback.extract_tb(exc.__traceback__)
     where = f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
     message = f"packed function `{name}` raised {type(exc).__name__}: {exc}".rstrip(": ")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import statistics
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.errors import CallError, error
 
@@ -13,19 +12,18 @@ if TYPE_CHECKING:
     from mlcc.runtime.call import BoundCall, Function
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """Seconds per call: one number for each repeat."""
 
     times: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        return statistics.median(self.times)
+        return self.quantile(0.5)
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.times)
+        return math.fsum(self.times) / len(self.times)
 
     @property
     def min(self) -> float:

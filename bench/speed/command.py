@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bench.speed.report import page, replace_tail, terminal
 from bench.speed.session import ROOT, Plan, competitors, race
 from bench.speed.worker import PEERS
 from bench.speed.workloads import Workload, suite
+from bench.startup import KEPT as STARTUP
 
 FOLDER = ROOT / "build" / "bench"
 QUICK = ("mlcc", "numpy", "torch", "onnxruntime", "openvino", "jax")
@@ -96,6 +98,7 @@ def write(record: Record) -> None:
     """The page and the picture."""
     docs = ROOT / "docs"
     path = docs / "speed.md"
-    path.write_text(replace_tail(path.read_text(), page(record)))
+    startup = json.loads(STARTUP.read_text()) if STARTUP.exists() else []
+    path.write_text(replace_tail(path.read_text(), page(record, startup)))
     (docs / "speed.svg").write_text(picture(record.lines))
     print(f"wrote {path} and {docs / 'speed.svg'}")

@@ -36,8 +36,8 @@ def terminal(line: Line) -> list[str]:
     return out
 
 
-def page(record: Record) -> str:
-    """The part of `docs/speed.md` that a run writes."""
+def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
+    """The part of `docs/speed.md` that a run writes; `startup`: command, wall and CPU milliseconds, peak MiB."""
     out = [
         MARK,
         "",
@@ -52,6 +52,10 @@ def page(record: Record) -> str:
         lines = [line for line in record.lines if line.threads == threads]
         out += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
         out += table(lines)
+    if startup:
+        out += ["", "## From the shell to the first result", "", "The perceptron 784-128-10, a process each.", ""]
+        out += ["| command | ms | ms of CPU | peak MiB |", "| --- | ---: | ---: | ---: |"]
+        out += [f"| {' | '.join(row)} |" for row in startup]
     wrong = [(line, p, r) for line in record.lines for p, r in line.results.items() if r.error]
     if wrong:
         out += ["", "## What did not run", ""]

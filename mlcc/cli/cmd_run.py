@@ -39,9 +39,11 @@ def command(
 
     Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.cli.options import load_executable, load_inputs, use_threads
+    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, use_threads
     from mlcc.files import save_npz
 
+    if not envs:
+        no_blas_threads()
     arrays = load_inputs(inputs)
     expected = load_inputs((expect,)) if expect else None
     if envs:

@@ -29,6 +29,7 @@ COMMANDS = {
     "run": "Run a function of a module or artifact on arrays from .npz files.",
     "schedule": "Apply a schedule script to a module and print the result.",
 }
+BLAS = ("bench", "passes", "run")  # these may run NumPy's products in earnest, or know when they do not
 
 
 class Lazy(click.Group):
@@ -40,6 +41,10 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
+        if name not in BLAS:
+            from mlcc.cli.options import no_blas_threads
+
+            no_blas_threads()
         return importlib.import_module(f"mlcc.cli.cmd_{name}").command  # type: ignore[no-any-return]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,14 @@ def use_threads(count: int | None) -> None:
         from mlcc.runtime.threads import set_num_threads
 
         set_num_threads(count)
+
+
+def no_blas_threads() -> None:
+    """Keep NumPy's BLAS from starting threads, unless the user asked for some. To be called before NumPy loads.
+
+    For commands that multiply no large matrices in Python: starting the threads takes longer than the rest of NumPy.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def is_artifact(path: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,3 +37,18 @@ def test_names_of_the_runtime() -> None:
 def test_importing_the_package_is_cheap() -> None:
     assert "numpy" not in brought_in("import mlcc")
     assert "numpy" not in brought_in("import mlcc; mlcc.register_func('f', print)")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads by /proc")
+def test_commands_that_multiply_nothing_start_no_threads(tmp_path: Path) -> None:
+    """A pool of BLAS threads takes longer to start than the rest of NumPy."""
+    (tmp_path / "m.mlc").write_text("@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n    return x\n")
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    code = "import sys, os; from mlcc.cli.main import run; assert run(sys.argv[1:]) == 0; import numpy; "
+    code += "print(len(os.listdir('/proc/self/task')))"
+    for command in (["check", "m.mlc"], ["compile", "m.mlc"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, command[0], str(tmp_path / command[1])],
+            cwd=ROOT, capture_output=True, text=True, check=True, env=environment,
+        )  # fmt: skip
+        assert done.stdout.split()[-1] == "1"
