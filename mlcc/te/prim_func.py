@@ -12,7 +12,8 @@ from mlcc.ir.dtypes import HANDLE, DType
 from mlcc.ir.node import Attrs, walk
 from mlcc.ir.visit import Substitute, substitute, used_vars
 from mlcc.te.index_dtype import with_index_dtype
-from mlcc.te.scalar import Value
+from mlcc.te.math import if_then_else
+from mlcc.te.scalar import Value, raw
 from mlcc.te.tensor import Extern, Operation, Tensor, TensorLoad
 
 LAYOUT_FREE = "layout_free_placeholders"
@@ -164,14 +165,23 @@ class _Builder:
     def _reduction(
         self, op: Operation, body: tuple[tir.Expr, ...], at: tuple[tir.Expr, ...], renamed: dict[Any, Any]
     ) -> tuple[tuple[tir.Stmt, ...], tuple[tir.Stmt, ...]]:
-        """The init statements and the update; several results are combined before any of them is stored."""
+        """The init statements and the update; several results are combined before any of them is stored.
+
+        Where the condition of the reduction does not hold, the identity is combined (TVM 0.27 leaves `where` and
+        `init` out here).
+        """
         first = body[0]
         assert isinstance(first, tir.Reduce)
         outs = [self._buffer(t) for t in op.outputs]
         combiner = first.combiner
-        init = tuple(tir.BufferStore(out, value, at) for out, value in zip(outs, combiner.identity, strict=True))
+        start = [self._simplify(v, renamed) for v in first.init] or combiner.identity
+        init = tuple(tir.BufferStore(out, value, at) for out, value in zip(outs, start, strict=True))
+        sources = first.source
+        if tir.const_int(first.condition) != 1:
+            pairs = zip(sources, combiner.identity, strict=True)
+            sources = tuple(raw(if_then_else(first.condition, s, other)) for s, other in pairs)
         values: dict[Any, Any] = {}
-        for out, left, right, source in zip(outs, combiner.lhs, combiner.rhs, first.source, strict=True):
+        for out, left, right, source in zip(outs, combiner.lhs, combiner.rhs, sources, strict=True):
             values[left] = tir.BufferLoad(out.dtype, out, at)
             values[right] = self._simplify(source, renamed)
         results = [substitute(r, values) for r in combiner.result]

@@ -154,7 +154,7 @@ def compute(
         for n, d in zip(names, dims, strict=False)
     )
     made = fcompute(*axes)
-    bodies = tuple(raw(b) for b in (made if isinstance(made, (list, tuple)) else (made,)))
+    bodies = tuple(_element(b, name) for b in (made if isinstance(made, (list, tuple)) else (made,)))
     reduces = [b for b in bodies if isinstance(b, tir.Reduce)]
     if reduces and len(reduces) != len(bodies):
         raise ValueError(f"`{name}`: either all results are reductions, or none")
@@ -166,6 +166,18 @@ def compute(
         label = name if len(bodies) == 1 else f"{name}_v{index}"
         op.outputs.append(Tensor(op, construct.make_buffer(label, dims, body.dtype), index))
     return op.outputs[0] if len(bodies) == 1 else tuple(op.outputs)
+
+
+def _element(value: Any, name: str) -> tir.Expr:
+    """The value of an element as an expression."""
+    if isinstance(value, Tensor):
+        raise ValueError(f"`{name}`: an element is a scalar, not the tensor `{value.name}`")
+    if isinstance(value, Slice):
+        of, given = value.tensor, len(value.indices)
+        raise ValueError(f"`{name}`: `{of.name}` has {of.ndim} dimensions, {given} indices were given")
+    if value is None:
+        raise ValueError(f"`{name}`: the function of a compute returns nothing")
+    return raw(value)
 
 
 def _axis_names(fn: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
@@ -265,6 +277,9 @@ def _reduce(
         lhs, rhs, tuple(raw(c) for c in combined), tuple(raw(v, d) for v, d in zip(identity, dtypes, strict=True))
     )
     axes = tuple(a.iter_var for a in (axis if isinstance(axis, (list, tuple)) else (axis,)))
+    for over in axes:
+        if over.kind is not tir.IterKind.REDUCE:
+            raise ValueError(f"`{over.var.name}` is an axis of the result: reduce over a te.reduce_axis")
     start = () if init is None else tuple(raw(v, d) for v, d in zip(_listed(init), dtypes, strict=True))
     condition = tir.IntImm(BOOL, 1) if where is None else raw(where)
     made = [Scalar(tir.Reduce(d, combiner, sources, start, axes, condition, i)) for i, d in enumerate(dtypes)]

@@ -103,6 +103,18 @@ def test_several_results_of_one_reduction() -> None:
     np.testing.assert_array_equal(tops, x.max(1))
 
 
+def test_reductions_under_a_condition_and_from_a_start() -> None:
+    a, s = te.placeholder((4, 6), name="A"), te.placeholder((4,), name="S")
+    k = te.reduce_axis((0, 6), "k")
+    x, begin = draw(3, 4, 6), draw(4, 4)
+    total = te.compute((4,), lambda i: te.sum(a[i, k], axis=k, where=a[i, k] > 0), name="T")
+    np.testing.assert_allclose(run(te.create_prim_func([a, total]), x, shape=(4,)), np.where(x > 0, x, 0).sum(1))
+    most = te.compute((4,), lambda i: te.max(a[i, k], axis=k, where=te.all(k > 1, k < 4)), name="T")
+    np.testing.assert_array_equal(run(te.create_prim_func([a, most]), x, shape=(4,)), x[:, 2:4].max(1))
+    more = te.compute((4,), lambda i: te.sum(a[i, k], axis=k, init=s[i]), name="T")
+    np.testing.assert_allclose(run(te.create_prim_func([a, s, more]), x, begin, shape=(4,)), begin + x.sum(1))
+
+
 def test_the_text_of_a_function() -> None:
     a, b = te.placeholder((4, 5), name="A"), te.placeholder((5, 6), name="B")
     func = te.create_prim_func([a, b, matmul(a, b)])
@@ -153,6 +165,10 @@ K = te.reduce_axis((0, 4), "k")
         (lambda: te.compute((4,), lambda i: te.sum(A[i, K], axis=K) + 1.0), "a reduction must be a whole compute"),
         (lambda: te.compute((4,), lambda i, j: A[i, j]), "takes 2 indices, the shape has 1"),
         (lambda: te.compute((4,), lambda i: A(i)), "has 2 dimensions, 1 indices"),
+        (lambda: te.compute((4,), lambda i: A[i]), "has 2 dimensions, 1 indices"),
+        (lambda: te.compute((4,), lambda i: A), "a scalar, not the tensor `A`"),
+        (lambda: te.compute((4,), lambda i: None), "returns nothing"),
+        (lambda: te.compute((4,), lambda i: te.sum(A[i, 0], axis=i)), "`i` is an axis of the result"),
         (lambda: te.create_prim_func([te.compute((4,), lambda i: A[i, 0])]), "`A` is read but is not among"),
         (lambda: te.create_prim_func([A, 3]), "tensors and variables"),
         (lambda: te.var("n") / 2, "needs floats"),
