@@ -8,6 +8,8 @@ from typing import Any
 from mlcc.errors import Label
 from mlcc.ir import relax, tir
 from mlcc.ir.node import children
+from mlcc.ir.visit import substitute
+from mlcc.ops.infer import match_info
 from mlcc.verify.graph_calls import check_call, impurity
 from mlcc.verify.infos import Functions, clash, dims_in, own_variables
 from mlcc.verify.report import Report
@@ -85,10 +87,11 @@ class GraphVerifier:
         self.report.at(binding)
         if isinstance(binding, relax.MatchCast):
             self._expr(binding.value)
+            have = binding.value.struct_info
+            stated = binding.struct_info if have is None else self._taken(binding.struct_info, have)
             self._sizes.update(own_variables(binding.struct_info))
             self._info(binding.struct_info, binding)
-            have = binding.value.struct_info
-            why = clash(binding.struct_info, have) if have is not None else None
+            why = clash(stated, have) if have is not None else None
             if why is not None:
                 self.report.add("E0492", f"this match_cast cannot hold: {why}", binding)
             self._bind(binding.var, binding)
@@ -108,6 +111,13 @@ class GraphVerifier:
         else:
             self.report.add("E0494", f"`{type(binding).__name__}` is no binding", binding)
         self.report.near = near
+
+    def _taken(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
+        """`want` with the sizes that are new in it taken from `have`: (n, n) of (3, 4) is (3, 3)."""
+        bound: dict[tir.Var, tir.Expr] = {}
+        match_info(want, have, bound)
+        new = {var: value for var, value in bound.items() if var not in self._sizes}
+        return substitute(want, new)  # type: ignore[no-any-return]
 
     def _bind(self, var: relax.Var, at: Any) -> None:
         if var in self._known:

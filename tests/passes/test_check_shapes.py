@@ -154,3 +154,22 @@ def main(x: R.Tensor(ndim=2, dtype="float32"), y: R.Tensor(("n",), "float32")):
         assert main(array(2, 4), array(2)).shape == (2,)
         with pytest.raises(mlcc.CallError, match=r"dim 1 of `w` is 5, expected n \* 2 = 4, in line 5"):
             main(array(2, 5), array(2))
+
+
+IMPOSSIBLE = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    k = T.int64()
+    w = R.match_cast(x, R.Tensor((k, k), "float32"))
+    return w
+"""
+
+
+def test_casts_that_sizes_found_later_make_impossible() -> None:
+    """They are the program's fault, whatever pass finds it."""
+    module = mlcc.parse(IMPOSSIBLE)
+    for rest in ("", ",canonicalize"):
+        with pytest.raises(mlcc.CompileError, match=r"E0492.*dimension 1 is 4, not 3"):
+            mlcc.run_passes(module, 'bind-symbolic-vars{vars={"n": 3, "m": 4}}' + rest)
+    with pytest.raises(mlcc.CompileError, match=r"E0492.*dimension 1 is 4, not 3"):
+        mlcc.build(mlcc.parse(IMPOSSIBLE.replace('("n", "m")', "(3, 4)")))
