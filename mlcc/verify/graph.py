@@ -230,7 +230,9 @@ class GraphVerifier:
             if isinstance(top, tir.Var):
                 if top not in self._sizes and top not in self._said:
                     self._said.add(top)
-                    self.report.add("E0493", f"the symbolic size `{top.name}` is not bound here", at, "not bound")
+                    message = f"the symbolic size `{top.name}` is not bound here"
+                    help = f'bind it where it stands alone: by a dimension, or by a parameter `R.Shape(["{top.name}"])`'
+                    self.report.add("E0493", message, at, "not bound", help=help)
             elif not isinstance(top, tir.IntImm):
                 stack.extend(children(top))
 
