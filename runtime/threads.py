@@ -17,6 +17,7 @@ VARIABLE = "MLCC_NUM_THREADS"
 RUN = "mlcc_pool_v1_run"
 _SET_THREADS = "mlcc_pool_v1_set_num_threads"
 _SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
+_FUNCTIONS = (RUN, _SET_THREADS, "mlcc_pool_v1_get_num_threads", _SET_PARALLEL_FOR)
 
 _wanted: int | None = None  # what was asked for in this process, before bounds
 
@@ -55,7 +56,7 @@ def tell_pool() -> None:
 
 def adopt_library(library: ctypes.CDLL) -> None:
     """A shared library with a pool of its own uses the pool of this process; the first one's serves all."""
-    found = {name: _address(library, name) for name in (RUN, _SET_THREADS, _SET_PARALLEL_FOR)}
+    found = {name: _address(library, name) for name in _FUNCTIONS}
     own = {name: address for name, address in found.items() if address is not None}
     if len(own) < len(found):
         return

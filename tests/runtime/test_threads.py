@@ -254,6 +254,34 @@ def test_shared_libraries_use_the_pool_that_is_there(exe: mlcc.runtime.Executabl
     assert len(os.listdir("/proc/self/task")) == before
 
 
+LIBRARY_FIRST = """
+import os, sys
+import numpy as np
+import mlcc
+from tests.targets.pools import use_threads
+a = np.ones((64, 4000), np.float32)
+b = np.empty_like(a)
+for path in sys.argv[1:]:
+    exe = mlcc.load(path)
+    use_threads(3)
+    exe["f"](a, b)
+    assert b.sum() == 3 * b.size
+    print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(CC is None, reason="needs a C compiler")
+def test_objects_use_the_pool_of_a_shared_library(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a.so", "b.o", "c.so")]
+    for path in paths:
+        artifact().save(path)
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", LIBRARY_FIRST, *paths]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(set(done.stdout.split())) == 1
+
+
 def test_the_command_line(tmp_path: Path) -> None:
     artifact().save(tmp_path / "m.o")
     a = np.random.default_rng(0).random((64, 4000), dtype=np.float32)

@@ -160,16 +160,19 @@ def f(a: T.handle, b: T.handle, small: T.int32):
             fixed = T.alloc_buffer((9000,), "float32")
             row = T.alloc_buffer((m,), "float32")
             tiny = T.alloc_buffer((4,), "float32")
+            some = T.alloc_buffer((vi + 1,), "float32")
             for j in range(m):
                 with T.block("fill"):
                     vj = T.axis.spatial(m, j)
                     fixed[vj * 3] = A[vi, vj] + T.float32(1)
                     row[m - 1 - vj] = A[vi, vj] * T.float32(2)
                     tiny[vj % 4] = T.float32(3)
+            with T.block("some"):
+                some[vi] = T.cast(vi, "float32")
             for j in range(m):
                 with T.block("use"):
                     vj = T.axis.spatial(m, j)
-                    B[vi, vj] = fixed[vj * 3] + row[m - 1 - vj] + tiny[vj % 4] + T.cast(vi, "float32")
+                    B[vi, vj] = fixed[vj * 3] + row[m - 1 - vj] + tiny[vj % 4] + some[vi]
 """
 
 
@@ -248,6 +251,23 @@ def test_a_short_loop_does_not_wake_threads_unless_others_follow(monkeypatch: py
         exe["f"](ids)
         found.append(len(set(ids[:4])))
     assert found[:5] == [1] * 5 and max(found) > 1
+
+
+_NATIVE = """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.parallel(64, annotations={"pragma_import_llvm": "define float @twice(float %x) {\\n  %y = fadd float %x, %x\\n  ret float %y\\n}"}):
+        A[i] = T.call_extern("float32", "twice", A[i])
+"""  # noqa: E501
+
+
+def test_native_kernels_in_parallel_loops() -> None:
+    exe = mlcc.load(mlcc.build(mlcc.parse(_NATIVE), allow_native=True))
+    for count in THREADS:
+        use_threads(count)
+        a = np.arange(64, dtype=np.float32)
+        exe["f"](a)
+        assert a.tolist() == [2.0 * n for n in range(64)]
 
 
 def test_only_objects_with_parallel_loops_have_a_pool() -> None:
