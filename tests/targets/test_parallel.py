@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from collections.abc import Iterator
 
@@ -14,7 +16,8 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
-from mlcc.runtime import elf
+from mlcc.runtime import elf, externs
+from mlcc.runtime.image import link_image
 from mlcc.runtime.threads import RUN
 from mlcc.targets.llvm import parallel
 from mlcc.targets.llvm.compile import Machine, compile_text
@@ -289,6 +292,64 @@ def test_the_pool_for_aarch64(cpu: str) -> None:
     outside = {s.name for s in obj.symbols if s.section == elf.UNDEFINED and s.type != elf.FILE and s.name}
     pool = {"pthread_create", "syscall", "getenv", "clock_gettime"}
     assert pool <= outside <= {*pool, "aligned_alloc", "malloc", "free", "memset", "memcpy"}  # fmt: skip
+
+
+_COUNTING = """
+define i32 @count(ptr %hits, i64 %begin, i64 %end) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ %begin, %entry ], [ %next, %head ]
+  %at = getelementptr i64, ptr %hits, i64 %i
+  %old = load i64, ptr %at
+  %new = add i64 %old, 1
+  store i64 %new, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %head, label %done
+done:
+  ret i32 0
+}
+define void @jobs(ptr %hits, i64 %number) {
+entry:
+  call void @own_pool_v1_set_num_threads(i32 3)
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %head ]
+  %code = call i32 @own_pool_v1_run(ptr @count, ptr %hits, i64 64, i64 0)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %number
+  br i1 %more, label %head, label %done
+done:
+  ret void
+}
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("advice", ["i32 18", "i32 9999"])
+def test_many_jobs_and_forks(advice: str) -> None:
+    """Every index once per job, in forked children too; also where the kernel refuses to wipe pages for a child."""
+    module = ModuleText(Machine().triple)
+    add_pool(module)
+    text = module.text().replace("@mlcc_pool_v1", "@own_pool_v1")
+    assert text.count("i32 18)") == 1
+    obj = elf.read_object(compile_text(text.replace("i32 18)", f"{advice})") + _COUNTING, Machine()).obj)
+    image = link_image(obj, lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
+    jobs = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(image.functions["jobs"])
+
+    def wrong(number: int) -> bool:
+        hits = np.zeros(64, "int64")
+        jobs(hits.ctypes.data, number)
+        return bool((hits != number).any())
+
+    assert not wrong(20_000)
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            os._exit(int(wrong(50)))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not wrong(100)
 
 
 def test_the_state_of_the_pool_has_the_size_it_says() -> None:
