@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from mlcc.arith.keys import same_expr
 from mlcc.ir import tir
@@ -37,15 +38,25 @@ class Contraction:
     def extent(self, place: int | None) -> int | None:
         return 1 if place is None else self.stage.extents[place]
 
+    def count(self, places: tuple[int, ...]) -> int | None:
+        """How often some loops run together."""
+        extents = [self.stage.extents[p] for p in places]
+        return None if None in extents else prod(n for n in extents if n is not None)
+
     @property
     def times(self) -> int | None:
         """How often the outer axes run."""
-        return _product(self.stage, self.outer)
+        return self.count(self.outer)
 
     @property
     def depth(self) -> int | None:
         """How many products are summed up."""
-        return _product(self.stage, self.k)
+        return self.count(self.k)
+
+    @property
+    def reuse(self) -> int | None:
+        """How often each element of the right operand is used."""
+        return self.count(tuple(p for p in self.stage.spatial if not self.rhs.has(p)))
 
     def consecutive(self, operand: Operand) -> int | None:
         """The axis along which an operand's elements are neighbours."""
@@ -149,13 +160,3 @@ def _size(stage: Stage, place: int) -> int:
     """The extent of a loop; one that is not known counts as large."""
     known = stage.extents[place]
     return 1 << 20 if known is None else known
-
-
-def _product(stage: Stage, places: tuple[int, ...]) -> int | None:
-    total = 1
-    for place in places:
-        extent = stage.extents[place]
-        if extent is None:
-            return None
-        total *= extent
-    return total

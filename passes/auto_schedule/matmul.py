@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.passes.auto_schedule.contraction import Contraction, Operand, contraction
+from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import reduce_nest, share_out, spatial_nest, vector_place, worth_threads
+from mlcc.passes.auto_schedule.nests import PIECES, share_out, vector_place, worth_threads
+from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
-from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
 
@@ -26,16 +26,20 @@ LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less t
 def matmul(kernel: Kernel) -> str:
     """The rule: tiles over panels, as the module says."""
     inline_cheap(kernel)
-    block, product = _product(kernel)
+    block, product = only_product(kernel)
     plan = _plan(kernel, product)
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
+    many = worth_threads(kernel, product.stage)
     epilogue = _result_in_registers(kernel, block, product, plan)
-    made = _operands(kernel, block, product, plan)
-    _tiles(kernel, block, epilogue, product, plan)
-    for other in (*made, *others):
-        if _stands(kernel, other) and kernel.sch.get(other) is not kernel.sch.get(epilogue):
-            kernel.say((reduce_nest if kernel.stage(other).reduced else spatial_nest)(kernel, other))
+    copies = _copies(kernel, block, product, plan)
+    outer, depth = _tiles(kernel, block, epilogue, product, plan)
+    for copy in copies:
+        others += _place(kernel, block, copy, product, plan, outer)
+    if many:
+        share_out(kernel, outer[: plan.level] or outer)
+    kernel.sch.decompose_reduction(block, depth)
+    schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a product of matrices"
 
 
@@ -44,51 +48,42 @@ def matmul(kernel: Kernel) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tile, and which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other
-    where its own layout is in the way."""
+    """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
+    its own layout is in the way; in which order the outer axes nest, and under how many of them copies are made, so
+    that those for one matrix of a batch are read while they are in the cache."""
 
     tile: Tile
     panels: bool
     rows: bool
+    outer: tuple[int, ...]
+    level: int
 
     def __str__(self) -> str:
         tile = f"tiles of {self.tile.rows} rows and {self.tile.vectors} vectors of {self.tile.lanes}"
         copies = ["panels of the right operand"] * self.panels + ["strips of the left one"] * self.rows
-        return f"{tile}; {' and '.join(copies) or 'operands as they are'}"
-
-
-def _product(kernel: Kernel) -> tuple[BlockRV, Contraction]:
-    """The only contraction of a kernel, and the handle of its block."""
-    found = []
-    why = "it has no reduction"
-    for block in kernel.blocks():
-        stage = kernel.stage(block)
-        if stage.reduced:
-            made = contraction(stage)
-            if isinstance(made, str):
-                why = made
-            else:
-                found.append((block, made))
-    if len(found) != 1:
-        not_this(f"{len(found)} products" if found else why)
-    return found[0]
+        each = " for each matrix of the batch" if self.level and copies else ""
+        return f"{tile}; {' and '.join(copies) or 'operands as they are'}{each}"
 
 
 def _plan(kernel: Kernel, product: Contraction) -> Plan:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
-    bits = max(o.buffer.dtype.bits for o in (product.lhs, product.rhs))
-    lanes = kernel.facts.lanes(max(bits, product.stage.stores[0].buffer.dtype.bits) // 8)
-    tile = best_tile(kernel.facts, 1 if product.m is None else m, n, lanes)
-    size = None if n is None or depth is None else n * depth * bits // 8
-    fits = size is not None and size <= kernel.facts.l1_bytes // 2
+    facts = kernel.facts
+    tile = best_tile(facts, m, n, element_lanes(kernel, product))
+    size = None if n is None or depth is None else n * depth * product.rhs.buffer.dtype.bits // 8
+    fits = size is not None and size <= facts.l1_bytes // 2
     in_rows = product.consecutive(product.rhs) == product.n
     narrow = in_rows and n is not None and n <= tile.columns
-    reused = m is not None and product.m is not None and m >= LEAST_REUSE
-    panels = kernel.is_constant(product.rhs.buffer) or (reused and not narrow and not (fits and in_rows))
+    constant = kernel.is_constant(product.rhs.buffer)
+    reused = (product.reuse or 0) >= LEAST_REUSE
+    panels = constant or (reused and not narrow and not (fits and in_rows))
     if not panels and not in_rows:
         not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
     across = product.m is not None and product.consecutive(product.lhs) == product.m
-    return Plan(tile, panels, rows=across and not fits and tile.rows > 1)
+    own = [p for p in product.outer if product.rhs.has(p)]
+    outer = (*own, *(p for p in product.outer if p not in own))
+    batches = product.count(tuple(own))
+    level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
+    return Plan(tile, panels, across and not fits and tile.rows > 1, outer, level)
 
 
 # ---------------------------------------------------------------- the result
@@ -102,9 +97,9 @@ def _result_in_registers(kernel: Kernel, block: BlockRV, product: Contraction, p
     places = [of_loop[v] for v in axes]  # type: ignore[index]
     steps = {product.m: plan.tile.rows, product.n: plan.tile.columns}
     sch.pad_einsum(block, [steps.get(p, 1) for p in places])
-    last = _only_reader(kernel, block)
+    last = only_reader(kernel, block)
     if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
-        after = _only_reader(kernel, last)
+        after = only_reader(kernel, last)
         if after is not None and try_inline(kernel, last):
             last = after
     if last is None:
@@ -113,26 +108,21 @@ def _result_in_registers(kernel: Kernel, block: BlockRV, product: Contraction, p
     return last
 
 
-def _only_reader(kernel: Kernel, block: BlockRV) -> BlockRV | None:
-    """The one block that reads what a block computes for it alone, element by element."""
-    readers = kernel.sch.get_consumers(block)
-    stage = kernel.stage(block)
-    if len(readers) != 1 or kernel.is_output(stage):
-        return None
-    reader = kernel.stage(readers[0])
-    buffer = stage.block.writes[0].buffer
-    loads = [a for a in reader.accesses if a.buffer is buffer and not a.stored]
-    by_axes = len(loads) == 1 and all(isinstance(i, tir.Var) for i in loads[0].indices)
-    if reader.reduced or not reader.plain or not by_axes or len(set(loads[0].indices)) != len(reader.loops):
-        return None
-    return readers[0]  # type: ignore[no-any-return]
-
-
 # ---------------------------------------------------------------- the operands
 
 
-def _operands(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) -> list[BlockRV]:
-    """Copies of operands in the layout that tiles read; gives the blocks that make them."""
+@dataclass(frozen=True)
+class Copy:
+    """The block that copies an operand; `step` elements along the loop `place` stand side by side, 0: as they did."""
+
+    block: BlockRV
+    operand: Operand
+    place: int
+    step: int
+
+
+def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) -> list[Copy]:
+    """Copies of the operands that are padded, or wanted in another layout."""
     made = []
     for operand, place, step, wanted in (
         (product.rhs, product.n, plan.tile.columns, plan.panels),
@@ -143,17 +133,29 @@ def _operands(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) 
             continue
         if copy is None and wanted:
             copy = kernel.sch.cache_read(block, _number(kernel, block, operand.buffer), "global")
-        if copy is None:
-            continue
-        if wanted:
-            assert place is not None
-            written = kernel.stage(copy).block.writes[0].buffer
-            index_map = _in_panels(written, operand, place, product.k, step)
-            kernel.sch.transform_layout(block, ("read", _number(kernel, block, written)), index_map)
-            _fill_panels(kernel, copy, operand, product, place, step, plan.tile.lanes)
-        else:
-            made.append(copy)
+        if copy is not None and place is not None:
+            made.append(Copy(copy, operand, place, step if wanted else 0))
     return made
+
+
+def _place(
+    kernel: Kernel, block: BlockRV, copy: Copy, product: Contraction, plan: Plan, outer: list[LoopRV]
+) -> list[BlockRV]:
+    """Put a copy where it is made, in its layout; gives it back if its loops are still to be scheduled."""
+    level = plan.level if all(copy.operand.has(p) for p in plan.outer[: plan.level]) else 0
+    if level:
+        kernel.sch.compute_at(copy.block, outer[level - 1], preserve_unit_loops=True)
+    if not copy.step:
+        if not level:
+            return [copy.block]
+        inner = kernel.loops(copy.block)[level:]
+        kernel.sch.vectorize(kernel.sch.split(inner[-1], [None, plan.tile.lanes])[1])
+        return []
+    written = kernel.stage(copy.block).block.writes[0].buffer
+    index_map = _in_panels(written, copy, product.k)
+    kernel.sch.transform_layout(block, ("read", _number(kernel, block, written)), index_map)
+    _fill_panels(kernel, copy, product, plan.tile.lanes, level)
+    return []
 
 
 def _padding_of(kernel: Kernel, block: BlockRV, operand: Operand) -> BlockRV | None:
@@ -170,37 +172,33 @@ def _number(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
     return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 
 
-def _in_panels(buffer: tir.Buffer, operand: Operand, place: int, depth: tuple[int, ...], step: int) -> tir.IndexMap:
+def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...]) -> tir.IndexMap:
     """Outer axes, panels, depth, and the elements of a panel side by side."""
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
-    outer = [v for v, p in zip(given, operand.places, strict=True) if p != place and p not in depth]
-    deep = [v for v, p in zip(given, operand.places, strict=True) if p in depth]
-    (own,) = (v for v, p in zip(given, operand.places, strict=True) if p == place)
-    return tir.IndexMap(given, (*outer, c.floordiv(own, step), *deep, c.floormod(own, step)))
+    by_place = list(zip(given, copy.operand.places, strict=True))
+    outer = [v for v, p in by_place if p != copy.place and p not in depth]
+    deep = [v for v, p in by_place if p in depth]
+    (own,) = (v for v, p in by_place if p == copy.place)
+    return tir.IndexMap(given, (*outer, c.floordiv(own, copy.step), *deep, c.floormod(own, copy.step)))
 
 
-def _fill_panels(
-    kernel: Kernel, copy: BlockRV, operand: Operand, product: Contraction, place: int, step: int, lanes: int
-) -> None:
+def _fill_panels(kernel: Kernel, copy: Copy, product: Contraction, lanes: int, level: int) -> None:
     """The loops of a copy into panels, panel by panel: in vectors where the operand is consecutive along them, else in
     squares whose rows and columns are whole lines."""
-    sch = kernel.sch
-    stage = kernel.stage(copy)
-    loops = kernel.loops(copy)  # one for each dimension of the operand
-    at = operand.places.index(place)
+    sch, operand, step = kernel.sch, copy.operand, copy.step
+    many = worth_threads(kernel, kernel.stage(copy.block)) and not level
+    loops = kernel.loops(copy.block)[level:]  # one for each dimension of the operand
+    at = operand.places.index(copy.place)
     deep = [n for n, p in enumerate(operand.places) if p in product.k]
     outer = [loops[n] for n in range(len(loops)) if n != at and n not in deep]
     inside = [loops[n] for n in deep]
-    many = worth_threads(kernel, stage)
-    if product.consecutive(operand) == place and step % lanes == 0:
-        panel, column, lane = sch.split(loops[at], [None, step // lanes, lanes])
-        sch.reorder(*outer, panel, *inside, column, lane)
-        sch.vectorize(lane)
-    elif product.consecutive(operand) == place:
-        panel, lane = sch.split(loops[at], [None, step])
-        sch.reorder(*outer, panel, *inside, lane)
+    parts = [None, step // lanes, lanes] if step % lanes == 0 else [None, step]
+    panel, *strip = sch.split(loops[at], parts)
+    if product.consecutive(operand) == copy.place:
+        sch.reorder(*outer, panel, *inside, *strip)
+        if len(strip) > 1:
+            sch.vectorize(strip[-1])
     else:
-        panel, *strip = sch.split(loops[at], [None, step // lanes, lanes] if step % lanes == 0 else [None, step])
         far, near = sch.split(inside.pop(), [None, lanes])
         sch.reorder(*outer, panel, *strip[:-1], *inside, far, strip[-1], near)
     if many:
@@ -210,14 +208,15 @@ def _fill_panels(
 # ---------------------------------------------------------------- the tiles
 
 
-def _tiles(kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction, plan: Plan) -> None:
-    """Tile by tile: zeros, the sums over the depth, and the stores."""
+def _tiles(
+    kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction, plan: Plan
+) -> tuple[list[LoopRV], LoopRV]:
+    """Tile by tile the sums over the depth, and the stores; gives the loops over tiles and the first one over depth."""
     sch, tile = kernel.sch, plan.tile
     loops = kernel.loops(block)
-    many = worth_threads(kernel, kernel.stage(block))
     panel, *columns = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
     strip, *rows = sch.split(loops[product.m], [None, tile.rows]) if product.m is not None else (None,)
-    outer = [*(loops[p] for p in product.outer), panel, *([strip] if strip is not None else [])]
+    outer = [*(loops[p] for p in plan.outer), panel, *([strip] if strip is not None else [])]
     depth = [loops[p] for p in product.k]
     inner = [*rows, columns[0]] if tile.vectors <= tile.rows else [columns[0], *rows]
     sch.reorder(*outer, *depth, *inner, columns[1])
@@ -226,9 +225,7 @@ def _tiles(kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contracti
         sch.unroll(loop)
     sch.vectorize(columns[1])
     _stores(kernel, epilogue, len(outer), tile)
-    if many:
-        share_out(kernel, outer)
-    sch.decompose_reduction(block, depth[0])
+    return outer, depth[0]
 
 
 def _stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
@@ -247,12 +244,3 @@ def _stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
     first, last = sch.split(loops[vector], [None, tile.lanes])
     sch.unroll(first)
     sch.vectorize(last)
-
-
-def _stands(kernel: Kernel, block: BlockRV) -> bool:
-    """Is a block still there, in loops of its own?"""
-    try:
-        kernel.sch.get(block)
-    except CompileError:
-        return False
-    return True

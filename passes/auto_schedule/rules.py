@@ -23,7 +23,9 @@ class Rule:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),
+    Rule("dots", "dots:dots"),
     Rule("elementwise", "elementwise:elementwise"),
     Rule("rows", "rows:rows"),
     Rule("fallback", "fallback:fallback"),

@@ -142,6 +142,11 @@ class Stage:
     def same_extent(self, one: tir.For, other: tir.For) -> bool:
         return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
 
+    def step_of_store(self, place: int) -> int | None:
+        """By how many elements the stores move with a loop; None where that is not one known number."""
+        steps = {s for s, a in zip(self.steps_by(place), self.accesses, strict=True) if a.stored}
+        return steps.pop() if len(steps) == 1 else None
+
     def fusable(self, outer: int, inner: int) -> bool:
         """Is every access as regular over the two loops taken as one as over the inner one?"""
         extent = self.loops[inner].extent

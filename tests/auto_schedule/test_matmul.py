@@ -34,7 +34,7 @@ def small(target: str = X86) -> CpuFacts:
     """Tiny caches, so that little matrices are treated as large ones."""
     facts = CpuFacts.of(target)
     fields = {f.name: getattr(facts, f.name) for f in dataclasses.fields(CpuFacts)}
-    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096})
+    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096, "cores": 1})
 
 
 def made(product: Product, facts: CpuFacts | None = None) -> Answer:
@@ -69,6 +69,40 @@ def test_every_layout(form: str) -> None:
         assert_right(product, arrays, number)
 
 
+@pytest.mark.parametrize("form", ["bmk,bkn->bmn", "bmk,bnk->bmn", "bkm,bkn->bmn", "bmhk,bnhk->bhmn"])
+def test_batches_have_their_panels_where_they_use_them(form: str) -> None:
+    sizes: dict[str, int | str] = {"b": 5, "h": 3, "m": 33, "n": 45, "k": 5}
+    product = Product(form, {x: n for x, n in sizes.items() if x in form}, epilogue="bias")
+    found = made(product)
+    assert "for each matrix of the batch" in found.choices[0] and "compute_at" in str(found.trace)
+    assert found.func is not None
+    arrays = product.arrays({}, 2)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "product"),
+    [
+        ("matvec", Product("k,kn->n", {"n": 21, "k": 13}, epilogue="bias-relu")),
+        ("matvec", Product("mk,kn->mn", {"m": 1, "n": 40, "k": 16})),
+        ("matvec", Product("bk,bkn->bn", {"b": 3, "n": 9, "k": 11}, "float64", "float64", "twice")),
+        ("dots", Product("mk,nk->mn", {"m": 6, "n": 8, "k": 19}, epilogue="bias")),
+        ("dots", Product("bmk,bnk->bmn", {"b": 2, "m": 5, "n": 7, "k": 16}, epilogue="residual")),
+        ("dots", Product("k,nk->n", {"n": 7, "k": 33}, "float64", "float64")),
+        ("dots", Product("mk,nk->mn", {"m": "size", "n": 4, "k": 10})),
+    ],
+    ids=str,
+)
+def test_matrices_that_are_used_once(rule: str, product: Product) -> None:
+    found = made(product)
+    assert found.rule == rule and found.func is not None
+    known = {s: 3 for s in product.sizes.values() if isinstance(s, str)}
+    arrays = product.arrays(known, 4)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 4, known)
+
+
 @pytest.mark.parametrize("letter", "mnk")
 @pytest.mark.parametrize("extent", [0, 1, 11])
 def test_symbolic_sizes(letter: str, extent: int) -> None:
@@ -99,6 +133,7 @@ def test_nothing_to_do(extents: tuple[int, ...]) -> None:
         Product("bmk,bnk->bmn", {"b": 3, "m": 33, "n": 40, "k": 17}, epilogue="twice"),
         Product("mk,kn->mn", {"m": 64, "n": 10, "k": 128}, epilogue="bias"),
         Product("k,kn->n", {"n": 1000, "k": 300}, epilogue="relu"),
+        Product("mk,nk->mn", {"m": 6, "n": 21, "k": 100}, epilogue="relu"),
     ],
     ids=str,
 )

@@ -1,0 +1,114 @@
+"""Products of few rows with a matrix that is consecutive in depth: dot products, several at a time.
+
+Each dot product is summed up in the lanes of a vector of its own, which are put together at the end. A tile of them
+shares the loads of its rows and columns.
+"""
+
+from __future__ import annotations
+
+from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.nests import share_out, worth_threads
+from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+JOINED = 4  # lanes that one step puts together at the end
+
+
+def dots(kernel: Kernel) -> str:
+    """The rule: tiles of dot products, see the module."""
+    inline_cheap(kernel)
+    block, product = only_product(kernel)
+    if product.consecutive(product.rhs) not in product.k or product.consecutive(product.lhs) not in product.k:
+        not_this("an operand is not consecutive in depth")
+    lanes = element_lanes(kernel, product)
+    last = product.k[-1]
+    depth = product.extent(last)
+    if product.consecutive(product.rhs) != last or product.consecutive(product.lhs) != last:
+        not_this("the operands are consecutive along different axes")
+    if lanes < 2 or (depth is not None and depth < 2 * lanes):
+        not_this("the sums are too short for vectors")
+    others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
+    many = worth_threads(kernel, product.stage)
+    rows, columns = _tile(kernel, product)
+    kernel.say(f"{rows} x {columns} dot products at a time, in vectors of {lanes}")
+    epilogue = only_reader(kernel, block)
+    partial = _in_lanes(kernel, block, product, lanes)
+    outer = _tiles(kernel, block, product, rows, columns)
+    if epilogue is not None:
+        kernel.sch.reverse_compute_at(epilogue, outer[-1])
+        kernel.sch.set_scope(block, 0, "local")
+    for part in reversed(partial):
+        kernel.sch.compute_at(part, outer[-1])
+    sums = [(part, _vectors(kernel, part, len(outer), first=part is partial[0])) for part in partial]
+    if many:
+        share_out(kernel, outer)
+    for part, first in sums:
+        kernel.sch.decompose_reduction(part, first)
+    schedule_others(kernel, others, epilogue or block)
+    return f"`{product.stage.block.name}` is a few dot products of long rows"
+
+
+def _tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
+    """How many rows and columns at a time: numbers that divide the sizes, for as few loads as the registers allow."""
+    room = kernel.facts.vector_registers // 2
+    candidates = [
+        (rows, columns)
+        for rows in _divisors(product.extent(product.m), room)
+        for columns in _divisors(product.extent(product.n), room)
+        if rows * columns <= room
+    ]
+    return max(candidates, key=lambda t: (t[0] * t[1] / (t[0] + t[1]), -t[0]))
+
+
+def _divisors(size: int | None, most: int) -> list[int]:
+    return [n for n in range(1, most + 1) if n == 1 or size and size % n == 0]
+
+
+def _in_lanes(kernel: Kernel, block: BlockRV, product: Contraction, lanes: int) -> list[BlockRV]:
+    """Sums in lanes, and steps that put some of them together each; `block` does the last."""
+    sch = kernel.sch
+    axis = len(product.stage.stores[0].indices)
+    loop = kernel.loops(block)[product.k[-1]]
+    sch.pad_reduction(loop, lanes)
+    made = []
+    width = lanes
+    while True:
+        _, lane = sch.split(loop, factors=[None, width])
+        made.append(sch.rfactor(lane, axis))
+        sch.set_scope(made[-1], 0, "local")
+        if width <= JOINED:
+            return made
+        width //= JOINED
+        loop = kernel.loops(block)[-1]
+
+
+def _tiles(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, columns: int) -> list[LoopRV]:
+    """The loops over tiles, and inside them the dot products of one."""
+    sch = kernel.sch
+    loops = kernel.loops(block)
+    spatial = dict(zip(product.stage.spatial, loops, strict=False))
+    column, inner = sch.split(spatial[product.n], [None, columns])
+    row, *own = sch.split(spatial[product.m], [None, rows]) if product.m is not None else (None,)
+    outer = [*(spatial[p] for p in product.outer), column, *([row] if row is not None else [])]
+    sch.reorder(*outer, *own, inner, loops[-1])
+    for loop in (*own, inner, loops[-1]):
+        sch.unroll(loop)
+    return outer
+
+
+def _vectors(kernel: Kernel, part: BlockRV, above: int, first: bool) -> LoopRV:
+    """The loops of the sums in lanes (`first`), or of a step that puts lanes together; gives the one over depth."""
+    sch, stage = kernel.sch, kernel.stage(part)
+    loops = kernel.loops(part)
+    own = [n for n in range(above, len(loops)) if n in stage.spatial]
+    depth = [loops[n] for n in stage.reduced]
+    own.sort(key=lambda n: stage.step_of_store(n) == 1)  # the lanes, along which results lie side by side, inside
+    sch.reorder(*depth, *(loops[n] for n in own))
+    for n in own[:-1]:
+        sch.unroll(loops[n])
+    sch.vectorize(loops[own[-1]])
+    if not first:
+        sch.unroll(depth[0])
+    return depth[0]

@@ -1,0 +1,66 @@
+"""What the rules for products share: finding the product, what follows it, and what else is in the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.contraction import Contraction, contraction
+from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
+from mlcc.passes.schedule.handles import BlockRV
+
+
+def only_product(kernel: Kernel) -> tuple[BlockRV, Contraction]:
+    """The only contraction of a kernel, and the handle of its block; NotThis for a kernel that has none or several."""
+    found = []
+    why = "it has no reduction"
+    for block in kernel.blocks():
+        stage = kernel.stage(block)
+        if stage.reduced:
+            made = contraction(stage)
+            if isinstance(made, str):
+                why = made
+            else:
+                found.append((block, made))
+    if len(found) != 1:
+        not_this(f"{len(found)} products" if found else why)
+    return found[0]
+
+
+def only_reader(kernel: Kernel, block: BlockRV) -> BlockRV | None:
+    """The one block that reads what a block computes for it alone, element by element."""
+    readers = kernel.sch.get_consumers(block)
+    stage = kernel.stage(block)
+    if len(readers) != 1 or kernel.is_output(stage):
+        return None
+    reader = kernel.stage(readers[0])
+    buffer = stage.block.writes[0].buffer
+    loads = [a for a in reader.accesses if a.buffer is buffer and not a.stored]
+    by_axes = len(loads) == 1 and all(isinstance(i, tir.Var) for i in loads[0].indices)
+    if reader.reduced or not reader.plain or not by_axes or len(set(loads[0].indices)) != len(reader.loops):
+        return None
+    return readers[0]  # type: ignore[no-any-return]
+
+
+def element_lanes(kernel: Kernel, product: Contraction) -> int:
+    """Elements of the widest type that takes part in one vector."""
+    buffers = (product.lhs.buffer, product.rhs.buffer, product.stage.stores[0].buffer)
+    return kernel.facts.lanes(max(b.dtype.bits for b in buffers) // 8)
+
+
+def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV) -> None:
+    """The stages that are neither the product nor computed with it, each by itself."""
+    for block in blocks:
+        if stands(kernel, block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
+            kernel.say((reduce_nest if kernel.stage(block).reduced else spatial_nest)(kernel, block))
+
+
+def stands(kernel: Kernel, block: BlockRV) -> bool:
+    """Is a block still there?"""
+    try:
+        kernel.sch.get(block)
+    except CompileError:
+        return False
+    return True
