@@ -15,9 +15,11 @@ from mlcc.ops.shapes import (
     axes,
     axis,
     describe,
+    extent_text,
     extents,
     fail,
     int64,
+    known_larger,
     prove,
     result,
     simplify,
@@ -128,8 +130,23 @@ def infer_strided_slice(call: relax.Call) -> Tensor:
     for at, begin, end, stride in slices:
         low = canonical_index(begin, dims[at], stride, inbound, known)
         high = canonical_index(end, dims[at], stride, inbound, known)
+        if inbound:
+            _refuse_outside(call, at, low, high, stride, dims[at])
         dims[at] = _slice_extent(low, high, stride, known)
     return result(dims, data.dtype, vdevice=data.vdevice)
+
+
+def _refuse_outside(
+    call: relax.Call, at: int, begin: tir.Expr, end: tir.Expr, stride: tir.Expr, extent: tir.Expr
+) -> None:
+    """With `assume_inbound` nothing is clamped: what lies outside would be read."""
+    step = tir.const_int(stride)
+    if step is None:
+        return
+    low, high = (begin, end) if step > 0 else (construct.add(end, 1), construct.add(begin, 1))
+    if known_larger(int64(0), low) or known_larger(high, extent):
+        text = f"{extent_text(begin)} to {extent_text(end)} is not inside axis {at} of {extent_text(extent)}"
+        fail(call, "E0445", text, "`assume_inbound` says that it is")
 
 
 def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Tensor:
@@ -160,19 +177,23 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
     return topi.compute_ax(dims, element, name)
 
 
-def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-    """Slices are clamped as Python's are, -1 as an end of a backward slice meaning the front."""
+def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None, *, inbound: bool = False) -> Any:
+    """Slices are clamped as Python's are; those `inbound` are taken as they are, neither clamped nor counted from the
+    back, so that -1 as the end of a backward slice is the front."""
     for position, at in enumerate(places):
         step = int(strides[position]) if strides is not None else 1
         size = x.shape[at]
         low, high = int(begin[position]), int(end[position])
-        low, high = low + size if low < 0 else low, high + size if high < 0 else high
-        if step > 0:
-            low, high = min(max(low, 0), size), min(max(high, 0), size)
-        else:
-            low, high = min(max(low, -1), size - 1), min(max(high, -1), size - 1)
+        if not inbound:
+            low, high = low + size if low < 0 else low, high + size if high < 0 else high
+            first, last = (0, size) if step > 0 else (-1, size - 1)
+            low, high = min(max(low, first), last), min(max(high, first), last)
         x = np.take(x, np.array(list(range(low, high, step)), np.int64), at)
     return x
+
+
+def _np_strided_slice(call: relax.Call, *values: Any) -> Any:
+    return slice_by(*values, inbound=bool(call.attrs["assume_inbound"]))
 
 
 # ---------------------------------------------------------------- take
@@ -237,8 +258,6 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "strided_slice": Impl(
-        infer_strided_slice, lambda call, *values: slice_by(*values), _lower_strided_slice, FusionKind.INJECTIVE
-    ),
+    "strided_slice": Impl(infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE),
     "take": Impl(infer_take, _np_take, _lower_take),  # indices come from memory: nothing is fused into it
 }
