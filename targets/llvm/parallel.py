@@ -91,13 +91,13 @@ class _Part:
         self.wide = [v for v in self.captured if v in e.wide]
         known = {v for v in used if v.dtype.is_int and v.dtype.lanes == 1}
         callees = calls.callee_workspace(stmt, e.ctx)
+        self.start = e.index(stmt.min)
+        self.step = integer("i64", 1) if stmt.step is None else e.index(stmt.step)
         self.storage = Storage(stmt.body, known, e.ctx.options.stack_bytes, callees)
 
     def emit(self) -> tuple[Value, str]:
         """Add the functions; fills the context, and gives it and the function that takes it."""
         e, fn, stmt = self.e, self.e.fn, self.stmt
-        self.start = e.index(stmt.min)
-        self.step = integer("i64", 1) if stmt.step is None else e.index(stmt.step)
         values = [*(e.values[v] for v in self.captured), *(e.wide[v] for v in self.wide)]
         values += [v for v in (self.start, self.step) if _is_computed(v)]
         needs_memory = tir.const_int(self.storage.workspace) != 0
