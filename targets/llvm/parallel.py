@@ -97,7 +97,7 @@ class _Part:
 
     def emit(self) -> tuple[Value, str]:
         """Add the functions; fills the context, and gives it and the function that takes it."""
-        e, fn, stmt = self.e, self.e.fn, self.stmt
+        e, fn = self.e, self.e.fn
         values = [*(e.values[v] for v in self.captured), *(e.wide[v] for v in self.wide)]
         values += [v for v in (self.start, self.step) if _is_computed(v)]
         needs_memory = tir.const_int(self.storage.workspace) != 0
