@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.passes.graph import get_item, make_seq, make_tuple
+from mlcc.passes.graph import get_item, make_seq, make_tuple, with_bound_result
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.signatures import CallSites, change_callees, private_functions, tidied, with_params
 
@@ -48,8 +48,8 @@ def _expanded(func: relax.Function) -> relax.Function:
 
     for param in func.params:
         expand(param)
-    body = make_seq((relax.BindingBlock(tuple(bindings)), *func.body.blocks), func.body.body)
-    return with_params(func, tuple(params), body)
+    body = with_bound_result(func.body)
+    return with_params(func, tuple(params), make_seq((relax.BindingBlock(tuple(bindings)), *body.blocks), body.body))
 
 
 def _update(sites: CallSites, call: relax.Call) -> relax.Expr:
