@@ -14,6 +14,8 @@ import os
 import stat
 from typing import Any
 
+from mlcc.cache import is_private, private_folder
+
 _FORMAT = 1  # of the flattened tables
 
 # {"terminals": {keyword or mark: its name},
@@ -114,23 +116,14 @@ def cache_file() -> str | None:
     lark = os.stat(found.origin) if found is not None and found.origin is not None else None
     version = (_FORMAT, lark.st_size, lark.st_mtime_ns) if lark is not None else (_FORMAT,)
     key = hashlib.sha256(f"{version} {grammar_text()}".encode()).hexdigest()
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(base, "mlcc")
+    folder = private_folder()
+    if folder is None:
+        return None
     path = os.path.join(folder, f"grammar-{key[:24]}.json")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if not _private(folder, stat.S_ISDIR):
-            return None
-        return path if not os.path.lexists(path) or _private(path, stat.S_ISREG) else None
+        return path if not os.path.lexists(path) or is_private(path, stat.S_ISREG) else None
     except OSError:
         return None
-
-
-def _private(path: str, kind: Any) -> bool:
-    """Of the right kind (no link), our own, not writable by group or others."""
-    found = os.lstat(path)
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return bool(kind(found.st_mode)) and mine and not found.st_mode & 0o022
 
 
 def _save(path: str, tables: Tables) -> None:

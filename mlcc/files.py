@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
@@ -14,15 +16,33 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_reads: ContextVar[dict[str, str] | None] = ContextVar("reads", default=None)
+
+
 def read_bytes(path: str) -> bytes:
     """The content of a file; `-` is standard input. Raises CompileError E0001."""
     try:
         if path == "-":
             return sys.stdin.buffer.read()
         with open(path, "rb") as file:
-            return file.read()
+            data = file.read()
     except OSError as exc:
         raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}")) from None
+    reads = _reads.get()
+    if reads is not None:
+        reads[os.path.abspath(path)] = hashlib.sha256(data).hexdigest()
+    return data
+
+
+@contextlib.contextmanager
+def recorded_reads() -> Iterator[dict[str, str]]:
+    """What `read_bytes` reads inside the block: absolute path -> SHA-256."""
+    reads: dict[str, str] = {}
+    token = _reads.set(reads)
+    try:
+        yield reads
+    finally:
+        _reads.reset(token)
 
 
 def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | memoryview]) -> None:

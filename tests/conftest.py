@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+os.environ["MLCC_CACHE"] = "0"  # what is tested is compiling, not finding what was compiled before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -83,6 +83,7 @@ class Competitor:
         environment = {k: v for k, v in os.environ.items() if k not in PINNED}
         environment.update(dict.fromkeys(THREAD_VARIABLES, str(self.threads)))
         environment["PYTHONPATH"] = str(ROOT)
+        environment["MLCC_CACHE"] = "0"  # compiling is part of what is looked at
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "bench.speed.worker", self.peer, str(self.threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if os.environ.get("BENCH_TRACEBACKS")

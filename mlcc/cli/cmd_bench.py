@@ -48,7 +48,8 @@ def command(
         for path in envs:
             load_env(path)
     use_threads(threads)
-    loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native) for path in files]
+    keep = not envs
+    loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native, keep) for path in files]
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:
         import json

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from mlcc.cli.options import extern_options, level_option, pipeline_option, target_option
+from mlcc.cli.options import build_object, extern_options, level_option, pipeline_option, target_option
 
 EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so"}
 
@@ -26,7 +26,6 @@ def command(
     pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target."""
-    from mlcc.driver import build, parse_file
     from mlcc.files import write_atomic
 
     suffixes = {suffix: kind for kind, suffix in EMITS.items()}
@@ -38,15 +37,23 @@ def command(
     if prefix is None:
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
-    artifact = build(
-        parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
-        allow_extern=allow_extern, allow_native=allow_native,
-    )  # fmt: skip
-    made = artifact.emit(emit)
-    if header is not None:
-        text = artifact.header()
-        write_atomic(output, made)
-        write_atomic(header, text)
+    if emit == "obj":
+        from mlcc.runtime.manifest import extract
+
+        made = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix)
+        facts = None if header is None else extract(made)
     else:
-        write_atomic(output, made)
+        from mlcc.driver import build, parse_file
+
+        artifact = build(
+            parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
+            allow_extern=allow_extern, allow_native=allow_native,
+        )  # fmt: skip
+        made = artifact.emit(emit)
+        facts = None if header is None else artifact.manifest
+    write_atomic(output, made)
+    if header is not None and facts is not None:
+        from mlcc.targets.llvm.header import c_header
+
+        write_atomic(header, c_header(facts))
     return 0

@@ -52,7 +52,8 @@ def command(
         for path in envs:
             load_env(path)
     use_threads(threads)
-    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native)
+    # what an environment registers may be part of the program
+    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, keep=not envs)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         save_npz(output, results)

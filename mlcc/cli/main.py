@@ -20,6 +20,7 @@ EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
     "bench": "Time functions inside native code, competitors interleaved.",
+    "cache": "Say what the cache of compiled objects holds, or empty it.",
     "check": "Parse and verify; print nothing if all is well.",
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
     "explain": "Say what a diagnostic code means.",

@@ -11,7 +11,6 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.driver import Artifact
 
 ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
 
@@ -80,25 +79,38 @@ def is_artifact(path: str) -> bool:
     return path.endswith(ARTIFACTS)
 
 
-def build_artifact(
+def build_object(
     path: str,
     target: str,
     level: int,
     pipeline: str | None,
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
-) -> Artifact:
-    """Compile a text file for running at once."""
-    from mlcc.driver import build, parse_file
+    prefix: str | None = None,
+    keep: bool = True,
+) -> bytes:
+    """The object of a text file; from the cache, if it is there and `keep` is not off."""
 
-    return build(
-        parse_file(path),
-        target=target,
-        opt_level=level,
-        pipeline=pipeline,
-        allow_extern=allow_extern,
-        allow_native=allow_native,
-    )
+    def make() -> bytes:
+        from mlcc.driver import build, parse_file
+
+        return build(
+            parse_file(path),
+            target=target,
+            opt_level=level,
+            pipeline=pipeline,
+            prefix=prefix,
+            allow_extern=allow_extern,
+            allow_native=allow_native,
+        ).emit("obj")
+
+    from mlcc.kept import kept_object
+
+    options = {
+        "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
+        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix,
+    }  # fmt: skip
+    return kept_object(path, options, make) if keep else make()
 
 
 def load_executable(
@@ -108,13 +120,15 @@ def load_executable(
     pipeline: str | None,
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
+    keep: bool = True,
 ) -> Any:
-    """An executable from an artifact file, or from a text file compiled on the spot."""
+    """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.runtime.loader import load
 
     if is_artifact(path):
         return load(path, allow_extern=allow_extern)
-    return load(build_artifact(path, target, level, pipeline, allow_extern, allow_native), allow_extern=allow_extern)
+    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep)
+    return load(made, allow_extern=allow_extern)
 
 
 def load_inputs(paths: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlcc.cache import store
 from mlcc.errors import CompileError, error
 from mlcc.files import write_atomic
 from mlcc.ir.tensor_data import TensorData
+from mlcc.kept import code_key
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.llvm.compile import Compiled, Machine, compile_text
@@ -65,7 +68,19 @@ class Artifact:
     def compile(self) -> None:
         """Have LLVM make the object, once."""
         if not self._code:
-            self._code = self._compiled(self.text, "obj").obj
+            self._code = self._compiled(self.text, "obj").obj if self.natives.texts else self._kept()
+
+    def _kept(self) -> bytes:
+        """The object that LLVM makes of the text, from the cache if it is there."""
+        place = store()
+        if place is None:
+            return self._compiled(self.text, "obj").obj
+        key = code_key([self.text, dataclasses.astuple(self.machine), self.opt_level])
+        code = place.get(key)
+        if code is None:
+            code = self._compiled(self.text, "obj").obj
+            place.put(key, code)
+        return code
 
     def _compiled(self, text: str, kind: str) -> Compiled:
         if not self.natives.texts:

@@ -1,0 +1,172 @@
+"""Results kept between processes: a private folder of files, each under the hash of all that its content follows from.
+
+Any number of processes may read and write it at once: a file is written beside its place and moved there, and what a
+reader finds is believed only if its own hash says so. Nothing here ever fails a command: without a safe folder, or with
+a full disk, there is no cache.
+
+MLCC_CACHE=0 switches it off, MLCC_CACHE_DIR says where it is (else `mlcc` in XDG_CACHE_HOME or ~/.cache), and
+MLCC_CACHE_SIZE how many MiB it may hold (1024): what was not used for longest goes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
+SUFFIX = ".kept"
+_MAGIC = b"mlcc 1 "  # and the hash of the rest, and a line's end
+_HEAD = len(_MAGIC) + 64 + 1
+_ABANDONED = 3600.0  # seconds after which a file that was never moved into place is rubbish
+
+
+class Stat(NamedTuple):
+    """What a cache holds, and may hold."""
+
+    folder: str
+    entries: int
+    bytes: int
+    limit: int
+
+
+class Store:
+    """The files of one folder, by key (hexadecimal)."""
+
+    def __init__(self, folder: str, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key; None if nothing is there that is whole."""
+        path = self._path(key)
+        try:
+            if not is_private(path, stat.S_ISREG):
+                return None
+            with open(path, "rb") as file:
+                data = file.read()
+            content = data[_HEAD:]
+            if data[:_HEAD] != _head(content):
+                return None
+            os.utime(path)  # used now: it goes last
+        except OSError:
+            return None
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep something, if it is not too large a part of all that may be kept."""
+        if len(content) > self.limit // 4:
+            return
+        part = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
+        with contextlib.suppress(OSError):
+            try:
+                handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+                with open(handle, "wb") as file:
+                    file.write(_head(content))
+                    file.write(content)
+                os.replace(part, self._path(key))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(part)
+                raise
+        self._trim()
+
+    def stat(self) -> Stat:
+        """How much is there."""
+        sizes = [size for _, size, _ in self._files()]
+        return Stat(self.folder, len(sizes), sum(sizes), self.limit)
+
+    def clear(self) -> int:
+        """Remove everything; gives the number of entries that went."""
+        gone = 0
+        for _, _, path in self._files():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+                gone += 1
+        self._sweep(0)
+        return gone
+
+    # ------------------------------------------------------------ parts
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.folder, key + SUFFIX)
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        """(time of last use, size, path) of every entry."""
+        found = []
+        for entry in self._entries():
+            if entry.name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):
+                    known = entry.stat(follow_symlinks=False)
+                    found.append((known.st_mtime, known.st_size, entry.path))
+        return found
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            yield from entries
+
+    def _trim(self) -> None:
+        """Down to three quarters, once there is more than the limit."""
+        files = self._files()
+        total = sum(size for _, size, _ in files)
+        if total <= self.limit:
+            return
+        self._sweep(_ABANDONED)
+        for _, size, path in sorted(files):
+            if total <= self.limit * 3 // 4:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+                total -= size
+
+    def _sweep(self, age: float) -> None:
+        """Remove what writers left behind that ended half-way."""
+        before = time.time() - age
+        for entry in self._entries():
+            with contextlib.suppress(OSError):
+                if entry.name.startswith(".") and entry.stat(follow_symlinks=False).st_mtime <= before:
+                    os.unlink(entry.path)
+
+
+def store() -> Store | None:
+    """The cache of compiled programs; None if it is switched off, or has no safe place."""
+    if os.environ.get(SWITCH, "").lower() in ("0", "off", "no", "false"):
+        return None
+    folder = private_folder(os.environ.get(PLACE) or None, "compiled")
+    size = os.environ.get(SIZE, "")
+    limit = int(size) if size.isascii() and size.isdigit() and len(size) < 10 else 1024
+    return None if folder is None or limit == 0 else Store(folder, limit << 20)
+
+
+def private_folder(base: str | None = None, *below: str) -> str | None:
+    """A folder of ours that nobody else can write; made if need be. None if there is no such place."""
+    if base is None:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "mlcc")
+    folder = os.path.abspath(base)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if not is_private(folder, stat.S_ISDIR):
+            return None
+        for part in below:
+            folder = os.path.join(folder, part)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if not is_private(folder, stat.S_ISDIR):
+                return None
+    except (OSError, ValueError):
+        return None
+    return folder
+
+
+def is_private(path: str, kind: Callable[[int], bool]) -> bool:
+    """Of the right kind (no link), our own, not writable by group or others. Raises OSError."""
+    found = os.lstat(path)
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return bool(kind(found.st_mode)) and mine and not found.st_mode & 0o022
+
+
+def _head(content: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
