@@ -156,16 +156,11 @@ def require_lowered(module: IRModule, native: Collection[str]) -> None:
 def _why_left(short: str, call: relax.Call) -> str:
     """Why a call was not lowered, or how it could be."""
     from mlcc import ops
-    from mlcc.passes.lower_to_tir import depends_on_data, shapes_known
+    from mlcc.passes.lower_to_tir import shapes_known
 
     known = ops.get(short)
     if known is None or known.impl.lower is None:
-        if known is None or not depends_on_data(call):
-            return "this operator has no lowering yet"
-        return (
-            "how long its result is depends on the data: the interpreter runs it; compiled code needs a packed "
-            "function in its place"
-        )
+        return "this operator has no lowering: put a packed function in its place, by R.call_dps_packed"
     return (
         "run `lower-to-tir` before, or -O2"
         if shapes_known(call)

@@ -10,11 +10,12 @@ from mlcc import ops
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, together
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, field_names, replace, walk
 from mlcc.ir.visit import substitute
 from mlcc.ops import OpDef
+from mlcc.ops.registry import Found, Impl
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.relax.module_builder import ModuleBuilder
@@ -50,6 +51,8 @@ class LowerToTir(Pass):
 
     Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
     shapes. Those that have no lowering for their dtypes are an error, which lists them all.
+
+    Where the data decide how long a result is, a function finds that out first.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -114,15 +117,34 @@ class _Lowering(Mutator):
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
             return expr
         op = ops.get(expr.op.name)
-        if op is None or op.impl.lower is None or not shapes_known(expr):
+        found = None if op is None else op.impl.found
+        if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
             return expr
-        arguments = [self.argument(a) for a in expr.args]
+        call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
         try:
-            made = lower_call(op, replace(expr, args=tuple(arguments)), self.builder, self.cache)
+            if found is not None and not shapes_known(call):
+                call = self.measured(op, call, found)
+            made = lower_call(op, call, self.builder, self.cache)
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
         return replace(made, span=expr.span)  # type: ignore[no-any-return]
+
+    def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
+        """The call with extents in its struct info, which a function that runs before it finds in the data."""
+        short = f"{op.short}_extents"
+        first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure), op.pure)
+        vector = relax.TensorStructInfo(None, INT64, 1)
+        sizes = self.emit(lower_call(first, replace(call, struct_info=vector), self.builder, self.cache))
+        info = sizes.struct_info
+        assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+        count = tir.const_int(info.dims[0]) or 0
+        shape = self.emit_op("tensor_to_shape", sizes)
+        extents = tuple(tir.Var(f"{op.short.rpartition('.')[2]}_{i}", INT64) for i in range(count))
+        known = relax.ShapeStructInfo(extents, count)
+        var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", known)
+        self.put(relax.MatchCast(var, shape, known))
+        return replace(call, struct_info=found.sized(call, extents))  # type: ignore[no-any-return]
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
         """Tuples and shapes written out, where a variable stands for them."""

@@ -23,7 +23,7 @@ class Argument:
     label: str  # how messages call it, in full
     name: str = ""  # and in short
     tensor: Tensor | None = None
-    word: int = 0  # the cell of a scalar or pointer
+    word: int = 0  # the cell of a scalar or pointer; where the shape of a tensor is
     words: tuple[int, ...] = ()  # what a cell points to: the values of a shape
     before: np.ndarray | None = None  # the caller's array, copied into `tensor` before each call
     after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
@@ -191,12 +191,13 @@ def pack(arguments: list[Argument], results: int, extra: int) -> tuple[Any, int,
         if argument.leaf.kind == "tensor":
             assert argument.tensor is not None
             cell, at = base + at, _pack_tensor(memory, base, at, argument.tensor)
+            argument.word = cell + DLTENSOR.size  # where its shape is
         elif argument.words:
             struct.pack_into(f"<{len(argument.words)}q", memory, at, *argument.words)
             cell, at = base + at, at + 8 * len(argument.words)
             argument.word = cell
         elif argument.leaf.kind == "shape":
-            cell = base  # no values: any valid address
+            cell = argument.word = base  # no values: any valid address
         struct.pack_into("<Q", memory, 8 * index, cell)
     return memory, base, base + 8 * count
 

@@ -7,8 +7,9 @@ and how.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -214,7 +215,7 @@ class Function:
             flatten(spec, out, self.name, "out", made, wrong)
             if wrong:
                 raise CallError(wrong)
-            return made, out
+            return made, _cut(spec, out, iter(made))
         symbols = bind_symbols(given)
         exotic = next((a.exotic for a in given if a.exotic is not None), None)
 
@@ -225,7 +226,7 @@ class Function:
                 array = self._allocate(value, symbols, exotic)
                 made.append(convert_tensor(value, array, "the result", True))
                 made[-1].name = "out"
-                return array
+                return Cut(made[-1], array) if value.at_most else array
             count = len(value.dims) if value.kind == "shape" else 1
             made.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
             return made[-1]
@@ -254,6 +255,29 @@ class Function:
         if exotic is not None and exotic.name == value.dtype:
             return made.view(exotic)
         return made
+
+
+@dataclass(slots=True)
+class Cut:
+    """A result whose extents the data decide, in an array of the greatest extents that it can have."""
+
+    argument: Argument
+    array: Any
+
+    def read(self, memory: Any) -> Any:
+        """The elements that were written, as a view of their shape."""
+        at = self.argument.word - ctypes.addressof(memory)
+        shape = struct.unpack_from(f"<{len(self.argument.leaf.dims)}q", memory, at)
+        lanes = self.argument.leaf.code[2]
+        return self.array.reshape(-1)[: math.prod(shape) * lanes].reshape((*shape, lanes) if lanes > 1 else shape)
+
+
+def _cut(spec: Value, out: Any, made: Iterator[Argument]) -> Any:
+    """`out` as the caller gave it, with what has to be cut to its extents marked."""
+    if spec.kind == "tuple":
+        return tuple(_cut(f, o, made) for f, o in zip(spec.fields, out, strict=True))
+    argument = next(made)
+    return Cut(argument, out) if spec.at_most else out
 
 
 class Workspace:
@@ -298,7 +322,8 @@ class BoundCall:
             self._frame = Frame((self.memory, self.workspace, self.arguments), readonly)
         self._run = entry.run
         copies = any(a.before is not None or a.after is not None for a in self.arguments)
-        self._simple = self._frame is None and not copies and all(a.leaf.kind == "tensor" for a in results)
+        plain = all(a.leaf.kind == "tensor" and not a.leaf.at_most for a in results)
+        self._simple = self._frame is None and not copies and plain
 
     def __call__(self) -> Any:
         if self._simple:
@@ -337,6 +362,8 @@ class BoundCall:
         """Results that are no arrays, read from where the function wrote them."""
         if isinstance(returned, tuple):
             return tuple(self._read(r) for r in returned)
+        if isinstance(returned, Cut):
+            return returned.read(self.memory)
         if not isinstance(returned, Argument):
             return returned
         at = returned.word - ctypes.addressof(self.memory)

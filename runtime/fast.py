@@ -163,5 +163,6 @@ class FastPath:
 
 
 def _is_plain(value: Value) -> bool:
-    """A tensor without lanes or declared strides, of a dtype that NumPy has."""
-    return value.kind == "tensor" and value.strides is None and value.code[2] == 1 and value.dtype not in STORAGE
+    """A tensor of known extents without lanes or declared strides, of a dtype that NumPy has."""
+    plain = value.kind == "tensor" and value.strides is None and value.code[2] == 1 and value.dtype not in STORAGE
+    return plain and not value.at_most

@@ -85,7 +85,7 @@ class Value(NamedTuple):
     """A parameter or result. `kind` is tensor, scalar, shape, tuple or pointer; the other fields as the kind needs.
 
     `dims` are a tensor's shape, or a shape's values; `value` is the symbol or constant that a scalar must equal.
-    `role` of a tensor is in, out, or inout.
+    `role` of a tensor is in, out, or inout. `at_most`: the data decide a result's extents, `dims` bound them.
     """
 
     kind: str
@@ -97,6 +97,7 @@ class Value(NamedTuple):
     value: Dim | None = None
     fields: tuple[Value, ...] = ()
     code: tuple[int, int, int] = (0, 0, 0)
+    at_most: bool = False
 
     def leaves(self) -> Iterator[Value]:
         """The values that take a place in the argument vector, tuples opened."""
@@ -298,7 +299,7 @@ def _value(reader: _Reader, raw: Any, symbols: tuple[str, ...], depth: int) -> V
     role = raw.get("role", "in")
     if role not in ("in", "out", "inout") or (strides is not None and len(strides) != len(dims)) or len(dims) > 32:
         raise invalid(f"{reader.where} has a malformed tensor")
-    return Value(kind, name, dtype, dims, role, strides, code=code)
+    return Value(kind, name, dtype, dims, role, strides, code=code, at_most=raw.get("at_most") is True)
 
 
 def _dims(reader: _Reader, raw: Any, symbols: tuple[str, ...]) -> tuple[Dim, ...]:

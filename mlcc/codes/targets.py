@@ -94,8 +94,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0757": (
         "a shape or dtype must be known",
         "Parameters and results of a native function have a known dtype and number of dimensions; results have "
-        "shapes that follow from the parameters'. Symbols must stand alone in some shape, so that a caller gives "
-        "them values.",
+        "shapes that follow from the parameters', or extents that the data decide below a known bound. Symbols must "
+        "stand alone in some shape, so that a caller gives them values.",
     ),
     "E0758": ("no such function", "A call in the graph names a function that the module does not have."),
     "E0790": (

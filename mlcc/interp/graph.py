@@ -234,7 +234,9 @@ class Machine:
         narrow = next((a.dtype for a in args if isinstance(a, Tensor) and a.dtype.is_float and a.dtype.bits < 32), None)
         try:
             result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
-        except (ValueError, IndexError) as exc:  # sizes that do not go together, which only their values show
+        except IndexError as exc:
+            raise CallError(error("E0870", f"`R.{name}`: {exc}", call.span)) from None
+        except (ValueError, ZeroDivisionError) as exc:  # sizes that do not go together, which only their values show
             raise CallError(error("E0805", f"`R.{name}`: {exc}", call.span)) from None
         return from_operator(result, call.struct_info, narrow)
 

@@ -247,7 +247,7 @@ def _visible(call: relax.Call, queries: int, keys: int) -> Any:
     if mask is None:
         return np.ones_like(distance, bool)
     ahead = abs(queries - keys) if mask == "BottomRight" else 0
-    return (distance <= ahead) & (distance > ahead - (window if window is not None else queries + keys + 1))
+    return (distance <= ahead) & (window is None or distance > ahead - window)
 
 
 def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) -> Any:
@@ -256,7 +256,8 @@ def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) ->
     k, v = np.repeat(k, share, 1), np.repeat(v, share, 1)
     factor = scale(call)
     scores = q @ np.swapaxes(k, 2, 3)
-    scores = scores * np.float32(factor) if factor is not None else scores / np.sqrt(np.float32(q.shape[3]))
+    one = scores.dtype.type
+    scores = scores * one(factor) if factor is not None else scores / np.sqrt(one(q.shape[3]))
     scores = np.where(seen, scores + bias, -np.inf)
     most = np.max(scores, -1, keepdims=True, initial=np.finfo(np.float32).min)
     power = np.where(seen, np.exp(scores - most), 0)

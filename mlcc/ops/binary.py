@@ -17,6 +17,7 @@ from mlcc.ops.shapes import (
     describe,
     device_of,
     fail,
+    known_dims,
     prove_equal,
     result,
     same_dtype,
@@ -70,9 +71,10 @@ def combine(call: relax.Call, left: Tensor, right: Tensor, dtype: DType | None) 
     if left.shape is not None and left.shape is right.shape:
         return relax.TensorStructInfo(left.shape, dtype, left.ndim, device)
     ndim = -1 if left.ndim < 0 or right.ndim < 0 else max(left.ndim, right.ndim)
-    if left.dims is None or right.dims is None:
+    first, second = known_dims(left), known_dims(right)
+    if first is None or second is None:
         return result(None, dtype, ndim, device)
-    return result(broadcast(call, left.dims, right.dims), dtype, ndim, device)
+    return result(broadcast(call, first, second), dtype, ndim, device)
 
 
 def infer_same(call: relax.Call) -> relax.StructInfo:
@@ -151,10 +153,11 @@ def _shifted(name: str) -> Callable[[Any, Any], Any]:
     """A shift; a count outside the width shifts everything out."""
 
     def made(a: Any, b: Any) -> Any:
-        width = np.asarray(a).dtype.itemsize * 8
-        inside = (np.asarray(b) >= 0) & (np.asarray(b) < width)
-        gone = np.where(np.asarray(a) < 0, -1, 0) if name == "right_shift" else 0
-        return np.where(inside, getattr(np, name)(a, np.where(inside, b, 0)), gone)
+        a, b = np.asarray(a), np.asarray(b)
+        none = a.dtype.type(0)  # a Python number would make float64 of uint64
+        inside = (b >= 0) & (b < a.dtype.itemsize * 8)
+        gone = np.where(a < 0, ~none, none) if name == "right_shift" else none
+        return np.where(inside, getattr(np, name)(a, np.where(inside, b, b.dtype.type(0))), gone)
 
     return made
 

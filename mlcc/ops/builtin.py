@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.ir import relax, tir
+from mlcc import te
+from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
+from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, describe, fail, product, result, shape_argument, shape_text, tensor
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar
 
 
 def infer_shape_of(call: relax.Call) -> relax.StructInfo:
@@ -100,25 +104,47 @@ def infer_view(call: relax.Call) -> Tensor:
     kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else data.dtype
     if not isinstance(shape.struct_info, relax.ShapeStructInfo):
         return relax.TensorStructInfo(data.shape, kind, data.ndim, data.vdevice)
-    if isinstance(shape, relax.ShapeExpr):
-        if data.dims is not None and kind is data.dtype:
-            have, want = product(data.dims), product(shape.values)
-            if isinstance(have, tir.IntImm) and isinstance(want, tir.IntImm) and want.value > have.value:
-                text = f"{shape_text(shape.values)} has more elements than {shape_text(data.dims)}"
-                fail(call, "E0445", text)
-        return result(shape.values, kind, vdevice=data.vdevice)
-    return relax.TensorStructInfo(shape, kind, shape.struct_info.ndim, data.vdevice)
+    values = shape.struct_info.values
+    if values is not None and data.dims is not None and kind is data.dtype:
+        have, want = product(data.dims), product(values)
+        if isinstance(have, tir.IntImm) and isinstance(want, tir.IntImm) and want.value > have.value:
+            fail(call, "E0445", f"{shape_text(values)} has more elements than {shape_text(data.dims)}")
+    return result(values, kind, shape.struct_info.ndim, data.vdevice)
 
 
 def _prim(dtype: str) -> Any:
     return lambda call: relax.PrimStructInfo(DType.of(dtype))
 
 
+# ---------------------------------------------------------------- lowering
+
+
+def _lower_size(call: relax.Call, shape: Any) -> te.Tensor:
+    made: te.Tensor = te.compute((), lambda: Scalar(construct.cast("int64", product(shape))), name="T_size")
+    return made
+
+
+def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
+    """One number of the shape after the other."""
+    numbers = [construct.cast("int64", v) for v in values]
+
+    def body(ins: Any, outs: Any) -> Any:
+        return [code.Cells(outs[0]).set(v, i) for i, v in enumerate(numbers)] or tir.Evaluate(construct.const(0))
+
+    return te.extern((len(numbers),), [], body, "T_shape_to_tensor", "int64")  # type: ignore[no-any-return]
+
+
+def _lower_wrap_param(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    return topi.cast(x, call.attrs["dtype"])
+
+
 OPS: dict[str, Impl] = {
     "shape_of": Impl(infer_shape_of, lambda call, x: tuple(int(n) for n in np.shape(x))),
-    "size": Impl(infer_size, lambda call, x: np.asarray(np.size(x), np.int64)),
+    "size": Impl(infer_size, lambda call, x: np.asarray(np.size(x), np.int64), _lower_size, shape_only=(0,)),
     "tensor_to_shape": Impl(infer_tensor_to_shape, lambda call, x: tuple(int(n) for n in x)),
-    "shape_to_tensor": Impl(infer_shape_to_tensor, lambda call, shape: np.asarray(shape, np.int64)),
+    "shape_to_tensor": Impl(
+        infer_shape_to_tensor, lambda call, shape: np.asarray(shape, np.int64), _lower_shape_to_tensor
+    ),
     "print": Impl(infer_none),
     "assert_op": Impl(infer_assert_op),
     "null_value": Impl(infer_object),
@@ -134,7 +160,7 @@ OPS: dict[str, Impl] = {
     "vm.alloc_storage": Impl(infer_object),
     "vm.alloc_tensor": Impl(_allocated(2, 3)),
     "vm.kill_object": Impl(infer_none),
-    "wrap_param": Impl(infer_wrap_param, lambda call, x: np.asarray(x)),
+    "wrap_param": Impl(infer_wrap_param, lambda call, x: np.asarray(x), _lower_wrap_param),
     "grad.no_grad": Impl(infer_same, lambda call, x: x),
     "grad.start_checkpoint": Impl(infer_same, lambda call, x: x),
     "grad.end_checkpoint": Impl(infer_same, lambda call, x: x),

@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Found, FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -25,6 +25,7 @@ from mlcc.ops.shapes import (
     tensors,
 )
 from mlcc.te.scalar import Scalar, raw
+from mlcc.te.statements import Cells
 
 
 def integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
@@ -139,6 +140,55 @@ def infer_reverse_sequence(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering
 
 
+def _bounded(index: Scalar, extent: Any, stride: Scalar) -> Scalar:
+    """An end of a slice counted from the front, and clamped to what a slice of that direction can reach."""
+    turned = te.if_then_else(index < 0, index + extent, index)
+    forward = te.max(te.min(turned, extent), te.const(0, "int64"))
+    backward = te.max(te.min(turned, extent - 1), te.const(-1, "int64"))
+    return te.if_then_else(stride > 0, forward, backward)  # type: ignore[no-any-return]
+
+
+def _measure_dynamic_strided_slice(
+    call: relax.Call, x: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Tensor
+) -> Any:
+    """The number of steps from begin to end; none for a stride of 0."""
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        _, first, last, step = (Cells(b) for b in ins)
+
+        def extent(axis: int) -> Any:
+            stride, size = step[axis], x.shape[axis]
+            low, high = _bounded(first[axis], size, stride), _bounded(last[axis], size, stride)
+            divisor = te.max(te.abs(stride), te.const(1, "int64"))
+            span = te.if_then_else(stride > 0, high - low, low - high)
+            steps = te.max((span + divisor - 1) // divisor, te.const(0, "int64"))
+            return te.if_then_else(te.any(stride > 0, stride < 0), steps, te.const(0, "int64"))
+
+        return [Cells(outs[0]).set(extent(axis), axis) for axis in range(x.ndim)]
+
+    return te.extern((x.ndim,), [x, begin, end, strides], body, "T_dynamic_strided_slice_extents", INT64)
+
+
+def _sized_dynamic_strided_slice(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.StructInfo:
+    data = tensor(call, 0)
+    assert data.dims is not None
+    dims = [construct.minimum(n, d) for n, d in zip(extents, data.dims, strict=True)]
+    return result(dims, data.dtype, vdevice=data.vdevice)
+
+
+def _lower_dynamic_strided_slice(
+    call: relax.Call, x: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Tensor
+) -> Any:
+    info = call.struct_info
+    assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+
+    def element(*i: Any) -> Any:
+        places = (_bounded(begin(a), x.shape[a], strides(a)) + i[a] * strides(a) for a in range(x.ndim))
+        return x(*places)
+
+    return topi.compute_ax(info.dims, element, "T_dynamic_strided_slice")
+
+
 def _lower_gather_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
     return topi.compute_ax(
@@ -228,7 +278,12 @@ OPS: dict[str, Impl] = {
     ),
     "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd),
     "index_tensor": Impl(infer_index_tensor, _np_index_tensor, _lower_index_tensor),
-    "dynamic_strided_slice": Impl(infer_dynamic_strided_slice, _np_dynamic_strided_slice),
+    "dynamic_strided_slice": Impl(
+        infer_dynamic_strided_slice,
+        _np_dynamic_strided_slice,
+        _lower_dynamic_strided_slice,
+        found=Found(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice),
+    ),
     "reverse_sequence": Impl(
         infer_reverse_sequence, _np_reverse_sequence, _lower_reverse_sequence, FusionKind.INJECTIVE
     ),

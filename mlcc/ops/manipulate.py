@@ -56,8 +56,8 @@ def infer_reshape(call: relax.Call) -> Tensor:
         if known_different(have, want):
             text = f"{shape_text(data.dims)} has {have.value} elements, {shape_text(info.values)} has {want.value}"  # type: ignore[attr-defined]
             fail(call, "E0445", text)
-    if isinstance(target, relax.ShapeExpr):
-        return result(target.values, data.dtype, vdevice=data.vdevice)
+    if info.values is not None:
+        return result(info.values, data.dtype, vdevice=data.vdevice)
     return relax.TensorStructInfo(target, data.dtype, info.ndim, data.vdevice)
 
 

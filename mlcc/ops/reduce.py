@@ -143,9 +143,11 @@ def count(x: te.Tensor, places: Sequence[int], dtype: DType) -> tir.Expr:
 
 
 def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
-    """The sum divided by the number of elements, in the tensor's dtype."""
+    """The sum divided by the number of elements; of narrow integers, which neither need fit, computed in int64."""
     if x.dtype.is_bool:
         raise TypeError("bools have no mean")
+    if x.dtype.is_int and x.dtype.bits < 64:
+        return topi.cast(mean(topi.cast(x, "int64"), places, keepdims), str(x.dtype))
     number = count(x, places, x.dtype)
     if isinstance(number, tir.IntImm) and number.value == 0:  # of no integers: 0
         number = construct.const(1, x.dtype)
@@ -269,11 +271,13 @@ def _np_mean(call: relax.Call, x: Any) -> Any:
         return _np_reduce("mean")(call, x)
     if x.dtype == bool:
         raise TypeError("bools have no mean")
-    total = np.sum(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"], dtype=x.dtype)
+    wide = x.dtype if x.dtype.itemsize == 8 else np.dtype(np.int64)
+    total = np.asarray(np.sum(x, axis=call.attrs["axis"], keepdims=call.attrs["keepdims"], dtype=wide))
     if x.size == 0:
-        return total
-    number = x.dtype.type(x.size // total.size)
-    return np.where(total < 0, -(-total // number), total // number).astype(x.dtype)
+        return total.astype(x.dtype)
+    number = wide.type(x.size // total.size)
+    quotient = total // number
+    return (quotient + ((total < 0) & (quotient * number != total))).astype(x.dtype)
 
 
 def _np_arg(name: str) -> Callable[..., Any]:

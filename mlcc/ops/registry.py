@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import Span
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ops import bind as binding
 from mlcc.ops import guard
@@ -57,6 +57,19 @@ class FusionKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """How long the results of an operator are whose extents depend on the data.
+
+    `measure(call, *tensors)` is a tensor expression: a vector of int64 with the extents that are not known before.
+    `sized(call, extents)` is the struct info for these, each extent bounded by what it can be at most, as in
+    `T.min(n, 6)`: memory is planned by that bound. The operator's lowering sees this struct info.
+    """
+
+    measure: Callable[..., Any]
+    sized: Callable[[relax.Call, tuple[tir.Expr, ...]], relax.StructInfo]
+
+
+@dataclass(frozen=True, slots=True)
 class Impl:
     """What is known of an operator beyond its signature.
 
@@ -64,6 +77,7 @@ class Impl:
     arguments (tuples of arrays for tuples, Python numbers and tuples of them for scalars and shapes; narrow floats
     are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
+    `found` says how long results are whose extents the data decide.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -71,6 +85,7 @@ class Impl:
     lower: Callable[..., Any] | None = None
     kind: FusionKind = FusionKind.OPAQUE
     shape_only: tuple[int, ...] = ()
+    found: Found | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,8 @@ def _impls() -> dict[str, Impl]:
         for name, impl in importlib.import_module(f"mlcc.ops.{family}").OPS.items():
             numpy = None if impl.numpy is None else guard.reference(impl.numpy)
             lower = None if impl.lower is None else guard.lowering(impl.lower)
-            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower)
+            sizes = None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized)
+            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes)
     return found
 
 

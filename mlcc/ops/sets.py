@@ -1,17 +1,23 @@
 """Operators whose results are as long as the data say: what is not zero, what is there once.
 
-Their extents are known when they have run. The interpreter runs them; compiled code refuses them.
+Their extents are known when they have run: a first function counts, a second one fills.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from mlcc.ir import relax, tir
+from mlcc import te
+from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import Impl
-from mlcc.ops.shapes import Tensor, axis, fail, int64, result, scalar_argument, tensor
+from mlcc.ops.registry import Found, Impl
+from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, scalar_argument, tensor
+from mlcc.ops.sort import Row
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar, raw
+from mlcc.te.statements import Cells
 
 
 def infer_nonzero(call: relax.Call) -> Tensor:
@@ -67,7 +73,195 @@ def _np_nonzero(call: relax.Call, x: Any) -> Any:
     return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)
 
 
+# ---------------------------------------------------------------- lowering
+
+
+def _is_set(value: Scalar) -> Any:
+    return value if value.dtype.is_bool else value != te.const(0, value.dtype)
+
+
+def _measure_nonzero(call: relax.Call, x: te.Tensor) -> Any:
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, count = Cells(ins[0]), Cells(outs[0])
+        one = code.grid(x.shape, lambda *i: code.when(_is_set(data[i]), count.set(count[0] + 1, 0)), "i")
+        return count.set(0, 0), one
+
+    return te.extern((1,), [x], body, "T_nonzero_extents", INT64)
+
+
+def _sized_nonzero(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.StructInfo:
+    data = tensor(call, 0)
+    assert data.dims is not None
+    most = construct.minimum(extents[0], product(data.dims))
+    return result((int64(max(data.ndim, 1)), most), INT64, vdevice=data.vdevice)
+
+
+def _lower_nonzero(call: relax.Call, x: te.Tensor) -> Any:
+    """The places, row by row; `at` counts them."""
+    info, at = call.struct_info, code.scratch("at", (1,))
+    assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, out = Cells(ins[0]), Cells(outs[0])
+
+        def look(*i: Scalar) -> Any:
+            indices = i or (Scalar(construct.const(0, INT64)),)
+            places = [out.set(place, axis, at[0]) for axis, place in enumerate(indices)]
+            return code.when(_is_set(data[i]), [*places, at.set(at[0] + 1, 0)])
+
+        return at.set(0, 0), code.grid(x.shape, look, "i")
+
+    return te.extern(info.dims, [x], body, "T_nonzero", INT64, scratch=(at.buffer,))
+
+
+class _Groups:
+    """The statements that put equal elements (or equal slices along an axis) of a tensor into groups.
+
+    Slices are sorted by their last element first, each time stably, so that equal ones are neighbours in `order`, the
+    first to come up in front. `group` says of every slice in which group it is, `first` of every group which is its
+    first slice; groups are numbered in rising order, in `count`.
+    """
+
+    def __init__(self, call: relax.Call, x: te.Tensor) -> None:
+        at = scalar_argument(call, 5) if len(call.args) == 6 else None
+        given = None if at is None else tir.const_int(at)
+        self.along = None if given is None else given % x.ndim
+        self.shape = x.shape
+        self.inner = () if self.along is None else tuple(d for a, d in enumerate(x.shape) if a != self.along)
+        total = Scalar(product(x.buffer.shape))
+        self.slices = total if self.along is None else x.shape[self.along]
+        self.columns = Scalar(product([construct.cast(INT64, raw(d)) for d in self.inner]))
+        self.empty = tir.const_int(total.expr) == 0
+        self.row = Row(self.slices, x.dtype, False, True)
+        self.order, self.moved, self.group, self.first = (
+            code.scratch(n, (self.slices,)) for n in ("order", "moved", "group", "first")
+        )
+        self.count, self.differ = code.scratch("count", (1,)), code.scratch("differ", (1,), "bool")
+
+    @property
+    def buffers(self) -> tuple[tir.Buffer, ...]:
+        own = (self.order, self.moved, self.group, self.first, self.count, self.differ)
+        return (*self.row.buffers, *(c.buffer for c in own))
+
+    def place(self, number: Any, column: Any) -> tuple[Any, ...]:
+        """The indices of an element of a slice."""
+        dims = self.shape if self.along is None else self.inner
+        flat = number if self.along is None else column
+        made: list[Any] = []
+        for extent in reversed(dims):
+            made.insert(0, flat % extent)
+            flat = flat // extent
+        return tuple(made) if self.along is None else (*made[: self.along], number, *made[self.along :])
+
+    def over_columns(self, body: Callable[[Scalar], Any], name: str = "column") -> Any:
+        """A loop over the elements of a slice; nothing where there are none, and so no place to speak of."""
+        return () if self.empty else code.loop(self.columns, body, name)
+
+    def find(self, data: Cells) -> Any:
+        """Fill `group`, `first` and `count`."""
+
+        def by(back: Scalar) -> Any:
+            column = self.columns - 1 - back
+            load = self.row.load(lambda k: data[self.place(self.order[k], column)])
+            move = code.loop(self.slices, lambda k: self.moved.set(self.order[self.row.sorted_place(k)], k), "k")
+            return load, self.row.sort(), move, code.loop(self.slices, lambda k: self.order.set(self.moved[k], k), "k")
+
+        return (
+            code.loop(self.slices, lambda k: self.order.set(k, k), "k"),
+            self.over_columns(by, "back"),
+            self.count.set(0, 0),
+            code.loop(self.slices, lambda k: self._assign(data, k), "k"),
+        )
+
+    def _assign(self, data: Cells, k: Scalar) -> Any:
+        """A slice that differs from the one before it opens a group."""
+        here, before = self.order[k], self.order[k - 1]
+
+        def compare(column: Scalar) -> Any:
+            a, b = data[self.place(here, column)], data[self.place(before, column)]
+            unlike: Any = a != b
+            if a.dtype.is_float and self.along is None:  # one NaN is as good as another; in slices none is
+                unlike = te.all(unlike, te.logical_not(te.all(te.isnan(a), te.isnan(b))))
+            return code.when(unlike, self.differ.set(te.const(True, "bool"), 0))
+
+        opens = [self.first.set(here, self.count[0]), self.count.set(self.count[0] + 1, 0)]
+        return (
+            self.differ.set(k < 1, 0),
+            code.when(k > 0, self.over_columns(compare)),
+            code.when(self.differ[0], opens),
+            self.group.set(self.count[0] - 1, here),
+        )
+
+
+def _measure_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
+    groups = _Groups(call, x)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        return groups.find(Cells(ins[0])), Cells(outs[0]).set(groups.count[0], 0)
+
+    return te.extern((1,), [x], body, "T_unique_extents", INT64, scratch=groups.buffers)
+
+
+def _sized_unique(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.StructInfo:
+    data, flags = tensor(call, 0), _flags(call)
+    at = scalar_argument(call, 5) if len(call.args) == 6 else None
+    assert data.dims is not None
+    along = None if at is None else (tir.const_int(at) or 0) % data.ndim
+    total = product(data.dims) if along is None else data.dims[along]
+    most = construct.minimum(extents[0], total)
+    dims = [most] if along is None else [most if a == along else d for a, d in enumerate(data.dims)]
+    infos = [result(dims, data.dtype, vdevice=data.vdevice)]
+    lengths = [length for length, flag in zip((most, total, most), flags, strict=True) if flag]
+    infos += [result((length,), INT64, vdevice=data.vdevice) for length in lengths]
+    return infos[0] if len(infos) == 1 else relax.TupleStructInfo(tuple(infos))
+
+
+def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
+    """`name[g]` is where group g stands in the result: by value, or by its first slice."""
+    groups, (index, inverse, counts) = _Groups(call, x), _flags(call)
+    ordered = scalar_argument(call, 1)
+    info = call.struct_info
+    infos = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
+    name, next_name = code.scratch("name", (groups.slices,)), code.scratch("next_name", (1,))
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        data, values = Cells(ins[0]), Cells(outs[0])
+        rest = iter(Cells(b) for b in outs[1:])
+        first, back, times = (next(rest) if flag else None for flag in (index, inverse, counts))
+
+        def entitle(k: Scalar) -> Any:
+            group = groups.group[k]
+            take = [name.set(next_name[0], group), next_name.set(next_name[0] + 1, 0)]
+            return code.when(groups.first[group] == k, take)
+
+        def one(k: Scalar) -> Any:
+            group = groups.group[k]
+            to = name[group]
+            made = [] if back is None else [back.set(to, k)]
+            made += [] if times is None else [times.set(times[to] + 1, to)]
+
+            def copy(column: Scalar) -> Any:
+                at = groups.place(k, column)
+                there = (to,) if groups.along is None else (*at[: groups.along], to, *at[groups.along + 1 :])
+                return values.set(data[at], *there)
+
+            taken = [groups.over_columns(copy)]
+            taken += [] if first is None else [first.set(k, to)]
+            return *made, code.when(groups.first[group] == k, taken)
+
+        known = ordered is not None and bool(tir.const_int(ordered))
+        by_value = code.loop(groups.count[0], lambda g: name.set(g, g), "g")
+        by_place = (next_name.set(0, 0), code.loop(groups.slices, entitle, "k"))
+        clear = () if times is None else code.loop(groups.count[0], lambda g: times.set(0, g), "g")
+        return groups.find(data), by_value if known else by_place, clear, code.loop(groups.slices, one, "k")
+
+    shapes = [i.dims for i in infos]  # type: ignore[union-attr]
+    scratch = (*groups.buffers, name.buffer, next_name.buffer)
+    made = te.extern(shapes, [x], body, "T_unique", [i.dtype for i in infos], scratch=scratch)  # type: ignore[union-attr]
+    return made if len(infos) > 1 else made[0]
+
+
 OPS: dict[str, Impl] = {
-    "nonzero": Impl(infer_nonzero, _np_nonzero),
-    "unique": Impl(infer_unique, _np_unique),
+    "nonzero": Impl(infer_nonzero, _np_nonzero, _lower_nonzero, found=Found(_measure_nonzero, _sized_nonzero)),
+    "unique": Impl(infer_unique, _np_unique, _lower_unique, found=Found(_measure_unique, _sized_unique)),
 }

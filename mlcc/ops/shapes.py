@@ -155,6 +155,12 @@ def result(dims: Iterable[tir.Expr] | None, dtype: DType | None, ndim: int = -1,
     return made if vdevice is None else relax.TensorStructInfo(made.shape, dtype, made.ndim, vdevice)
 
 
+def known_dims(info: Tensor) -> Dims | None:
+    """The extents of a tensor, also where a variable for a shape of known values stands for them."""
+    named = info.shape.struct_info if isinstance(info.shape, relax.Var) else None
+    return named.values if isinstance(named, relax.ShapeStructInfo) else info.dims
+
+
 def device_of(infos: Iterable[relax.StructInfo | None]) -> str | None:
     """The virtual device of the first tensor that names one."""
     for info in infos:

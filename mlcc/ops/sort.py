@@ -91,7 +91,7 @@ def _before(a: Scalar, b: Scalar, descending: bool) -> Any:
     return te.any(plain, te.all(te.isnan(above), te.logical_not(te.isnan(below))))
 
 
-class _Row:
+class Row:
     """The statements that sort one row of `count` elements in scratch memory: keys, and their places if wanted.
 
     Both have two halves; what is merged goes from one to the other. `half[0]` says where the result is.
@@ -202,7 +202,7 @@ def _rows(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[Any, ...]
 
 def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
-    row = _Row(x.shape[at], x.dtype, call.attrs["descending"], False)
+    row = Row(x.shape[at], x.dtype, call.attrs["descending"], False)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, out = Cells(ins[0]), Cells(outs[0])
@@ -218,7 +218,7 @@ def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def _lower_argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:
     at = call.attrs["axis"] % x.ndim
-    row = _Row(x.shape[at], x.dtype, call.attrs["descending"], True)
+    row = Row(x.shape[at], x.dtype, call.attrs["descending"], True)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, out = Cells(ins[0]), Cells(outs[0])
@@ -241,7 +241,7 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
     wanted = Scalar(info.dims[at])
     few = tir.const_int(info.dims[at]) in range(1, INSERTED + 1)
-    row = _Row(wanted if few else count, x.dtype, call.attrs["largest"], True)
+    row = Row(wanted if few else count, x.dtype, call.attrs["largest"], True)
     parts = [x.dtype] if kind != "indices" else []
     parts += [DType.of(call.attrs["dtype"])] if kind != "values" else []
 
@@ -266,7 +266,7 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
     return made if kind == "both" else made[0]
 
 
-def _best(row: _Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
+def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
     """Each element that precedes the last of a full list goes to its place in it; `width` is the list's length."""
     length = row.width[0]
 
@@ -294,7 +294,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
     inner, outer = [a for a in range(x.ndim) if a in gone], [a for a in range(x.ndim) if a not in gone]
     extents = [x.shape[a] for a in inner]
     count = Scalar(product([x.buffer.shape[a] for a in inner]))
-    row = _Row(count, x.dtype, False, single)
+    row = Row(count, x.dtype, False, single)
     dims = tuple(int64(1) if a in gone else d for a, d in enumerate(x.buffer.shape) if keep or a not in gone)
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 

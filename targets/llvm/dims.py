@@ -6,7 +6,8 @@ manifest, `emit` computes one, on request noticing overflow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
@@ -173,6 +174,15 @@ class DimCode:
         self.symbols = dict(symbols)
         self.failed: Value | None = integer("i1", 0) if overflow else None
         self._done: dict[int, Value] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is forgotten at the end: the code after it does not come by there."""
+        done = dict(self._done)
+        try:
+            yield
+        finally:
+            self._done = done
 
     def value(self, expr: tir.Expr) -> Value:
         """The i64 (for a condition the i1) of an expression."""

@@ -78,6 +78,8 @@ def _leaf(leaf: Leaf, names: dict[tir.Var, str]) -> dict[str, Any]:
         return made | ({"value": as_json(leaf.value, names)} if known and leaf.value is not None else {})
     made["shape"] = [as_json(d, names) for d in leaf.dims]
     made["role"] = ("inout" if leaf.read else "out") if leaf.written else "in"
+    if leaf.actual is not None:
+        made["at_most"] = True
     if leaf.strides is not None:
         made["strides"] = [as_json(s, names) for s in leaf.strides]
     return made

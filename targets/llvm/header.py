@@ -86,13 +86,18 @@ def _function(name: str, symbol: str, params: tuple[Value, ...], results: Value 
     if kind == "relax":
         yield f"   -> {', '.join(_describe(leaf) for leaf in outputs) or 'nothing'}"
     yield f"   `{symbol}` allocates its workspace; `{symbol}_ws` takes {ALIGNMENT}-byte-aligned memory of"
-    yield f"   `{symbol}_ws_size` bytes (negative: minus an error code). Outputs must not overlap other arguments. */"
+    yield f"   `{symbol}_ws_size` bytes (negative: minus an error code). Outputs must not overlap other arguments."
+    if any(leaf.at_most for leaf in outputs):
+        yield "   The data decide the extents of a result `at most` so large: pass it with the greatest extents; a call"
+        yield "   puts the real ones into its `shape`, and as many elements, compact, to the start of its memory."
+    yield "   */"
     yield _prototype("int32_t", symbol, [*given, *results_text])
     yield _prototype("int32_t", f"{symbol}_ws", ["void *ws", "int64_t ws_size", *given, *results_text])
     yield _prototype("int64_t", f"{symbol}_ws_size", given)
     if outputs:
         shapes = [f"int64_t *{_unique((leaf.name or 'out') + '_shape', taken)}" for leaf in outputs]
-        yield "/* The extents of every result for these parameters. */"
+        most = any(leaf.at_most for leaf in outputs)
+        yield f"/* The {'greatest ' if most else ''}extents of every result for these parameters. */"
         yield _prototype("int32_t", f"{symbol}_shape", [*given, *shapes])
     yield _prototype("const char *", f"{symbol}_error", ["int32_t code"])
     yield ""
@@ -136,7 +141,8 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _describe(leaf: Value) -> str:
     if leaf.kind == "tensor":
-        text = f"{leaf.name}: {leaf.dtype}{show_shape(leaf.dims)}"
+        bound = "at most " if leaf.at_most else ""
+        text = f"{leaf.name}: {leaf.dtype}{bound and ' '}{bound}{show_shape(leaf.dims)}"
     elif leaf.kind == "shape":
         text = f"{leaf.name}: shape {show_shape(leaf.dims)}"
     elif leaf.kind == "pointer":

@@ -2,13 +2,15 @@
 
     i32 run(ptr args, ptr symbols, ptr workspace)
 
-Everything that depends on symbols alone is computed at the top.
+Everything that depends on symbols of the entry alone is computed at the top, what depends on measured ones where it is
+needed.
 """
 
 from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT64
+from mlcc.ir.node import walk
 from mlcc.runtime.abi import OFFSET
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.dims import DimCode
@@ -24,6 +26,7 @@ from mlcc.targets.llvm.plan import (
     Check,
     Copy,
     HostFunction,
+    Measure,
     Memory,
     Place,
     Scalar,
@@ -69,8 +72,12 @@ class Run:
         for _, expr in self.func.values:
             self._ready(expr)
         self.packed = PackedCalls(self.emitter, self.func.steps, self._address, self._scalar)
+        self._cells = {s: self.fn.alloca("i64", 1, 8, s.name) for s in self._measures()}
+        for cell in self._cells.values():
+            self.fn.store(integer("i64", 0), cell, 8)
         self._steps(self.func.steps)
         self._values()
+        self._extents()
         self.fn.ret(integer("i32", 0))
 
     # ------------------------------------------------------------ at the top
@@ -116,8 +123,16 @@ class Run:
                     self._ready(dim)
 
     def _ready(self, expr: tir.Expr) -> None:
-        if not expr.dtype.is_float:
+        if not expr.dtype.is_float and not self._is_late(expr):
             self.code.value(expr)
+
+    def _is_late(self, expr: tir.Expr) -> bool:
+        """Whether a value is not known before some step has run."""
+        late = self.func.measured
+        return bool(late) and any(n in late for n in walk(expr) if isinstance(n, tir.Var))
+
+    def _measures(self) -> list[tir.Var]:
+        return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, Measure)]
 
     def _base(self, memory: Memory) -> None:
         """The address where a piece of memory starts."""
@@ -180,8 +195,10 @@ class Run:
                     self._succeed(self.packed.call(step))
                 case Copy(target=target, source=source):
                     self._copy(target, source)
-                case Check(condition=condition, code=code):
-                    self._check(condition, code)
+                case Check():
+                    self._check(step)
+                case Measure():
+                    self._measure(step)
                 case Branch():
                     self._branch(step)
 
@@ -219,14 +236,22 @@ class Run:
         args = [self._address(target), self._address(source), self.code.value(target.size), integer("i1", 0)]
         fn.call("void", name, args)
 
-    def _check(self, condition: Scalar | Tensor, code: int) -> None:
-        fn = self.fn
+    def _check(self, step: Check) -> None:
+        fn, code = self.fn, step.code
         label = self._failures.get(code)
         if label is None:
             label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
         go_on = fn.label("ok")
-        fn.cond_br(self._flag(condition), go_on, label)
+        flag = self._exact(step.condition.value) if step.exact and isinstance(step.condition, Scalar) else None
+        fn.cond_br(self._flag(step.condition) if flag is None else flag, go_on, label)
         fn.start(go_on)
+
+    def _exact(self, condition: tir.Expr) -> Operand:
+        """A condition that does not hold where its operands overflow."""
+        code = DimCode(self.fn, self.func.dims, self.code.symbols, overflow=True)
+        holds = code.value(condition)
+        assert code.failed is not None
+        return self.fn.binary("and", holds, self.fn.binary("xor", code.failed, integer("i1", 1)))
 
     def _succeed(self, code: Operand) -> None:
         """Leave with the code of what was called, unless it is 0."""
@@ -236,17 +261,33 @@ class Run:
         fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
         fn.start(go_on)
 
+    def _measure(self, step: Measure) -> None:
+        """Read a symbol. It lives in a cell, as a later use may come after the end of the branch that it is read in."""
+        fn = self.fn
+        value = fn.load("i64", self._address(step.source), 8)
+        good, bad = fn.label("ok"), fn.cold("fail", [f"ret i32 {step.code}"])
+        fn.cond_br(fn.icmp("sle", integer("i64", 0), value), good, bad)
+        fn.start(good)
+        fn.store(value, self._cells[step.symbol], 8)
+        self._know(step.symbol, value)
+
+    def _know(self, symbol: tir.Var, value: Operand) -> None:
+        self.code.symbols[symbol] = value
+        self.emitter.bind(symbol, value)
+
     def _branch(self, step: Branch) -> None:
         fn = self.fn
         then, other, done = fn.label("then"), fn.label("else"), fn.label("end")
         fn.cond_br(self._flag(step.condition), then, other)
-        fn.start(then)
-        self._steps(step.then_steps)
-        fn.br(done)
-        fn.start(other)
-        self._steps(step.else_steps)
-        fn.br(done)
+        for label, steps in ((then, step.then_steps), (other, step.else_steps)):
+            fn.start(label)
+            with self.code.scope():
+                self._steps(steps)
+            fn.br(done)
         fn.start(done)
+        for inner in walk_steps([*step.then_steps, *step.else_steps]):
+            if isinstance(inner, Measure):
+                self._know(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
 
     def _values(self) -> None:
         """Results that are no tensors: numbers, and the values of shapes."""
@@ -261,3 +302,15 @@ class Run:
             elif value.type == "i1":
                 value = fn.convert("zext", value, "i8")
             fn.store(value, fn.gep("i64", pointer, integer("i64", at)))
+
+    def _extents(self) -> None:
+        """The extents that results turned out to have, to the shapes of their DLTensors."""
+        fn = self.fn
+        first = len(self.func.inputs())
+        for index, leaf in enumerate(self.func.outputs()):
+            if leaf.actual is None:
+                continue
+            tensor = fn.load("ptr", fn.gep("i64", self.args, integer("i64", first + index)), 8)
+            shape = fn.load("ptr", fn.gep("i8", tensor, integer("i64", OFFSET["shape"])), 8)
+            for axis, dim in enumerate(leaf.actual):
+                fn.store(self.code.value(dim), fn.gep("i64", shape, integer("i64", axis)), 8)

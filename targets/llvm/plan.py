@@ -1,7 +1,8 @@
 """What a native host function does: values, pieces of memory, and steps in order. Built by `plan_build`, laid out by
 `plan_memory`, emitted by `host`.
 
-All extents and offsets are int64 expressions over the symbols that are known at entry.
+All extents and offsets are int64 expressions over the symbols that are known at entry, and over those that a step
+reads from data (`Measure`). The latter never reach the size of a piece of memory, which is planned by upper bound.
 """
 
 from __future__ import annotations
@@ -172,9 +173,23 @@ class Copy:
 
 @dataclass(eq=False, slots=True)
 class Check:
-    """Fail with `code` unless the condition, a scalar or a bool tensor without dimensions, holds."""
+    """Fail with `code` unless the condition, a scalar or a bool tensor without dimensions, holds.
+
+    `exact`: fail as well where computing it overflows int64.
+    """
 
     condition: Scalar | Tensor
+    code: int
+    exact: bool = False
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Measure:
+    """Give a symbol the int64 at `source`, a tensor without dimensions; fail with `code` where it is negative."""
+
+    symbol: tir.Var
+    source: Tensor
     code: int
     number: int = 0
 
@@ -187,7 +202,7 @@ class Branch:
     number: int = 0
 
 
-Step = CallKernel | CallPacked | Copy | Check | Branch
+Step = CallKernel | CallPacked | Copy | Check | Measure | Branch
 
 
 def walk_steps(steps: list[Step]) -> Iterator[Step]:
@@ -207,6 +222,8 @@ def tensors_of(step: Step) -> Iterator[Tensor]:
         case Copy(target=a, source=b):
             yield a
             yield b
+        case Measure(source=source):
+            yield source
         case Check(condition=cond) | Branch(condition=cond):
             if isinstance(cond, Tensor):
                 yield cond
@@ -220,7 +237,8 @@ class Leaf:
     """One place of the argument vector: a tensor, scalar, shape or pointer parameter, or a result.
 
     `name` is how messages call it; `dims` are a tensor's or shape's extents, `value` what a scalar is known as.
-    `written` of a tensor: the function writes it.
+    `written` of a tensor: the function writes it. `actual` of a result are its extents where the data decide them:
+    `dims` are their bounds then, and `actual` goes to the DLTensor's shape at the end.
     """
 
     name: str
@@ -233,6 +251,7 @@ class Leaf:
     read: bool = True
     written: bool = False
     span: Span | None = None
+    actual: tuple[tir.Expr, ...] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -276,6 +295,7 @@ class HostFunction:
     values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # results that are no tensors: leaf and value
     memories: list[Memory] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
+    measured: frozenset[tir.Var] | set[tir.Var] = frozenset()  # the symbols that steps give their values
     fixed_bytes: int = 0
     places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of memory of symbolic size, in order
 

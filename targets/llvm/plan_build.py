@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mlcc.errors import CompileError, Diagnostic, Span
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import substitute
 from mlcc.targets.llvm import plan_branch, plan_calls
 from mlcc.targets.llvm.dims import Dims, as_number, plain, widen
+from mlcc.targets.llvm.measured import NOT_KNOWN, Measured
 from mlcc.targets.llvm.plan import (
     ZERO,
     Check,
@@ -24,6 +26,7 @@ from mlcc.targets.llvm.plan import (
     Copy,
     HostFunction,
     Leaf,
+    Measure,
     Memory,
     Param,
     Place,
@@ -58,6 +61,7 @@ class Planner:
         self.memories: list[Memory] = []
         self.constraints: list[Constraint] = []
         self.conditional = 0  # branches around what is planned
+        self.measured = Measured(self.dims)
         self.findings: list[Diagnostic] = []
         self._active: list[tuple[str, relax.Function]] = []
         self._inlined = 0
@@ -81,7 +85,7 @@ class Planner:
             raise CompileError(self.findings)
         return HostFunction(
             self.name, "relax", params, results, tuple(self.params.symbols), self.steps, self.dims, func.span, values,
-            self.memories, self.constraints,
+            self.memories, self.constraints, self.measured.symbols,
         )  # fmt: skip
 
     def _collect(self, work: Callable[[], T]) -> T | None:
@@ -108,8 +112,10 @@ class Planner:
                 parts = tuple(self._result(f, f"{name}{i}", span, values) for i, f in enumerate(fields))
                 return Param(name, None, parts)
             case Tensor(dims=dims, dtype=dtype):
-                leaf = Leaf(name, "tensor", dtype, dims, read=False, written=True, span=span)
-                target = Memory(Place.RESULT, value.size, name, self.params.leaf())
+                bounds = self.bounds(dims, span, f"the result of `{self.name}`")
+                actual = None if bounds is dims else dims
+                leaf = Leaf(name, "tensor", dtype, bounds, read=False, written=True, span=span, actual=actual)
+                target = Memory(Place.RESULT, byte_size(bounds, dtype), name, self.params.leaf())
                 source = value.memory.root()
                 if source.place is Place.TEMPORARY and self.is_whole(value, source):
                     source.into = target
@@ -119,7 +125,8 @@ class Planner:
             case Shape(dims=dims):
                 at = self.params.leaf()
                 values += [(at, d) for d in dims]
-                return Param(name, Leaf(name, "shape", INT64, dims, written=True, span=span))
+                known = tuple(NOT_KNOWN if self.measured.has(d) else d for d in dims)
+                return Param(name, Leaf(name, "shape", INT64, known, written=True, span=span))
             case Scalar(value=expr):
                 dtype = expr.dtype
                 values.append((self.params.leaf(), expr))
@@ -134,7 +141,8 @@ class Planner:
     def is_whole(self, value: Tensor, memory: Memory) -> bool:
         """Whether a tensor is all of a piece of memory."""
         offset = self.dims.equal(value.offset, ZERO)
-        return bool(offset) and self.dims.equal(value.size, memory.size) is True
+        size = byte_size(self.bounds(value.dims, None, "a value"), value.dtype)
+        return bool(offset) and self.dims.equal(size, memory.size) is True
 
     # ------------------------------------------------------------ bodies
 
@@ -250,10 +258,38 @@ class Planner:
     # ------------------------------------------------------------ memory
 
     def temporary(self, dims: tuple[tir.Expr, ...], dtype: DType, name: str = "") -> Tensor:
-        """A fresh tensor in the workspace."""
-        return Tensor(self.memory(byte_size(dims, dtype), name), dims, dtype)
+        """A fresh tensor in the workspace. Raises CompileError where its size has no bound."""
+        if any(map(self.measured.has, dims)):
+            for dim in dims:
+                self.require_extent(dim, name or "a value")
+        size = byte_size(self.bounds(dims, None, name or "a value"), dtype)
+        return Tensor(self.memory(size, name), dims, dtype)
+
+    def bounds(self, dims: tuple[tir.Expr, ...], span: Span | None, what: str) -> tuple[tir.Expr, ...]:
+        """Extents that memory is planned by: the greatest that the data can make of them. Raises CompileError."""
+        if not any(map(self.measured.has, dims)):
+            return dims
+        return tuple(self.measured.bound(d, span, what) for d in dims)
+
+    def require_extent(self, dim: tir.Expr, what: str) -> None:
+        """An extent that depends on data is not negative: known now, or checked at run time."""
+        if not self.dims.never_negative(dim):
+            code = self.shared.code("CAST", f"{self.name}: an extent of {what} is negative")
+            self.steps.append(Check(Scalar(tir.LE(BOOL, tir.IntImm(INT64, 0), dim)), code))
+
+    def measure(self, source: Tensor, count: int, name: str) -> Shape:
+        """The first `count` numbers of an int64 vector, as extents that are known when the steps so far have run."""
+        code = self.shared.code("CAST", f"{self.name}: an extent that the data give is negative")
+        made = []
+        for index in range(count):
+            symbol = self.measured.symbol(f"{name}_{index}")
+            offset = self.dims.simplify(c.add(source.offset, 8 * index))
+            self.steps.append(Measure(symbol, Tensor(source.memory, (), INT64, offset), code))
+            made.append(symbol)
+        return Shape(tuple(made))
 
     def memory(self, size: tir.Expr, name: str = "") -> Memory:
+        size = self.measured.bound(size, None, name or "a value") if self.measured.has(size) else size
         made = Memory(Place.TEMPORARY, self.dims.simplify(size), name)
         self.memories.append(made)
         return made
@@ -348,8 +384,9 @@ class Planner:
         line = 0 if span is None else span.source.line_col(span.start)[0]
         where = f" in line {line}" if line else ""
         code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}{where}")
-        if self.conditional:
-            self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code))
+        measured = self.measured.has(want) or self.measured.has(have)  # not known at entry, and nobody looked at sizes
+        if self.conditional or measured:
+            self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, measured))
         else:
             self.constraints.append(Constraint(what, line, have, want, code))
 

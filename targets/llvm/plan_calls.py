@@ -9,6 +9,7 @@ from mlcc.errors import CompileError, Span, did_you_mean, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.runtime.abi import dtype_code
 from mlcc.targets.llvm.dims import as_number, widen
 from mlcc.targets.llvm.plan import (
     CallKernel,
@@ -392,12 +393,21 @@ def _memory_view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     inside = c.logical_and(c.greater_equal(shift, 0), c.less_equal(c.add(shift, made.size), source.size))
     code = p.shared.code("CAST", f"{p.name}: a view lies outside of its tensor")
     if not p.dims.analyzer.prove(inside):
-        p.steps.append(Check(Scalar(inside), code))
+        p.steps.append(Check(Scalar(inside), code, any(map(p.measured.has, dims))))
     return made
 
 
 def _shape_of(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     return Shape(_tensor(p, expr.args[0], scope).dims)
+
+
+def _tensor_to_shape(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """The numbers of a vector, read when the plan gets there."""
+    source = _tensor(p, expr.args[0], scope)
+    count = tir.const_int(source.dims[0]) if len(source.dims) == 1 else None
+    if count is None or source.dtype is not INT64:
+        raise refuse("`R.tensor_to_shape` takes a vector of int64 whose length is known", expr.span, "E0757")
+    return p.measure(source, count, "data")
 
 
 def _shape_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
@@ -406,6 +416,19 @@ def _shape_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     if index is None or not 0 <= index < len(source.dims):
         raise refuse("the axis of `R.inspect.tensor_shape_i` is not an axis of the tensor", expr.span)
     return Scalar(source.dims[index])
+
+
+def _stride_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    source, axis = _tensor(p, expr.args[0], scope), p.value(expr.args[1], scope)
+    index = tir.const_int(axis.value) if isinstance(axis, Scalar) else None
+    if index is None or not 0 <= index < len(source.dims):
+        raise refuse("the axis of `R.inspect.tensor_stride_i` is not an axis of the tensor", expr.span)
+    return Scalar(p.dims.simplify(compact_strides(source.dims)[index]))
+
+
+def _inspect(fact: Callable[[Tensor], tir.Expr]) -> Callable[[Planner, relax.Call, Scope], Value]:
+    """A fact about a tensor that is known from how it is planned."""
+    return lambda p, expr, scope: Scalar(fact(_tensor(p, expr.args[0], scope)))
 
 
 _OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
@@ -420,7 +443,15 @@ _OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
     "reshape": _view, "expand_dims": _view, "squeeze": _view, "flatten": _view, "nn.batch_flatten": _view,
     "memory.view": _memory_view, "memory.ensure_zero_offset": _same,
     "builtin.stop_lift_params": _same, "to_vdevice": _same, "hint_on_device": _same,
-    "shape_of": _shape_of, "inspect.tensor_shape_i": _shape_i,
+    "grad.no_grad": _same, "grad.start_checkpoint": _same, "grad.end_checkpoint": _same, "null_value": _nothing,
+    "inspect.tensor_ndim": _inspect(lambda t: tir.IntImm(INT64, len(t.dims))),
+    "inspect.tensor_dtype_bits": _inspect(lambda t: tir.IntImm(INT64, t.dtype.bits)),
+    "inspect.tensor_dtype_lanes": _inspect(lambda t: tir.IntImm(INT64, t.dtype.lanes)),
+    "inspect.tensor_dtype_code": _inspect(lambda t: tir.IntImm(INT64, dtype_code(str(t.dtype))[0])),
+    "inspect.tensor_byte_offset": _inspect(lambda t: tir.IntImm(INT64, 0)),  # every tensor starts at its data
+    "inspect.tensor_elem_offset": _inspect(lambda t: tir.IntImm(INT64, 0)),
+    "inspect.tensor_stride_i": _stride_i,
+    "tensor_to_shape": _tensor_to_shape, "shape_of": _shape_of, "inspect.tensor_shape_i": _shape_i,
 }  # fmt: skip
 
 NATIVE_OPERATORS = frozenset(_OPERATORS)  # by their names after `R.`

@@ -651,8 +651,7 @@ def _attention(g: Draw) -> Case:
     parts = [g.t((batch, query, heads, depth)), g.t((batch, key, heads, depth)), g.t((batch, key, heads, g.dim(1, 3)))]
     if g.name == "nn.attention_bias":
         parts.append(g.t((batch, g.pick(heads, 1), g.pick(query, 1), key)))
-    bottom = "BottomRight" if g.dtype in ("float32", "float64") else None  # rows without any key differ in 16 bits
-    keyed = {"scale": g.pick(None, 0.25), "causal_mask": g.pick(None, "TopLeft", bottom)}
+    keyed = {"scale": g.pick(None, 0.25), "causal_mask": g.pick(None, "TopLeft", "BottomRight")}
     return Case(g.name, tuple(parts), keyed)
 
 

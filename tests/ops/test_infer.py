@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import relax
 from tests.ops.cases import Case, Mine, S, T
@@ -68,3 +69,25 @@ def test_virtual_device_is_kept() -> None:
 
     assert ops.bind_call("exp", (placed,)).struct_info.vdevice == "cuda:0"  # type: ignore[union-attr]
     assert ops.bind_call("add", (placed, call.args[0])).struct_info.vdevice == "cuda:0"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("call", "info"),
+    [
+        ("R.reshape(y, s)", 'R.Tensor((n, m), dtype="float32")'),
+        ("R.reshape(y, q)", 'R.Tensor(q, dtype="float32")'),
+        ("R.add(ones, z)", 'R.Tensor((n, m), dtype="float32")'),
+        ("R.memory.view(z, s)", 'R.Tensor((n, m), dtype="float32")'),
+        ("R.memory.view(y, q)", 'R.Tensor(dtype="float32", ndim=2)'),
+    ],
+)
+def test_a_variable_as_shape(call: str, info: str) -> None:
+    """Where the values of the shape are known they are the extents, as TVM 0.27 has it."""
+    text = f"""
+@R.function
+def main(s: R.Shape(["n", "m"]), q: R.Shape(ndim=2), y: R.Tensor((6,), "float32"), z: R.Tensor(("n", "m"), "float32")):
+    ones = R.ones(s, "float32")
+    k = {call}
+    return k
+"""
+    assert f"k: {info} = " in mlcc.script(mlcc.parse(text), dialect="tvm")
