@@ -10,9 +10,8 @@ from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import Impl
-from mlcc.ops.shapes import Tensor, describe, fail, product, result, shape_argument, shape_text, tensor
-from mlcc.te import statements as code
-from mlcc.te.scalar import Scalar
+from mlcc.ops.shapes import Tensor, describe, fail, int64, product, result, shape_argument, shape_text, tensor
+from mlcc.te.scalar import Scalar, raw
 
 
 def infer_shape_of(call: relax.Call) -> relax.StructInfo:
@@ -126,12 +125,16 @@ def _lower_size(call: relax.Call, shape: Any) -> te.Tensor:
 
 def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
     """One number of the shape after the other."""
-    numbers = [construct.cast("int64", v) for v in values]
 
-    def body(ins: Any, outs: Any) -> Any:
-        return [code.Cells(outs[0]).set(v, i) for i, v in enumerate(numbers)] or tir.Evaluate(construct.const(0))
+    def element(i: Any) -> Any:
+        made = Scalar(construct.const(0, INT64))
+        for at, value in reversed(list(enumerate(values))):
+            here = Scalar(construct.equal(raw(i), int64(at)))
+            made = te.if_then_else(here, Scalar(construct.cast(INT64, value)), made)
+        return made
 
-    return te.extern((len(numbers),), [], body, "T_shape_to_tensor", "int64")  # type: ignore[no-any-return]
+    made: te.Tensor = te.compute((len(values),), element, name="shape_to_tensor")
+    return made
 
 
 def _lower_wrap_param(call: relax.Call, x: te.Tensor) -> te.Tensor:

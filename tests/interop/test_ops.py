@@ -85,6 +85,7 @@ OTHERWISE_BUILT = {
     **dict.fromkeys(("sort", "argsort", "topk", "median"), "TVM calls a packed function"),
     **dict.fromkeys(("argmax", "argmin"), "TVM has no place for elements that are the least there are"),
     "bucketize": "over all dimensions",
+    "size": "one expression",
     "dynamic_strided_slice": "the extents are found by a function of another name",
     "layout_transform": "each place of the result takes its element",
     "slice_scatter": "one expression",
