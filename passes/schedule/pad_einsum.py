@@ -148,7 +148,7 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
                         f"what a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is not zero"
                     )
                 continue
-            dom = extents.get(span.min)  # type: ignore[call-overload]
+            dom = extents.get(span.min) if isinstance(span.min, tir.Var) else None
             if dom is not None and span.min in padded:
                 ends = analyzer.prove_equal(dom.extent, size) and tir.const_int(dom.min) == 0
             elif dom is not None:
