@@ -69,13 +69,13 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     facts = kernel.facts
     tile = best_tile(facts, m, n, element_lanes(kernel, product))
-    size = None if n is None or depth is None else n * depth * product.rhs.buffer.dtype.bits // 8
-    fits = size is not None and size <= facts.l1_bytes // 2
+    row = None if n is None else n * product.rhs.buffer.dtype.bits // 8
+    fits = row is not None and depth is not None and row * depth <= facts.l1_bytes // 2
     in_rows = product.consecutive(product.rhs) == product.n
-    narrow = in_rows and n is not None and n <= tile.columns
+    ready = in_rows and row is not None and row % facts.line_bytes == 0 and (fits or n == tile.columns)
     constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= LEAST_REUSE
-    panels = constant or (reused and not narrow and not (fits and in_rows))
+    panels = constant or (reused and not ready)
     if not panels and not in_rows:
         not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
     across = product.m is not None and product.consecutive(product.lhs) == product.m

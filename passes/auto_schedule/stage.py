@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import children, walk
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.match_buffer import compact_strides
 
@@ -129,6 +130,21 @@ class Stage:
         return None if used_vars(total) & inside or _loads(total) else total
 
     @cached_property
+    def shown(self) -> frozenset[tir.Var]:
+        """The variables of loops that occur in values and conditions, not in indices alone."""
+        found: set[tir.Var] = set()
+        stack: list[Any] = [*self.block.body, *(self.block.init or ())]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.BufferStore):
+                stack.append(node.value)
+            elif isinstance(node, tir.Var):
+                found.add(node)
+            elif not isinstance(node, (tir.BufferLoad, tir.Buffer)):
+                stack.extend(children(node))
+        return frozenset(used_vars(tuple(value for axis, value in self.axes.items() if axis in found)))
+
+    @cached_property
     def _analyzer(self) -> Analyzer:
         made = Analyzer()
         for loop in self.loops:
@@ -148,7 +164,10 @@ class Stage:
         return steps.pop() if len(steps) == 1 else None
 
     def fusable(self, outer: int, inner: int) -> bool:
-        """Is every access as regular over the two loops taken as one as over the inner one?"""
+        """Is every access as regular over the two loops taken as one as over the inner one, and nothing else computed
+        from where they are?"""
+        if {self.loops[outer].var, self.loops[inner].var} & self.shown:
+            return False
         extent = self.loops[inner].extent
         for access in self.accesses:
             a, b = self.step(access, outer), self.step(access, inner)

@@ -12,6 +12,7 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.compact import compact_buffers
+from mlcc.passes.lowering.divisions import simplify_divisions
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.realize import realize_blocks
@@ -28,7 +29,7 @@ def lower_func(
     """The loop code of a function; `functions` are the PrimFuncs that it may call. Raises CompileError."""
     options = options or LowerOptions()
     with deep_recursion():
-        func = realize_blocks(with_empty_inits(func))
+        func = simplify_divisions(realize_blocks(with_empty_inits(func)))
         func = compact_buffers(serial_threads(func))
         func = flatten_buffers(func, functions or {})
         func = vectorize_loops(func, options.vector_lanes)

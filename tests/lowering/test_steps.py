@@ -28,6 +28,19 @@ def bound_vars(f: tir.PrimFunc) -> list[tir.Var]:
     return [n.var for n in walk(f) if isinstance(n, (tir.For, tir.Bind))]
 
 
+# ---------------------------------------------------------------- divisions
+
+
+def test_indices_lose_divisions_that_loops_decide() -> None:
+    a, i, j, k = c.make_buffer("A", (4, 5, 48), "int32"), var("i"), var("j"), var("k")
+    at = c.add(c.add(c.mul(i, 48), c.mul(j, 16)), k)
+    store = c.store(a, 1, c.floordiv(at, 48), 2, c.floormod(at, 48))
+    (made,) = stores(lower_func(func([a], loop(i, 4, loop(j, 3, loop(k, 16, store))))))
+    assert not [n for n in walk(made) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+    (kept,) = stores(lower_func(func([a], loop(i, 4, loop(j, 3, loop(k, 17, store))))))
+    assert [n for n in walk(kept) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+
+
 # ---------------------------------------------------------------- unrolling
 
 

@@ -1,0 +1,47 @@
+"""Quotients and remainders in indices go where loops tell their values: `(i * 48 + j) // 48` is `i` for `j < 48`.
+
+Layouts in panels leave them. Without, accesses are seen to be consecutive, and cost no divisions.
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.mutator import Mutator
+
+
+def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, without blocks, with simplified indices where these divide."""
+    return replace(func, body=_Divisions().body(func.body))  # type: ignore[no-any-return]
+
+
+class _Divisions(Mutator):
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        indices = self._indices(node.indices)
+        return node if indices is node.indices else tir.BufferLoad(node.dtype, node.buffer, indices, span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt:
+        value, indices = self.expr(node.value), self._indices(node.indices)
+        if value is node.value and indices is node.indices:
+            return node
+        return tir.BufferStore(node.buffer, value, indices, span=node.span)
+
+    def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        indices = self.exprs(indices)
+        if not any(_divides(index) for index in indices):
+            return indices
+        return tuple(self._analyzer.simplify(index) if _divides(index) else index for index in indices)
+
+
+def _divides(index: Expr) -> bool:
+    return any(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))
