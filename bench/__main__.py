@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them; `speed` takes options of its own after its name."""
+"""Run the benchmarks named on the command line, or all of them; `speed` and `math` take options after their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "threads", "speed")
+NAMES = ("startup", "parsing", "calls", "schedules", "threads", "math", "speed")
 
 
 def main() -> int:
@@ -20,6 +20,11 @@ def main() -> int:
         from bench.speed.command import main as speed
 
         return speed(sys.argv[2:])
+    if sys.argv[1:2] == ["math"]:
+        from bench.math import main as math
+
+        math(sys.argv[2:])
+        return 0
     for name in sys.argv[1:] or NAMES:
         if name not in NAMES:
             print(f"no benchmark `{name}`; there are {', '.join(NAMES)}", file=sys.stderr)

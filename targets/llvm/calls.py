@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, walk
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.targets.llvm import casts, intrinsics, memory, packed
+from mlcc.targets.llvm import casts, intrinsics, memory, packed, vmath
 from mlcc.targets.llvm.compile import NATIVE_PREFIX
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.libm import LIBM
@@ -219,7 +219,10 @@ def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
         args = args[1:]  # older texts give the number of operands that pick the overload
     if len(args) != count or any(a.dtype is not node.dtype for a in args) or is_small_float(node.dtype):
         raise unsupported(f"`llvm.{base}` takes {count} operands of the result's type", node.span)
-    return e.intrinsic(f"llvm.{base}", *(e.expr(a) for a in args))
+    values = [e.expr(a) for a in args]
+    if node.dtype.is_float and (base in vmath.UNARY or base in vmath.ROUNDING or base == "pow"):
+        return vmath.call(e, base, values, node.dtype.lanes)
+    return e.intrinsic(f"llvm.{base}", *values)
 
 
 # ---------------------------------------------------------------- pointers

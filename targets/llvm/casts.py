@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm import small_float
-from mlcc.targets.llvm.ir_text import Value, vector
+from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
 
@@ -55,10 +55,30 @@ def _to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
 
 
 def _to_int(e: Emitter, value: Value, target: DType) -> Value:
-    """Saturating, NaN to 0."""
-    type = register_type(target)
-    name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
-    return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
+    """Saturating, NaN to 0. Where the CPU's conversion does not saturate by itself, the value is brought into range
+    first: LLVM would go lane by lane."""
+    type, lanes = register_type(target), target.lanes
+    if e.ctx.module.triple.startswith("aarch64"):
+        name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
+        return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
+    fn, scalar = e.fn, "double" if "double" in value.type else "float"
+    bits = target.bits if target.is_uint else target.bits - 1
+    least, greatest = (0 if target.is_uint else -(1 << bits)), (1 << bits) - 1
+    digits = min(bits, 53 if scalar == "double" else 24)
+    highest = greatest >> (bits - digits) << (bits - digits)  # the greatest float that fits
+    low, high, zero = (fn.splat(floating(scalar, float(v)), lanes) for v in (least, highest, 0))
+    near = fn.select(fn.fcmp("uno", value, value), zero, value)
+    near = fn.select(fn.fcmp("olt", near, low), low, near)
+    near = fn.select(fn.fcmp("ogt", near, high), high, near)
+    narrow = target.bits < 32  # by int32, for which CPUs have an instruction
+    made = fn.convert(
+        "fptoui" if target.is_uint and not narrow else "fptosi", near, vector("i32", lanes) if narrow else type
+    )
+    if narrow:
+        return fn.convert("trunc", made, type)
+    if highest == greatest:
+        return made
+    return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), made)
 
 
 def mangled(type: str) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from bench import ulps
+from mlcc.ir import construct as c
+from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.compile import Machine, compile_text
 from mlcc.targets.llvm.context import EmitOptions, ModuleContext
@@ -175,7 +177,10 @@ def test_every_number_of_lanes_gives_the_scalar_bits(dtype: str) -> None:
 
 def assembly(name: str, dtype: str, machine: Machine, kind: ForKind) -> str:
     arity = 2 if name in BINARY or name == "copysign" else 1
-    func = elementwise(1024, [dtype] * arity, [(dtype, call(name))], kind)
+    return compiled_text(elementwise(1024, [dtype] * arity, [(dtype, call(name))], kind), machine)
+
+
+def compiled_text(func: tir.PrimFunc, machine: Machine) -> str:
     ctx = ModuleContext(ModuleText(machine.triple), {"f": func}, machine.enabled, EmitOptions(), machine.function_attrs)
     kernel = emit_kernel("f", ctx)
     fn = ctx.module.function("i32", "run", kernel.signature.llvm_params(), linkage="")
@@ -208,3 +213,26 @@ def test_code_is_on_vectors_and_calls_nothing(machine: str, kind: ForKind) -> No
 def test_rounding_calls_nothing_on_the_oldest_cpu(name: str) -> None:
     for kind in (ForKind.SERIAL, ForKind.VECTORIZED):
         assert "callq" not in assembly(name, "float32", MACHINES["x86-64"], kind)
+
+
+@pytest.mark.parametrize("machine", ["x86-64", "x86-64-v4"])
+def test_casts_to_integers_are_on_vectors(machine: str) -> None:
+    for kind in (ForKind.SERIAL, ForKind.VECTORIZED):
+        for target in ("int32", "int8", "uint8"):
+            func = elementwise(1024, ["float32"], [(target, lambda x, t=target: c.cast(t, x))], kind)
+            asm = compiled_text(func, MACHINES[machine])
+            assert "cvttps2dq" in asm
+            assert "cvttss2si" not in asm
+
+
+def test_llvm_intrinsics_by_name_are_the_same_code() -> None:
+    by_name = elementwise(
+        64, ["float32"], [("float32", lambda x: c.call("float32", "call_llvm_pure_intrin", "llvm.exp", x))]
+    )
+    data = ulps.usual("float32", 64, 1)
+    out = np.empty_like(data)
+    native = Native(by_name)
+    assert native(data, out) == 0
+    np.testing.assert_array_equal(out, run(compiled("exp", "float32", "x86-64", 64), data))
+    assert "@expf" not in native.text
+    assert "llvm.exp" not in native.text

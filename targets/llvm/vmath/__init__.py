@@ -35,7 +35,9 @@ ROUNDING: dict[str, Callable[[Code, Num], Num]] = {
 _FORMULAS: dict[str, Callable[..., Num]] = {**UNARY, **BINARY, **ROUNDING, "fma": rounding.fma}
 
 _ATTRS = "alwaysinline nounwind"
-_UNROLLED = 4  # registers in which a vector's code is repeated
+# a vector of more registers than this is worked on in a loop; long code repeats less
+_REPEATED, _LONG_REPEATED = 8, 2
+_LONG = frozenset({"pow", "sin", "cos", "tan", "fmod"})
 
 
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
@@ -106,7 +108,8 @@ def _in_pieces(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int
     """A wide vector register by register, so that what is live at once fits the CPU's; many in a loop over memory,
     so that code stays small."""
     piece = _native_lanes(e, form)
-    looped = lanes // piece * piece if lanes > _UNROLLED * piece else 0
+    most = _LONG_REPEATED if name in _LONG else _REPEATED
+    looped = lanes // piece * piece if lanes > most * piece else 0
     whole = _in_loop(e, fn, name, form, lanes, looped) if looped else Value(fn.ret_type, "poison")
     for start in range(looped, lanes, piece):
         count = min(piece, lanes - start)
