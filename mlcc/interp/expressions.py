@@ -123,7 +123,9 @@ class ExprCompiler:
         return value
 
     def choice(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
-        """One side or the other; of iterations side by side each sees the side it chose."""
+        """One side or the other; of iterations side by side each sees the side it chose, and so does each lane."""
+        if condition.dtype.lanes > 1:
+            return self._choice_by_lane(condition, yes, no)
         test, a, b = self.expr(condition), self.expr(yes), self.expr(no)
         wide = yes.dtype.lanes > 1
 
@@ -140,6 +142,19 @@ class ExprCompiler:
                     return left
                 right = b(s)
             return np.where(chosen[..., None] if wide else chosen, left, right)
+
+        return value
+
+    def _choice_by_lane(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
+        test, a, b = self.expr(condition), self.expr(yes), self.expr(no)
+
+        def value(s: State) -> Value:
+            chosen = np.asarray(test(s))
+            with s.under_lanes(chosen) as some:
+                left = a(s) if some else None
+            with s.under_lanes(~chosen) as some:
+                right = b(s) if some else left
+            return np.where(chosen, right if left is None else left, right)
 
         return value
 

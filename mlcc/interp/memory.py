@@ -225,7 +225,6 @@ class Region:
         if mask is None:
             at, lanes = np.broadcast_arrays(at, lanes)
             return at.ravel(), lanes.ravel()
-        mask = mask.reshape(mask.shape + (1,) * trailing)
         at, lanes, mask = np.broadcast_arrays(at, lanes, mask)
         return at[mask], lanes[mask]
 

@@ -26,6 +26,7 @@ class State:
         self.views: dict[tir.Buffer, View] = {}
         self.dims = 0
         self.mask: np.ndarray | None = None
+        self.lanes_mask: np.ndarray | None = None  # which lanes (its last axis) are active; None: all
         self.region: Region | None = None
         self.env = env
         self.functions = functions
@@ -53,6 +54,32 @@ class State:
             yield bool(self.mask.any())
         finally:
             self.mask = old
+
+    @contextmanager
+    def under_lanes(self, condition: np.ndarray) -> Iterator[bool]:
+        """Only the lanes where `condition` holds are active inside, and only iterations that have such a lane."""
+        old = self.lanes_mask
+        self.lanes_mask = condition = condition if old is None else np.logical_and(old, condition)
+        some = condition.any(axis=-1)
+        try:
+            if isinstance(some, np.ndarray):
+                with self.under(some) as any_iteration:
+                    yield any_iteration
+            else:
+                yield bool(some)
+        finally:
+            self.lanes_mask = old
+
+    def _mask_of(self, trailing: int) -> np.ndarray | None:
+        """What is active, with the axes that the addresses of an access have: `trailing` of them for lanes."""
+        mask = self.mask
+        if not trailing:
+            return mask
+        if mask is not None:
+            mask = mask[..., None]
+        if self.lanes_mask is None:
+            return mask
+        return self.lanes_mask if mask is None else np.logical_and(mask, self.lanes_mask)
 
     def active(self, condition: Value) -> np.ndarray:
         """Where `condition` holds in an active iteration."""
@@ -190,9 +217,7 @@ class State:
         offset = view.offset
         if vector and isinstance(offset, np.ndarray):
             offset = offset[..., None]
-        mask = self.mask
-        if vector and mask is not None:
-            mask = mask[..., None]
+        mask = self._mask_of(vector)
         for at, (index, extent, stride) in enumerate(zip(indices, view.shape, view.strides, strict=True)):
             if isinstance(index, np.ndarray):
                 index = index.astype(np.int64)
@@ -227,7 +252,7 @@ class State:
             self._check_defined(defined, at, view, vector or many, node)
         if self.region is not None:
             self._same_elements(view)
-            self.region.read(view.storage, np.asarray(at), self.mask, 1 if vector or many else 0)
+            self.region.read(view.storage, np.asarray(at), self._mask_of(vector or many), 1 if vector or many else 0)
         values = view.data[at]
         return from_memory(values, view.dtype) if view.narrow else values
 
@@ -241,10 +266,9 @@ class State:
         if isinstance(known, np.ndarray):
             if known.all():
                 return
-            if self.mask is not None:
-                mask = self.mask[..., None] if vector else self.mask
-                if not np.logical_and(~known, mask).any():
-                    return
+            mask = self._mask_of(vector)
+            if mask is not None and not np.logical_and(~known, mask).any():
+                return
         elif known:
             return
         self.fault("E0871", f"`{view.name}` is read where it was never written", node)
@@ -258,16 +282,15 @@ class State:
         vector = vector or many
         if view.narrow:
             value = to_memory(value, view.dtype)
-        storage, mask = view.storage, self.mask
+        storage, mask = view.storage, self._mask_of(vector)
         if self.region is not None:
             self._same_elements(view)
             self.region.write(storage, view.data, np.asarray(at), mask, 1 if vector else 0)
-            if mask is not None:
-                mask = mask[..., None] if vector else mask
-                shape = np.broadcast_shapes(np.shape(at), np.shape(value), mask.shape)
-                mask = np.broadcast_to(mask, shape)
-                at = np.broadcast_to(at, shape)[mask]
-                value = np.broadcast_to(value, shape)[mask]
+        if mask is not None:
+            shape = np.broadcast_shapes(np.shape(at), np.shape(value), mask.shape)
+            mask = np.broadcast_to(mask, shape)
+            at = np.broadcast_to(at, shape)[mask]
+            value = np.broadcast_to(value, shape)[mask]
         if np.ndim(value) > np.ndim(at):  # an element that loops of one iteration do not move
             at = np.broadcast_to(at, np.broadcast_shapes(np.shape(at), np.shape(value)))
         view.data[at] = value

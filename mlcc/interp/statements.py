@@ -128,8 +128,17 @@ class Compiler(ExprCompiler):
         condition, then = self.expr(stmt.condition), self.body(stmt.then_body)
         other = self.body(stmt.else_body) if stmt.else_body else None
 
+        by_lane = stmt.condition.dtype.lanes > 1
+
         def run(s: State) -> None:
             chosen = condition(s)
+            if by_lane:
+                for body, active in ((then, chosen != 0), (other, chosen == 0)):
+                    if body is not None:
+                        with s.under_lanes(active) as some:
+                            if some:
+                                body(s)
+                return
             if not isinstance(chosen, np.ndarray):
                 if chosen:
                     then(s)

@@ -39,7 +39,7 @@ def _choice(call: tir.Call) -> Problem | None:
     if len(call.args) != 3:
         return "E0345", f"`if_then_else` takes 3 arguments, {len(call.args)} were given"
     condition, yes, no = call.args
-    if not condition.dtype.is_bool or condition.dtype.lanes != 1:
+    if not condition.dtype.is_bool or condition.dtype.lanes not in (1, call.dtype.lanes):
         return "E0342", f"the condition of `if_then_else` is {condition.dtype}, not bool"
     if yes.dtype is not no.dtype or yes.dtype is not call.dtype:
         return "E0337", f"the sides of `if_then_else` are {yes.dtype} and {no.dtype}"

@@ -120,7 +120,7 @@ class FuncVerifier:
         self._condition(stmt.condition, "an assertion", stmt)
 
     def _if(self, stmt: tir.IfThenElse) -> None:
-        self._condition(stmt.condition, "`if`", stmt)
+        self._condition(stmt.condition, "`if`", stmt, by_lane=True)
         self._guards += 1
         self._body(stmt.then_body)
         self._body(stmt.else_body or ())
@@ -369,9 +369,9 @@ class FuncVerifier:
 
     # ------------------------------------------------------------ expressions
 
-    def _condition(self, condition: Expr, of: str, at: Any) -> None:
+    def _condition(self, condition: Expr, of: str, at: Any, by_lane: bool = False) -> None:
         self._expr(condition)
-        if not condition.dtype.is_bool or condition.dtype.lanes != 1:
+        if not condition.dtype.is_bool or (condition.dtype.lanes != 1 and not by_lane):
             near = condition if condition.span is not None else at
             self.report.add("E0342", f"the condition of {of} is {condition.dtype}, not bool", near)
 

@@ -13,6 +13,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.divisions import simplify_divisions
+from mlcc.passes.lowering.edges import split_edges
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.realize import realize_blocks
@@ -32,5 +33,6 @@ def lower_func(
         func = simplify_divisions(realize_blocks(with_empty_inits(func)))
         func = compact_buffers(serial_threads(func))
         func = flatten_buffers(func, functions or {})
-        func = vectorize_loops(func, options.vector_lanes)
+        func = split_edges(func, options.edge_limit)
+        func = vectorize_loops(func, options)
         return unroll_loops(func, options.unroll_limit)

@@ -182,21 +182,28 @@ class _Cover:
         return self._same_element({}) or self._paired() or self._in_box()
 
     def _paired(self) -> bool:
-        """The element itself: the store's own loops walk as those of the load do, one for one."""
-        mine = self._load.loops(self._common)
-        if not self._own or len(mine) != len(self._own):
-            return False
+        """The element itself: the loops that move the store walk as those that move the load do, one for one."""
+        wanted = _vars(self._load.indices)
+        mine = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
+        moved = _vars(self._indices)
         values: Pins = {}
-        for own, other in zip(self._own, mine, strict=True):
-            extent = substitute(own.extent, {**self._pins, **values})
+        for own in self._own:
+            start, extent = (substitute(e, {**self._pins, **values}) for e in (own.min, own.extent))
+            if own.var not in moved:
+                if not self._analyzer.prove(c.greater(extent, 0)):
+                    return False
+                values[own.var] = start
+                continue
+            if not mine:
+                return False
+            other = mine.pop(0)
             if own.var.dtype is not other.var.dtype or not self._analyzer.prove_equal(extent, other.extent):
                 return False
-            start = substitute(own.min, {**self._pins, **values})
             values[own.var] = c.add(c.sub(other.var, other.min), start)
-        return self._same_element(values)
+        return not mine and self._same_element(values)
 
     def _same_element(self, values: Pins) -> bool:
-        if not values and self._own:
+        if len(values) != len(self._own):
             return False
         for index, wanted in zip(self._indices, self._load.indices, strict=True):
             if not self._analyzer.prove_equal(substitute(index, values), wanted):

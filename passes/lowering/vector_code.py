@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL
@@ -11,6 +12,7 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 
 # pure intrinsics that work lane by lane on vectors
 _LANEWISE = frozenset(
@@ -31,9 +33,15 @@ class NoVectorForm(Exception):
 
 class Lanes(Mutator):
     """Rewrites the body of a loop over `var` to do the `lanes` iterations from `base` on. `analyzer` knows the ranges
-    of outer loops. Raises NoVectorForm where nothing but the serial loop will do."""
+    of outer loops. Raises NoVectorForm where nothing but the serial loop will do.
 
-    def __init__(self, var: tir.Var, base: Expr, lanes: int, analyzer: Analyzer) -> None:
+    What differs by lane in whether it happens becomes an `if`, or a `T.if_then_else`, with a condition of as many
+    lanes: what stands inside happens in the lanes where it holds, and nowhere if it holds in none.
+    """
+
+    def __init__(self, var: tir.Var, base: Expr, lanes: int, analyzer: Analyzer, options: LowerOptions) -> None:
+        self._options = options
+        self._masked = 0  # how many conditions by lane are around
         self._analyzer = analyzer
         self._var = var
         self._base = base
@@ -51,7 +59,7 @@ class Lanes(Mutator):
             try:
                 new = self.stmt(stmt)
             except NoVectorForm:
-                if local:
+                if local or self._masked:
                     raise
                 self._vectors = before
                 new = self._by_lane(stmt)
@@ -81,18 +89,59 @@ class Lanes(Mutator):
         value, index = self.expr(node.value), self.index(node.indices[0])
         if index.dtype.lanes != self._lanes or node.buffer.dtype.lanes > 1:
             raise NoVectorForm
+        self._check_mask(node.buffer)
         return tir.BufferStore(node.buffer, self._wide(value), (index,), span=node.span)
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        condition = self.expr(node.condition)
+        condition = self._condition(node)
+        if condition is None:
+            return self._nested(node)
         if condition.dtype.lanes == 1:
             other = None if node.else_body is None else self.body(node.else_body)
             return replace(node, condition=condition, then_body=self.body(node.then_body), else_body=other)  # type: ignore[no-any-return]
         everywhere = _for_all_lanes(condition)
+        masked = self._in_some_lanes(node, condition)
+        if masked is not None and (everywhere is None or self._options.cheap_masks):
+            return masked
         if everywhere is None:
             raise NoVectorForm
-        one_by_one = self._by_lane(node)
-        return tir.IfThenElse(everywhere, self.body(node.then_body), (one_by_one,), span=node.span)
+        rest = masked or self._by_lane(node)
+        return tir.IfThenElse(everywhere, self.body(node.then_body), (rest,), span=node.span)
+
+    def _condition(self, node: tir.IfThenElse) -> Expr | None:
+        """The condition of a branch; None if its parts have to be asked one after the other."""
+        if node.else_body is not None or len(operands(node.condition)) < 2:
+            return self.expr(node.condition)
+        parts = [self.expr(part) for part in operands(node.condition)]
+        if len({part.dtype.lanes for part in parts}) > 1 or not all(map(_always_safe, parts[1:])):
+            return None
+        return self.expr(node.condition)
+
+    def _nested(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        """`if a and b` as `if a: if b`: those that are the same in all lanes first, where they may be."""
+        parts = operands(node.condition)
+        wide = [self.expr(part).dtype.lanes > 1 for part in parts]
+        first = next((n for n, part in enumerate(parts) if not wide[n] and (n == 0 or _always_safe(part))), 0)
+        rest = [part for n, part in enumerate(parts) if n != first]
+        inner = tir.IfThenElse(_conjunction(rest), node.then_body, span=node.span)
+        return self.stmt_if(tir.IfThenElse(parts[first], (inner,), span=node.span))
+
+    def _in_some_lanes(self, node: tir.IfThenElse, condition: Expr) -> tir.IfThenElse | None:
+        """The branch under masks; None if something in it has no such form."""
+        before = dict(self._vectors)
+        self._masked += 1
+        try:
+            other = None if node.else_body is None else self.body(node.else_body)
+            return tir.IfThenElse(condition, self.body(node.then_body), other, span=node.span)
+        except NoVectorForm:
+            self._vectors = before
+            return None
+        finally:
+            self._masked -= 1
+
+    def _check_mask(self, buffer: tir.Buffer) -> None:
+        if self._masked and buffer.dtype.bits not in self._options.mask_bits:
+            raise NoVectorForm
 
     def stmt_for(self, node: tir.For) -> Stmt:
         start, extent = self.expr(node.min), self.expr(node.extent)
@@ -106,6 +155,8 @@ class Lanes(Mutator):
         raise NoVectorForm
 
     def stmt_assert(self, node: tir.AssertStmt) -> Stmt:
+        if self._masked:
+            raise NoVectorForm
         condition = self.expr(node.condition)
         if condition.dtype.lanes > 1:
             raise NoVectorForm
@@ -152,11 +203,7 @@ class Lanes(Mutator):
             return self._binary(node, self.index(node.lhs), self.index(node.rhs))
         if isinstance(node, tir.Cast) and node.dtype.is_int and node.value.dtype.is_int:
             value = self.index(node.value)
-            if isinstance(value, tir.Ramp):
-                dtype = node.dtype
-                base, stride = c.cast(dtype, value.base), c.cast(dtype, value.stride)
-                return tir.Ramp(dtype.with_lanes(value.lanes), base, stride, value.lanes)
-            return self._cast(node, value)
+            return _widened(node, value) if isinstance(value, tir.Ramp) else self._cast(node, value)
         if isinstance(node, (tir.FloorDiv, tir.FloorMod)):
             value, by = self.index(node.lhs), tir.const_int(node.rhs)
             if isinstance(value, tir.Ramp) and by is not None and by > 0:
@@ -193,13 +240,23 @@ class Lanes(Mutator):
         lhs, rhs = self.expr(node.lhs), self.expr(node.rhs)
         lazy = isinstance(node, (tir.And, tir.Or)) and rhs.dtype.lanes * lhs.dtype.lanes > 1
         if lazy and not _always_safe(node.rhs):
-            raise NoVectorForm
+            known = tir.IntImm(BOOL, int(isinstance(node, tir.Or)))
+            true, false = (known, node.rhs) if isinstance(node, tir.Or) else (node.rhs, known)
+            return self._chosen(tir.Call(BOOL, tir.Op("tir.if_then_else"), (node.lhs, true, false), span=node.span))
         return self._binary(node, lhs, rhs)
 
     def _cast(self, node: tir.Cast, value: Expr) -> Expr:
         if value is node.value:
             return node
+        if isinstance(value, tir.Ramp) and node.dtype.kind == "int" and self._fits(value):
+            return _widened(node, value)
         return tir.Cast(node.dtype.with_lanes(value.dtype.lanes), value, span=node.span)
+
+    def _fits(self, ramp: tir.Ramp) -> bool:
+        """No lane wraps."""
+        last = self._analyzer.bound(c.add(ramp.base, c.mul(ramp.stride, ramp.lanes - 1)))
+        most = 1 << ramp.dtype.bits - 1
+        return ramp.dtype.kind == "int" and -most <= last.min <= last.max < most
 
     def expr_cast(self, node: tir.Cast) -> Expr:
         return self._cast(node, self.expr(node.value))
@@ -215,6 +272,8 @@ class Lanes(Mutator):
         lanes = index.dtype.lanes
         if lanes > 1 and node.buffer.dtype.lanes > 1:
             raise NoVectorForm
+        if lanes > 1:
+            self._check_mask(node.buffer)
         return tir.BufferLoad(
             node.dtype.with_lanes(node.buffer.dtype.lanes * lanes), node.buffer, (index,), span=node.span
         )
@@ -233,11 +292,7 @@ class Lanes(Mutator):
         if isinstance(node.op, relax.GlobalVar):
             raise NoVectorForm
         if node.op.name == "tir.if_then_else":
-            condition, true, false = (self.expr(a) for a in node.args)
-            if condition.dtype.lanes == 1:
-                true, false = self._all(true, false)
-                return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
-            return self._select(node, condition, true, false)
+            return self._chosen(node)
         args = tuple(self.expr(a) for a in node.args)
         if node.op.name in _LANEWISE:
             if all(a.dtype.lanes == 1 for a in args):
@@ -248,21 +303,40 @@ class Lanes(Mutator):
 
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):
-            condition, true, false = (self.expr(v) for v in (node.condition, node.true_value, node.false_value))
-            if condition.dtype.lanes == 1:
-                true, false = self._all(true, false)
-                return tir.Select(true.dtype, condition, true, false, span=node.span)
-            return self._select(node, condition, true, false)
+            sides = (node.condition, node.true_value, node.false_value)
+            return self._chosen(tir.Call(node.dtype, tir.Op("tir.if_then_else"), sides, span=node.span))
         if mentions(node, set(self._vectors)):  # vectors inside vectors
             raise NoVectorForm
         return node
 
-    def _select(self, node: Expr, condition: Expr, true: Expr, false: Expr) -> Expr:
-        """A choice by lane: both sides are evaluated, so both must be safe."""
-        if not (_always_safe(true) and _always_safe(false)):
-            raise NoVectorForm
-        true, false = self._wide(true), self._wide(false)
-        return tir.Select(true.dtype, condition, true, false, span=node.span)
+    def _chosen(self, node: tir.Call) -> Expr:
+        """`T.if_then_else`: a branch for all lanes, a selection if neither side can do harm, else a choice by lane."""
+        condition = self.expr(node.args[0])
+        if condition.dtype.lanes == 1:
+            true, false = self._all(*(self.expr(a) for a in node.args[1:]))
+            return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
+        if all(map(_always_safe, node.args[1:])):
+            true, false = (self._wide(self.expr(a)) for a in node.args[1:])
+            return tir.Select(true.dtype, condition, true, false, span=node.span)
+        self._masked += 1
+        try:
+            true, false = (self._wide(self.expr(a)) for a in node.args[1:])
+        finally:
+            self._masked -= 1
+        return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
+
+
+def _conjunction(parts: list[Expr]) -> Expr:
+    made, *rest = parts
+    for part in rest:
+        made = c.logical_and(made, part)
+    return made
+
+
+def _widened(node: tir.Cast, ramp: tir.Ramp) -> Expr:
+    """The cast of a ramp in which nothing wraps."""
+    base, stride = c.cast(node.dtype, ramp.base), c.cast(node.dtype, ramp.stride)
+    return tir.Ramp(node.dtype.with_lanes(ramp.lanes), base, stride, ramp.lanes)
 
 
 def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:

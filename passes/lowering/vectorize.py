@@ -1,8 +1,8 @@
 """Loops marked `T.vectorized` become code on vectors (`vector_code`).
 
 A loop is left serial if its extent is not constant or its iterations depend on one another (`lanes`). Long loops become
-a loop over vectors, and a rest. A statement that has no vector form (calls of functions, branches that differ by lane)
-runs lane by lane.
+a loop over vectors, and a rest. What happens in some lanes only is done under a mask. A statement that has no vector
+form (a call of a function) runs lane by lane.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 
 
-def vectorize_loops(func: tir.PrimFunc, most: int) -> tir.PrimFunc:
-    """`func` with marked loops as vector code of at most `most` lanes."""
-    return replace(func, body=_Vectorizer(most).body(func.body))  # type: ignore[no-any-return]
+def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
+    """`func` with marked loops as vector code."""
+    return replace(func, body=_Vectorizer(options).body(func.body))  # type: ignore[no-any-return]
 
 
 class _Vectorizer(Mutator):
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, options: LowerOptions) -> None:
+        self._options = options
         self._aliases = Aliases()
         self._analyzer = Analyzer()
 
@@ -67,24 +68,28 @@ class _Vectorizer(Mutator):
                 self._aliases.bind(stmt.buffer.data, stmt.data)
 
     def _in_vectors(self, loop: tir.For, extent: int) -> list[Stmt]:
-        width = min(extent, self._most)
+        width = min(extent, self._options.vector_lanes)
         chunks, rest = divmod(extent, width)
         var = loop.var
         made: list[Stmt] = []
         if chunks == 1:
-            made += Lanes(var, loop.min, width, self._analyzer).body(loop.body)
+            made += Lanes(var, loop.min, width, self._analyzer, self._options).body(loop.body)
         else:
             chunk = tir.Var(f"{var.name}_v", var.dtype)
             base = c.add(loop.min, c.mul(chunk, width))
             zero = c.const(0, var.dtype)
             self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
-            body = Lanes(var, base, width, self._analyzer).body(loop.body)
+            body = Lanes(var, base, width, self._analyzer, self._options).body(loop.body)
             made.append(tir.For(chunk, zero, c.const(chunks, var.dtype), ForKind.SERIAL, body, span=loop.span))
         if rest:
             again = tir.Var(var.name, var.dtype)
             body = copied(loop.body, {var: again})
             start = c.add(loop.min, chunks * width)
-            made += Lanes(again, start, rest, self._analyzer).body(body) if rest > 1 else copied(body, {again: start})
+            made += (
+                Lanes(again, start, rest, self._analyzer, self._options).body(body)
+                if rest > 1
+                else copied(body, {again: start})
+            )
         return made
 
 

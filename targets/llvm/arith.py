@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm import small_float, vmath
+from mlcc.targets.llvm import masks, small_float, vmath
 from mlcc.targets.llvm.ir_text import FunctionText, Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, register_type
@@ -247,10 +247,12 @@ def select(e: Emitter, node: tir.Select) -> Value:
 
 
 def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Value:
-    """One of two values. Each is evaluated only if chosen, unless that makes no difference (or lanes differ)."""
+    """One of two values. Each is evaluated only if chosen, unless that makes no difference."""
+    if condition.dtype.lanes > 1:
+        return masks.choose(e, condition, true, false)
     fn = e.fn
     chosen = e.expr(condition)
-    if condition.dtype.lanes > 1 or (e.speculatable(true) and e.speculatable(false)):
+    if e.speculatable(true) and e.speculatable(false):
         return fn.select(chosen, e.expr(true), e.expr(false))
     then, other, done = fn.label("then"), fn.label("else"), fn.label("done")
     fn.cond_br(chosen, then, other)

@@ -50,6 +50,8 @@ class Emitter:
         self.fast = " contract" if ctx.options.contract else ""
         self.workspace = NULL
         self.callee_workspace = NULL
+        self.private: set[tir.Var] = set()  # pointers to memory on the stack of this function
+        self.mask: Value | None = None  # which lanes are on, inside branches by lane
         self.is_part = False  # a function split off another
         self.parts = 0  # functions split off so far
         self.result: tuple[DType, Value] | None = None
@@ -108,7 +110,7 @@ class Emitter:
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Statements in order, in functions of their own where they are many."""
-        if outline.needs_split(statements):
+        if self.mask is None and outline.needs_split(statements):
             outline.emit_split(self, statements)
         else:
             self.plain_body(statements)

@@ -14,6 +14,7 @@ from mlcc.targets.llvm.calls import callee_workspace
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
+from mlcc.targets.llvm.masks import mask_bits
 from mlcc.targets.llvm.pool import has_pool
 from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
 from mlcc.targets.llvm.storage import Storage
@@ -48,7 +49,9 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
 
 def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     options = ctx.options
-    lowered = lower_func(func, ctx.functions, LowerOptions(options.unroll_limit, options.vector_lanes))
+    bits = mask_bits(ctx.features) if options.mask_bits is None else options.mask_bits
+    lower_options = LowerOptions(options.unroll_limit, options.vector_lanes, bits, "avx512f" in ctx.features)
+    lowered = lower_func(func, ctx.functions, lower_options)
     lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
     sig = signature(func)
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}

@@ -1,6 +1,7 @@
 """Loads and stores: buffers with one index, which may be a vector.
 
 A contiguous run of lanes is one access; others go lane by lane. Accesses claim only the element's natural alignment.
+Under a condition by lane, vectors are loaded and stored in the lanes where it holds (`masks`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.node import Node
-from mlcc.targets.llvm import casts
+from mlcc.targets.llvm import casts, masks
 from mlcc.targets.llvm.ir_text import Value, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import memory_type
@@ -29,11 +30,13 @@ def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
     return _element(e, buffer, e.index(index))
 
 
-def _element(e: Emitter, buffer: tir.Buffer, index: Value) -> Value:
+def _element(e: Emitter, buffer: tir.Buffer, index: Value, inside: bool = True) -> Value:
+    """The address of an element; `inside`: it is surely one of the buffer."""
     lanes = buffer.dtype.lanes
     if lanes > 1:
         index = e.fn.binary("mul nsw", index, integer("i64", lanes))
-    return e.fn.gep(memory_type(buffer.dtype.element), e.expr(buffer.data), index)
+    flags = "inbounds " if inside else ""
+    return e.fn.gep(memory_type(buffer.dtype.element), e.expr(buffer.data), index, flags=flags)
 
 
 def _run(index: tir.Expr) -> int:
@@ -51,6 +54,70 @@ def _first(e: Emitter, index: tir.Ramp, step: int) -> Value:
 def _reversed(e: Emitter, value: Value, lanes: int) -> Value:
     mask = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
     return e.fn.op(value.type, f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>")
+
+
+def _lane_indices(e: Emitter, index: tir.Expr) -> Value:
+    """A vector index in 64 bits."""
+    fn, lanes = e.fn, index.dtype.lanes
+    if isinstance(index, tir.Ramp):
+        type = vector("i64", lanes)
+        steps = Value(type, "<" + ", ".join(f"i64 {i}" for i in range(lanes)) + ">")
+        steps = fn.binary("mul nsw", steps, fn.splat(e.index(index.stride), lanes))
+        return fn.binary("add nsw", fn.splat(e.index(index.base), lanes), steps)
+    value = e.expr(index)
+    if index.dtype.bits < 64:
+        value = fn.convert("zext" if index.dtype.is_uint else "sext", value, vector("i64", lanes))
+    return value
+
+
+def _mask(e: Emitter, lanes: int) -> Value | None:
+    """What is on, for an access of so many lanes."""
+    return e.mask if e.mask is not None and e.mask.type == vector("i1", lanes) else None
+
+
+def _is_private(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> bool:
+    """All lanes are known elements of memory that this function alone uses: those that are off may be read, and
+    written as they are. Then a small tile can live in registers."""
+    if buffer.data not in e.private or _run(index) != 1:
+        return False
+    base, size = tir.const_int(index.base), tir.const_int(buffer.shape[0])  # type: ignore[attr-defined]
+    return base is not None and size is not None and 0 <= base <= size - index.dtype.lanes
+
+
+def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -> Value:
+    element, lanes = buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(lanes)
+    step = _run(index)
+    if _is_private(e, buffer, index):
+        start = _element(e, buffer, _first(e, index, 1))  # type: ignore[arg-type]
+        return casts.from_memory(e, e.fn.load(memory_type(dtype), start, element.bytes), dtype)
+    if not step:
+        scalar = memory_type(element)
+        where = masks.pointers(e, scalar, e.expr(buffer.data), _lane_indices(e, index), lanes)
+        return casts.from_memory(e, masks.gather(e, memory_type(dtype), where, mask, element.bytes), dtype)
+    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+    if step == 1:
+        value = masks.load(e, memory_type(dtype), start, mask, element.bytes)
+    else:
+        value = _reversed(e, masks.load(e, memory_type(dtype), start, _reversed(e, mask, lanes), element.bytes), lanes)
+    return casts.from_memory(e, value, dtype)
+
+
+def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value, mask: Value) -> None:
+    element, lanes = buffer.dtype, index.dtype.lanes
+    step = _run(index)
+    if not step:
+        where = masks.pointers(e, memory_type(element), e.expr(buffer.data), _lane_indices(e, index), lanes)
+        masks.scatter(e, value, where, mask, element.bytes)
+        return
+    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+    if _is_private(e, buffer, index):
+        old = e.fn.load(value.type, start, element.bytes)
+        e.fn.store(e.fn.select(mask, value, old), start, element.bytes)
+        return
+    if step == -1:
+        value, mask = _reversed(e, value, lanes), _reversed(e, mask, lanes)
+    masks.store(e, value, start, mask, element.bytes)
 
 
 def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
@@ -71,9 +138,12 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
     index = _index_of(buffer, node.indices, node)
     fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
     dtype = element.with_lanes(element.lanes * lanes)
+    mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None
     if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1 and element.lanes == 1:
         one = fn.load(memory_type(element), address(e, buffer, index.value), element.bytes)
         return fn.splat(casts.from_memory(e, one, element), lanes)
+    if mask is not None:
+        return _masked_load(e, buffer, index, mask)
     step = 1 if lanes == 1 else _run(index)
     if step:
         start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]
@@ -99,6 +169,10 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
         message = f"a value of {node.value.dtype} is stored in `{buffer.name}`, which takes {dtype} here"
         raise unsupported(message, node.span)
     value = casts.to_memory(e, e.expr(node.value), dtype)
+    mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None
+    if mask is not None:
+        _masked_store(e, buffer, index, value, mask)
+        return
     step = 1 if lanes == 1 else _run(index)
     if step:
         start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from mlcc.ir.tir import Stmt
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
-SPLIT_ABOVE = 64  # statements with bodies in one body
+SPLIT_ABOVE = 64  # statements with loops in one body
 PART = 24  # of them in one function
 
 
@@ -23,7 +23,13 @@ def needs_split(statements: tuple[Stmt, ...]) -> bool:
     """Whether a body has so many loops and branches that it is split."""
     if len(statements) <= SPLIT_ABOVE:
         return False
-    return sum(isinstance(s, (tir.For, tir.While, tir.IfThenElse)) for s in statements) > SPLIT_ABOVE
+    return sum(_has_loop(s) for s in statements) > SPLIT_ABOVE
+
+
+def _has_loop(stmt: Stmt) -> bool:
+    if isinstance(stmt, tir.IfThenElse):
+        return any(_has_loop(s) for s in (*stmt.then_body, *(stmt.else_body or ())))
+    return isinstance(stmt, (tir.For, tir.While))
 
 
 def emit_split(e: Emitter, statements: tuple[Stmt, ...]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm import parallel
+from mlcc.targets.llvm import masks, parallel
 from mlcc.targets.llvm.ir_text import Value, integer
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import register_type
@@ -41,6 +41,9 @@ def if_then_else(e: Emitter, stmt: tir.IfThenElse) -> None:
     known = tir.const_int(stmt.condition)
     if known is not None:
         e.body(stmt.then_body if known else stmt.else_body or ())
+        return
+    if stmt.condition.dtype.lanes > 1:
+        masks.branch(e, stmt)
         return
     then, done = fn.label("then"), fn.label("end")
     other = fn.label("else") if stmt.else_body else done
@@ -148,6 +151,8 @@ def alloc_buffer(e: Emitter, stmt: tir.AllocBuffer) -> None:
     """Memory as planned: on the stack, in the workspace, or from the heap."""
     e.bind(stmt.buffer.data, e.allocate(stmt.buffer))
     e.distinct.add(stmt.buffer.data)
+    if e.storage is not None and e.storage.on_stack(stmt.buffer):
+        e.private.add(stmt.buffer.data)
 
 
 def decl_buffer(e: Emitter, stmt: tir.DeclBuffer) -> None:

@@ -139,6 +139,10 @@ class Storage:
         if tir.const_int(self.workspace) != 0:
             e.callee_workspace = e.fn.gep("i8", e.workspace, integer("i64", self.callee_offset))
 
+    def on_stack(self, buffer: tir.Buffer) -> bool:
+        """Whether it lies on the stack of the function that allocates it."""
+        return self._fixed.get(buffer.data, 0) is None
+
     def is_fixed(self, buffer: tir.Buffer) -> bool:
         """Whether its place needs nothing but the stack or the workspace."""
         return buffer.data in self._fixed

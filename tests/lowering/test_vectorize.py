@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ from tests.targets.harness import Native
 VECTOR = ForKind.VECTORIZED
 
 
-def lanes_of(f: tir.PrimFunc, most: int = 64) -> list[int]:
+def lanes_of(f: tir.PrimFunc, most: int = 64, **options: Any) -> list[int]:
     """The lanes of each store, in order."""
-    lowered = lower_func(f, {}, LowerOptions(vector_lanes=most))
+    lowered = lower_func(f, {}, LowerOptions(vector_lanes=most, **options))
     return [n.value.dtype.lanes for n in walk(lowered) if isinstance(n, tir.BufferStore)]
 
 
@@ -82,11 +83,13 @@ def test_independent_iterations_become_vectors(body: Callable[..., Stmt | list[S
 
 
 def test_a_guard_on_lanes_keeps_vectors_where_it_holds_for_all() -> None:
-    """The loop over 10 elements by 4: two vectors and, in the last turn, lane by lane."""
+    """The loop over 10 elements by 4: two vectors and, in the last turn, a mask, or lane by lane."""
     a, b, o, i = c.make_buffer("A", (10,), "int32"), c.make_buffer("B", (10,), "int32"), var("o"), var("i")
     at = c.add(c.mul(o, 4), i)
     f = func([a, b], loop(o, 3, loop(i, 4, tir.IfThenElse(c.less(at, 10), (c.store(b, c.load(a, at), at),)), VECTOR)))
-    assert lanes_of(f) == [4, 1]
+    assert lanes_of(f) == [4, 4]
+    assert lanes_of(f, edge_limit=0, mask_bits=frozenset()) == [4, 1]
+    assert lanes_of(f, edge_limit=0, cheap_masks=False) == [4, 4]
     data, out = np.arange(10, dtype="int32"), np.full(12, -1, "int32")
     assert Native(f)(data, out) == 0
     assert out.tolist() == [*range(10), -1, -1]

@@ -1,0 +1,208 @@
+"""Loops cut off at an edge, and masks: what becomes of them, in loop code and in machine code."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.context import EmitOptions, ModuleContext
+from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.kernel import emit_kernel
+
+V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
+NEON = Machine("aarch64-unknown-linux-gnu", "generic")
+
+
+def parse(body: str, symbols: str = "n", dtype: str = "float32") -> tir.PrimFunc:
+    """A function of A and B, both of n elements."""
+    lines = [f"{symbols} = T.int64()"] if symbols else []
+    size = symbols or "37"
+    lines += [f'A = T.match_buffer(a, ({size},), "{dtype}")', f'B = T.match_buffer(b, ({size},), "{dtype}")']
+    text = "@T.prim_func(s_tir=False)\ndef main(a: T.handle, b: T.handle):\n    T.func_attr({'tir.noalias': True})\n"
+    made = mlcc.parse(text + "\n".join("    " + line for line in [*lines, *body.strip("\n").splitlines()]))["main"]
+    assert isinstance(made, tir.PrimFunc)
+    return made
+
+
+def llvm_of(func: tir.PrimFunc, machine: Machine) -> tuple[str, str]:
+    """The text of a kernel before LLVM, and its assembly."""
+    features = machine.enabled
+    ctx = ModuleContext(
+        ModuleText(machine.triple), {"f": func}, features, EmitOptions(num_cores=1), machine.function_attrs
+    )
+    kernel = emit_kernel("f", ctx)
+    fn = ctx.module.function("i32", "run", kernel.signature.llvm_params(), linkage="")
+    fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
+    text = ctx.module.text()
+    return text, compile_text(text, machine, 2, frozenset({"asm"})).asm
+
+
+TILES = """
+for i in range((n + 15) // 16):
+    for v in T.vectorized(16):
+        if i * 16 + v < n:
+            B[i * 16 + v] = A[i * 16 + v] + T.float32(1)
+"""
+
+
+def conditions(func: tir.PrimFunc) -> list[int]:
+    """How many lanes the condition of each branch has."""
+    return [n.condition.dtype.lanes for n in walk(func) if isinstance(n, tir.IfThenElse)]
+
+
+def test_the_main_part_has_no_condition() -> None:
+    lowered = lower_func(parse(TILES))
+    main, rest = (s for s in lowered.body if isinstance(s, tir.For))
+    assert not any(isinstance(n, tir.IfThenElse) for n in walk(main))
+    assert [n.condition.dtype.lanes for n in walk(rest) if isinstance(n, tir.IfThenElse)] == [16]
+
+
+def test_known_sizes_leave_straight_code() -> None:
+    """37 = 2 * 16 + 5: the last turn is of one value, and stands by itself."""
+    lowered = lower_func(parse(TILES.replace("(n", "(37").replace("< n", "< 37"), ""))
+    assert [type(s).__name__ for s in lowered.body] == ["For", "IfThenElse"]
+
+
+def test_nothing_is_copied_beyond_the_limit() -> None:
+    lowered = lower_func(parse(TILES), {}, LowerOptions(edge_limit=1))
+    assert len([s for s in lowered.body if isinstance(s, tir.For)]) == 1
+    assert conditions(lowered) == [16]
+
+
+def test_conditions_that_always_hold_are_gone() -> None:
+    lowered = lower_func(parse("""
+for i in range(2):
+    for v in T.vectorized(16):
+        if i * 16 + v < 37:
+            B[i * 16 + v] = A[i * 16 + v]
+""", ""))  # fmt: skip
+    assert conditions(lowered) == []
+
+
+def test_padding_is_taken_off_both_ends() -> None:
+    lowered = lower_func(parse("""
+for i in range((n + 15) // 16):
+    for v in T.vectorized(16):
+        if i * 16 + v < n:
+            B[i * 16 + v] = T.if_then_else(i * 16 + v >= 3, A[i * 16 + v - 3], T.float32(0))
+"""))  # fmt: skip
+    parts = [s for s in lowered.body if isinstance(s, tir.For)]
+    assert len(parts) == 3
+    assert [any(isinstance(n, (tir.IfThenElse, tir.Call)) for n in walk(p)) for p in parts] == [True, False, True]
+
+
+def test_parallel_loops_ask_where_they_are() -> None:
+    lowered = lower_func(parse(TILES.replace("range", "T.parallel")))
+    (loop,) = (s for s in lowered.body if isinstance(s, tir.For))
+    assert loop.kind is tir.ForKind.PARALLEL
+    assert conditions(lowered) == [1, 16]
+
+
+def test_without_masks_lanes_go_one_by_one() -> None:
+    lowered = lower_func(parse(TILES), {}, LowerOptions(mask_bits=frozenset()))
+    stores = [n.value.dtype.lanes for n in walk(lowered) if isinstance(n, tir.BufferStore)]
+    assert stores == [16, 16, 1]
+
+
+@pytest.mark.parametrize("machine, sign", [(V4, "{%k"), (V3, "vmaskmov")], ids=["avx512", "avx2"])
+def test_masked_instructions(machine: Machine, sign: str) -> None:
+    """No element is moved by itself, and the main part has whole vectors."""
+    text, asm = llvm_of(parse(TILES), machine)
+    assert "@llvm.masked.load.v16f32" in text and "@llvm.masked.store.v16f32" in text
+    assert sign in asm
+    assert not any(word in asm for word in ("vaddss", "vmovss", "vpextr", "vextractps"))
+
+
+def test_machines_without_masks_get_none() -> None:
+    text, asm = llvm_of(parse(TILES), NEON)
+    assert "masked" not in text
+    assert re.search(r"fadd\tv\d+\.4s", asm)
+
+
+def test_small_elements_need_their_own_instructions() -> None:
+    tiles = TILES.replace(" + T.float32(1)", "")
+    assert "masked" in llvm_of(parse(tiles, dtype="int8"), V4)[0]
+    assert "masked" not in llvm_of(parse(tiles, dtype="int8"), V3)[0]
+
+
+def test_a_guarded_tile_stays_in_registers() -> None:
+    """A sum by columns, the last tile under a mask: its accumulator is no memory."""
+    func = parse("""
+for j in range((n + 15) // 16):
+    X = T.alloc_buffer_stmt((16,), "float32", scope="local")
+    for v in T.vectorized(16):
+        if j * 16 + v < n:
+            X[v] = T.float32(0)
+    for k in range(100):
+        for v in T.vectorized(16):
+            if j * 16 + v < n:
+                X[v] = X[v] + A[j * 16 + v] * T.Cast("float32", k)
+    for v in T.vectorized(16):
+        if j * 16 + v < n:
+            B[j * 16 + v] = X[v]
+""")  # fmt: skip
+    _, asm = llvm_of(func, V4)
+    assert "vfmadd" in asm
+    assert not [line for line in asm.splitlines() if "zmm" in line and "(%rsp" in line]
+
+
+def test_matmul_tiles_are_registers_without_spills() -> None:
+    """The loop over k of a 6x64 tile, which does not divide the rows: products, loads and broadcasts of operands."""
+    n = 128
+    module = mlcc.parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"), C: T.Buffer(({n}, {n}), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    for i, j, k in T.grid({n}, {n}, {n}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""")
+    sch = mlcc.Schedule(module)
+    block = sch.get_block("C")
+    local = sch.cache_write(block, 0, "local")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 6])
+    j0, j1 = sch.split(j, [None, 64])
+    sch.reorder(j0, i0, k, i1, j1)
+    sch.reverse_compute_at(local, i0)
+    for part in (block, local):
+        rows, columns = sch.get_loops(part)[-2:]
+        tiles, lanes = sch.split(columns, [None, 16])
+        sch.unroll(rows)
+        sch.unroll(tiles)
+        sch.vectorize(lanes)
+    sch.decompose_reduction(block, k)
+    func = sch.mod["main"]
+    assert isinstance(func, tir.PrimFunc)
+    _, asm = llvm_of(func, V4)
+    lines = [line.strip() for line in asm.splitlines()]
+    assert not [line for line in lines if "zmm" in line and "(%rsp" in line]
+    first = next(n for n, line in enumerate(lines) if line.startswith("vfmadd"))
+    start = max(n for n in range(first) if lines[n].endswith(":"))
+    end = next(n for n in range(first, len(lines)) if lines[n].startswith("j"))
+    body = [line.split()[0] for line in lines[start + 1 : end] if line and not line.startswith((".", "#"))]
+    assert sum(word.startswith("vfmadd") for word in body) == 24
+    assert not [line for line in lines[start:end] if line.startswith("vmov") and line.endswith(")")]  # no stores
+    assert len(body) <= 24 + 4 + 6 + 4  # loads, broadcasts, and the counting
+
+
+def test_vectors_under_conditions_print_and_read() -> None:
+    lowered = lower_func(parse(TILES))
+    text = mlcc.script(lowered)
+    again = mlcc.parse(text)["main"]
+    assert mlcc.structural_equal(again, lowered)
+    out = np.zeros(21, "float32")
+    from mlcc.interp import run_prim_func
+
+    run_prim_func(again, [np.arange(21, dtype="float32"), out])
+    np.testing.assert_array_equal(out, np.arange(21) + 1)
