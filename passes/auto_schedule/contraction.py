@@ -1,10 +1,12 @@
-"""Sums of products of two tensors: which axis plays which part."""
+"""Sums of products of two tensors: which axis plays which part. Convolutions are such sums over windows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
+from mlcc.arith.conditions import linear_parts
 from mlcc.arith.keys import same_expr
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.stage import Stage
@@ -12,13 +14,15 @@ from mlcc.passes.auto_schedule.stage import Stage
 
 @dataclass(frozen=True)
 class Operand:
-    """A factor: its buffer, the axis (a place among the loops) or None for a constant of each of its dimensions."""
+    """A factor: its buffer, the axis (a place among the loops) or None for a constant of each of its dimensions.
+    `windows` are dimensions indexed by sums of axes, as a convolution's: by how much each axis moves there."""
 
     buffer: tir.Buffer
     places: tuple[int | None, ...]
+    windows: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
     def has(self, place: int) -> bool:
-        return place in self.places
+        return place in self.places or any(place in window for window in self.windows.values())
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,15 @@ class Contraction:
         return self.count(tuple(p for p in self.stage.spatial if not self.rhs.has(p)))
 
     def consecutive(self, operand: Operand) -> int | None:
-        """The axis along which an operand's elements are neighbours."""
-        for place, size in zip(operand.places[::-1], operand.buffer.shape[::-1], strict=True):
-            if place is not None:
-                return place
-            if tir.const_int(size) != 1:
+        """The axis along which an operand's elements are neighbours; of a window a spatial one, if there is one."""
+        for at in reversed(range(len(operand.places))):
+            window = operand.windows.get(at, {})
+            by_one = [place for place, step in window.items() if step == 1]
+            if by_one:
+                return min(by_one, key=lambda place: place in self.k)
+            if operand.places[at] is not None:
+                return operand.places[at]
+            if window or tir.const_int(operand.buffer.shape[at]) != 1:
                 return None
         return None
 
@@ -84,6 +92,8 @@ def contraction(stage: Stage) -> Contraction | str:
     result = _operand(stage, tir.BufferLoad(store.buffer.dtype, store.buffer, store.indices))
     if any(o is None for o in (*made, result)) or made[0].buffer is made[1].buffer:  # type: ignore[union-attr]
         return f"block `{block.name}` indexes its operands by more than axes"
+    if result.windows:  # type: ignore[union-attr]
+        return f"block `{block.name}` stores at sums of axes"
     return _parts(stage, made[0], made[1], result)  # type: ignore[arg-type]
 
 
@@ -112,15 +122,19 @@ def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
     of_axis = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     places: list[int | None] = []
+    windows: dict[int, dict[int, int]] = {}
     for index in load.indices:
-        if isinstance(index, tir.IntImm):
-            places.append(None)
-        elif isinstance(index, tir.Var) and index in of_axis:
+        if isinstance(index, tir.Var) and index in of_axis:
             places.append(of_loop[of_axis[index]])  # type: ignore[index]
-        else:
+            continue
+        places.append(None)
+        parts = linear_parts(index)
+        if parts is None or not parts[0].keys() <= of_axis.keys() or any(k <= 0 for k in parts[0].values()):
             return None
-    found = [p for p in places if p is not None]
-    return Operand(load.buffer, tuple(places)) if len(set(found)) == len(found) else None
+        if parts[0]:
+            windows[len(places) - 1] = {of_loop[of_axis[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
+    found = [p for p in places if p is not None] + [p for window in windows.values() for p in window]
+    return Operand(load.buffer, tuple(places), windows) if len(set(found)) == len(found) else None
 
 
 def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:

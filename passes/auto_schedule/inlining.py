@@ -43,9 +43,15 @@ def _pays(kernel: Kernel, stage: Stage) -> bool:
             return False
         times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
         once = times == 1 and len(readers) == 1 and _as_often(stage, reader)
-        if not once and not (cheap and not reader.reduced):
+        if not once and not (cheap and not reader.reduced) and not _copies(stage):
             return False
     return True
+
+
+def _copies(stage: Stage) -> bool:
+    """Does it only put elements elsewhere, one by one as they stand (a convolution's padding by nothing)?"""
+    store = stage.stores[0]
+    return isinstance(store.value, tir.BufferLoad) and store.value.indices == store.indices
 
 
 def _as_often(one: Stage, other: Stage) -> bool:

@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     Rule("matmul", "matmul:matmul"),
     Rule("dots", "dots:dots"),
     Rule("elementwise", "elementwise:elementwise"),
+    Rule("conv", "conv:conv"),
     Rule("rows", "rows:rows"),
     Rule("fallback", "fallback:fallback"),
 )

@@ -1,0 +1,193 @@
+"""Convolutions as they stand, without a matrix of all windows: sums of products of data, read at windows such as
+`y * 2 + r`, and weights.
+
+Weights stand in panels as wide as a register tile, which costs nothing where they are known. Data are read where they
+are: element by element where results are consecutive over channels (NHWC), in vectors where they are over columns
+(NCHW). What a tile has beyond the end is computed from zeros, and not stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.contraction import Contraction, Operand
+from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
+from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.nests import share_out, vector_place, worth_threads
+from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
+from mlcc.passes.auto_schedule.tiles import Tile, best_tile
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+
+def conv(kernel: Kernel) -> str:
+    """The rule: tiles over panels of weights, as the module says."""
+    inline_cheap(kernel)
+    block, product = only_product(kernel)
+    if bool(product.lhs.windows) == bool(product.rhs.windows):
+        not_this("not one of its operands is read at windows")
+    product, tile = _tiled(kernel, product)
+    weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)
+    kernel.say(f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights")
+    others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
+    many = worth_threads(kernel, product.stage)
+    epilogue = _in_registers(kernel, block, product, tile)
+    others += _data(kernel, block, data, _stride(product))
+    others += _panels(kernel, block, weights, product, tile)
+    outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data))
+    if many:
+        share_out(kernel, outer)
+    kernel.sch.decompose_reduction(block, depth)
+    schedule_others(kernel, others, epilogue)
+    return f"`{product.stage.block.name}` is a convolution"
+
+
+# ---------------------------------------------------------------- what is to be done
+
+
+def _tiled(kernel: Kernel, product: Contraction) -> tuple[Contraction, Tile]:
+    """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
+    if product.rhs.windows and product.consecutive(product.rhs) != product.n and not _stride(product):
+        not_this("the columns of the data are not neighbours")
+    lanes = element_lanes(kernel, product)
+    own = [p for p in product.stage.spatial if product.lhs.has(p) and not product.rhs.has(p)]
+    if not own:
+        not_this("nothing but the window moves")
+    n = product.extent(product.n)
+    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes)) for place in own]
+    row, tile = max(made, key=lambda found: (found[1].efficiency(product.extent(found[0]), n), found[0]))
+    outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
+    return replace(product, m=row, outer=outer), tile
+
+
+def _stride(product: Contraction) -> int:
+    """By how many elements the data move from one column of the result to the next, if that is a window's last step;
+    0 where they are neighbours already."""
+    last = len(product.rhs.places) - 1
+    step = product.rhs.windows.get(last, {}).get(product.n, 1)
+    return step if step > 1 else 0
+
+
+def _outer_axes(product: Contraction, weights: Operand, data: Operand) -> list[int]:
+    """The axes around tiles, outermost first; those of `weights` first if going through the data again and again moves
+    less memory than going through the weights as often."""
+    places = [*product.outer, *([product.m] if product.m is not None else []), product.n]
+    by_weights = [p for p in places if weights.has(p) and not data.has(p)]
+    rest = [p for p in places if p not in by_weights]
+    return [*by_weights, *rest]
+
+
+# ---------------------------------------------------------------- the result
+
+
+def _in_registers(kernel: Kernel, block: BlockRV, product: Contraction, tile: Tile) -> BlockRV:
+    """Pad the convolution to whole tiles, and sum up in local memory; gives the block that stores what comes of it."""
+    sch, stage = kernel.sch, product.stage
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    steps = {product.m: tile.rows, product.n: tile.columns}
+    sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
+    last = only_reader(kernel, block)
+    if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
+        after = only_reader(kernel, last)
+        if after is not None and try_inline(kernel, last):
+            last = after
+    if last is None:
+        return sch.cache_write(block, 0, "local")  # type: ignore[no-any-return]
+    sch.set_scope(block, 0, "local")
+    return last
+
+
+# ---------------------------------------------------------------- the operands
+
+
+def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
+    """The block that copies an operand into padded memory."""
+    for producer in kernel.sch.get_producers(block):
+        found = kernel.sch.get(producer)
+        if found.name == f"{buffer.name}_pad" and found.reads[0].buffer is buffer:
+            return producer  # type: ignore[no-any-return]
+    return None
+
+
+def _data(kernel: Kernel, block: BlockRV, data: Operand, stride: int) -> list[BlockRV]:
+    """Data that are padded for the tile, and were padded for the convolution before, are padded once. Columns that are
+    read every `stride` elements come to stand side by side: first all even ones, then all odd ones, if it is 2."""
+    copy = _copy_of(kernel, block, data.buffer)
+    if copy is None and not stride:
+        return []
+    if copy is None:
+        number = [r.buffer for r in kernel.stage(block).block.reads].index(data.buffer)
+        copy = kernel.sch.cache_read(block, number, "global")
+    for before in kernel.sch.get_producers(copy):
+        try_inline(kernel, before)
+    if stride:
+        written = kernel.stage(copy).block.writes[0].buffer
+        number = [r.buffer for r in kernel.stage(block).block.reads].index(written)
+        *rest, last = (tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+        phases = (*rest, c.floormod(last, stride), c.floordiv(last, stride))
+        zero = c.const(0, written.dtype)
+        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap((*rest, last), phases), zero)
+    return [copy]
+
+
+def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile) -> list[BlockRV]:
+    """The weights of a tile side by side, one step of the sum after the other; gives the block that copies them."""
+    place, step = (product.n, tile.columns) if weights is product.rhs else (product.m, tile.rows)
+    copy = _copy_of(kernel, block, weights.buffer)
+    if place is None or not weights.has(place):
+        return [] if copy is None else [copy]
+    if copy is None:
+        number = [r.buffer for r in kernel.stage(block).block.reads].index(weights.buffer)
+        copy = kernel.sch.cache_read(block, number, "global")
+    written = kernel.stage(copy).block.writes[0].buffer
+    number = [r.buffer for r in kernel.stage(block).block.reads].index(written)
+    given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+    by_place = dict(zip(weights.places, given, strict=True))
+    own = by_place.pop(place)
+    deep = [by_place.pop(k) for k in product.k]
+    outer = [v for v in given if any(v is rest for rest in by_place.values())]
+    made = (*outer, c.floordiv(own, step), *deep, c.floormod(own, step))
+    kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, made))
+    return [copy]
+
+
+# ---------------------------------------------------------------- the tiles
+
+
+def _tiles(
+    kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction, tile: Tile, order: list[int]
+) -> tuple[list[LoopRV], LoopRV]:
+    """Tile by tile the sums over the window, and the stores; gives the loops over tiles and the first of the sum."""
+    sch = kernel.sch
+    loops = kernel.loops(block)
+    panel, vectors, lane = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
+    strip, row = sch.split(loops[product.m], [None, tile.rows])  # type: ignore[index]
+    at = {product.n: panel, product.m: strip}
+    outer = [at.get(p) or loops[p] for p in order]
+    depth = [loops[p] for p in product.k]
+    inner = [row, vectors] if tile.vectors <= tile.rows else [vectors, row]
+    sch.reorder(*outer, *depth, *inner, lane)
+    sch.reverse_compute_at(epilogue, outer[-1])
+    for loop in inner:
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    _stores(kernel, epilogue, len(outer), tile)
+    return outer, depth[0]
+
+
+def _stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
+    """The loops of what is stored of a tile: in vectors, the rest written out."""
+    stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
+    own = list(range(above, len(loops)))
+    vector = vector_place(stage, own)
+    for place in own:
+        if place != vector:
+            kernel.sch.unroll(loops[place])
+    if vector is None:
+        return
+    if vector != own[-1]:
+        kernel.sch.reorder(*(loops[p] for p in own if p != vector), loops[vector])
+    first, last = kernel.sch.split(loops[vector], [None, tile.lanes])
+    kernel.sch.unroll(first)
+    kernel.sch.vectorize(last)

@@ -1,0 +1,107 @@
+"""The rule `conv`: convolutions in both layouts, at sizes that tiles do not divide."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import mlcc
+from mlcc.ir.module import IRModule
+from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
+
+LAYOUTS = {
+    1: {"NCW": "OIW", "NWC": "WIO"},
+    2: {"NCHW": "OIHW", "NHWC": "OHWI"},
+    3: {"NCDHW": "OIDHW", "NDHWC": "DHWIO"},
+}
+
+
+def convolution(
+    layout: str, sizes: list[int | str], channels: tuple[int, int], window: list[int], stride: int = 1,
+    dilation: int = 1, padding: int = 0, batch: int | str = 1, dtype: str = "float32", tail: bool = True,
+) -> IRModule:  # fmt: skip
+    """A convolution with a bias and relu, lowered; `sizes` of the data, `window` of the weights."""
+    axes = len(sizes)
+    kernel = LAYOUTS[axes][layout]
+    spatial = layout.replace("N", "").replace("C", "")
+    extents = {"N": batch, "C": channels[0], **dict(zip(spatial, sizes, strict=True))}
+    weights = {"O": channels[1], "I": channels[0], **dict(zip(spatial, window, strict=True))}
+    bias = ", ".join(str(channels[1]) if a == "C" else "1" for a in layout)
+    shapes = [
+        ", ".join(f'"{n}"' if isinstance(n, str) else str(n) for n in (table[a] for a in order))
+        for table, order in ((extents, layout), (weights, kernel))
+    ]
+    params = f'x: R.Tensor(({shapes[0]}), "{dtype}"), w: R.Tensor(({shapes[1]}), "{dtype}")'
+    line = (
+        f"y = R.nn.conv{axes}d(x, w, strides={[stride] * axes}, padding={[padding] * axes}, "
+        f'dilation={[dilation] * axes}, data_layout="{layout}", kernel_layout="{kernel}")'
+    )
+    if not tail:
+        return lowered(graph(params, line, result="y"))
+    params += f', b: R.Tensor(({bias}), "{dtype}")'
+    return lowered(graph(params, line, "z = R.add(y, b)", "u = R.nn.relu(z)", result="u"))
+
+
+def rule(mod: IRModule) -> str | None:
+    (found,) = chosen(mod).values()
+    return found.rule
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("sizes", "channels", "window", "more"),
+    [
+        ([14, 14], (8, 32), [3, 3], {"padding": 1}),
+        ([9, 23], (5, 19), [3, 2], {"padding": 1, "batch": 2}),
+        ([16, 16], (6, 24), [3, 3], {"stride": 2, "padding": 1}),
+        ([15, 17], (3, 20), [5, 4], {"stride": 3, "dilation": 2}),
+        ([12, 12], (16, 33), [1, 1], {}),
+        ([12, 12], (16, 33), [1, 1], {"stride": 2, "tail": False}),
+    ],
+)
+def test_layouts_strides_and_padding(layout: str, sizes: list, channels: tuple, window: list, more: dict) -> None:
+    mod = convolution(layout, sizes, channels, window, **more)
+    assert rule(mod) == "conv"
+    printed = mlcc.script(assert_same_results(mod))
+    assert "_local" in printed
+    assert "T.vectorized" in printed
+
+
+@pytest.mark.parametrize("layout", ["NCW", "NWC", "NCDHW", "NDHWC"])
+def test_one_and_three_dimensions(layout: str) -> None:
+    axes = len(layout) - 2
+    mod = convolution(layout, [6, 5, 18][-axes:], (4, 17), [2, 3, 3][-axes:], padding=1)
+    assert rule(mod) == "conv"
+    assert_same_results(mod)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_symbolic_batch(batch: int) -> None:
+    mod = convolution("NHWC", [8, 8], (4, 32), [3, 3], padding=1, batch="n")
+    assert rule(mod) == "conv"
+    assert_same_results(mod, {"n": batch})
+
+
+@pytest.mark.parametrize("size", [3, 8, 19])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_symbolic_columns(layout: str, size: int) -> None:
+    mod = convolution(layout, [6, "n"], (4, 16), [3, 3], padding=1, tail=False)
+    assert_same_results(mod, {"n": size})
+
+
+@settings(max_examples=15, deadline=None)
+@example("NCHW", [1, 1], (1, 1), [3, 3], 2, 1, "int32")
+@given(
+    st.sampled_from(["NCHW", "NHWC"]),
+    st.lists(st.sampled_from([1, 2, 7, 13, 16]), min_size=2, max_size=2),
+    st.tuples(st.sampled_from([1, 3, 16]), st.sampled_from([1, 5, 16, 35])),
+    st.lists(st.sampled_from([1, 2, 3]), min_size=2, max_size=2),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from(["float32", "float64", "int32"]),
+)
+def test_any_convolution(
+    layout: str, sizes: list, channels: tuple, window: list, stride: int, dilation: int, dtype: str
+) -> None:
+    assert_same_results(convolution(layout, sizes, channels, window, stride, dilation, 2, dtype=dtype))
