@@ -24,9 +24,7 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 def conv(kernel: Kernel) -> str:
     """The rule: tiles over panels of weights, as the module says."""
     inline_cheap(kernel)
-    block, product = only_product(kernel)
-    if bool(product.lhs.windows) == bool(product.rhs.windows):
-        not_this("not one of its operands is read at windows")
+    block, product = only_product(kernel, windows=True)
     product, tile = _tiled(kernel, product)
     weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)
     kernel.say(f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights")

@@ -27,8 +27,6 @@ def matmul(kernel: Kernel) -> str:
     """The rule: tiles over panels, as the module says."""
     inline_cheap(kernel)
     block, product = only_product(kernel)
-    if product.lhs.windows or product.rhs.windows:
-        not_this("it reads windows")
     plan = _plan(kernel, product)
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]

@@ -12,8 +12,9 @@ from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
 from mlcc.passes.schedule.handles import BlockRV
 
 
-def only_product(kernel: Kernel) -> tuple[BlockRV, Contraction]:
-    """The only contraction of a kernel, and the handle of its block; NotThis for a kernel that has none or several."""
+def only_product(kernel: Kernel, windows: bool = False) -> tuple[BlockRV, Contraction]:
+    """The only contraction of a kernel, and the handle of its block; NotThis for a kernel that has none or several, and
+    if one of two operands is read at windows, or none is and `windows` are wanted."""
     found = []
     why = "it has no reduction"
     for block in kernel.blocks():
@@ -26,7 +27,10 @@ def only_product(kernel: Kernel) -> tuple[BlockRV, Contraction]:
                 found.append((block, made))
     if len(found) != 1:
         not_this(f"{len(found)} products" if found else why)
-    return found[0]
+    ((block, product),) = found
+    if (bool(product.lhs.windows) != bool(product.rhs.windows)) != windows:
+        not_this("no operand is read at windows" if windows else "an operand is read at windows")
+    return block, product
 
 
 def only_reader(kernel: Kernel, block: BlockRV) -> BlockRV | None:

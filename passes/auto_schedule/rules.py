@@ -26,8 +26,8 @@ RULES: tuple[Rule, ...] = (
     Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),
     Rule("dots", "dots:dots"),
-    Rule("elementwise", "elementwise:elementwise"),
     Rule("conv", "conv:conv"),
+    Rule("elementwise", "elementwise:elementwise"),
     Rule("rows", "rows:rows"),
     Rule("fallback", "fallback:fallback"),
 )
