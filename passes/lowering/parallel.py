@@ -19,7 +19,7 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.lanes import Linear, linear, mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.lowering.work import picoseconds
+from mlcc.passes.lowering.work import of_iteration
 
 LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping threads costs more
 
@@ -63,7 +63,7 @@ class _Settle(Mutator):
         return replace(node, body=_Settle(self._functions, False).body(node.body))  # type: ignore[no-any-return]
 
     def _may(self, loop: tir.For) -> bool:
-        work = tir.const_int(c.mul(c.cast(INT64, loop.extent), picoseconds(loop.body)))
+        work = tir.const_int(c.mul(c.cast(INT64, loop.extent), of_iteration(loop)))
         if tir.const_int(loop.extent) == 1 or (work is not None and work < LEAST_WORK):
             return False
         if _leaves(loop.body) or _calls_packed(loop, self._functions):

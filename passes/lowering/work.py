@@ -37,9 +37,14 @@ def picoseconds(body: Body) -> Expr:
     return _Meter().body(body)
 
 
+def of_iteration(loop: tir.For) -> Expr:
+    """The work of one iteration of a loop, as an int64 expression over what is known before the loop."""
+    return _Meter({loop.var}).body(loop.body)
+
+
 class _Meter:
-    def __init__(self) -> None:
-        self._inner: set[tir.Var] = set()  # variables that the code binds itself
+    def __init__(self, inner: set[tir.Var] | None = None) -> None:
+        self._inner = inner or set()  # variables that the code binds itself
 
     def body(self, body: Body) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)

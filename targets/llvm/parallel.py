@@ -33,7 +33,7 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     size = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
     part = _Part(e, stmt)
     context, piece = part.emit()
-    once = work.picoseconds(stmt.body)
+    once = work.of_iteration(stmt)
     grain = _at_most(e, size, _grain(e, once))
     add_pool(e.ctx.module)
     known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), once))

@@ -11,7 +11,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
 from mlcc.passes.lowering import lower_func, parallel
 from mlcc.passes.lowering.parallel import settle_parallel
-from mlcc.passes.lowering.work import FUNCTION, KERNEL, OPERATION, picoseconds
+from mlcc.passes.lowering.work import FUNCTION, KERNEL, OPERATION, of_iteration, picoseconds
 from tests.targets.build import func, loop, var
 
 HEAD = """
@@ -110,6 +110,7 @@ def test_what_work_comes_to() -> None:
     symbolic = picoseconds((loop(i, n, store),))
     assert {v for v in walk(symbolic) if isinstance(v, tir.Var)} == {n}
     inner = loop(var("j"), i, store)
+    assert not any(isinstance(v, tir.Var) for v in walk(of_iteration(loop(i, n, inner))))
     assert not any(isinstance(v, tir.Var) for v in walk(picoseconds((loop(i, 10, inner),))))
     exp = c.store(a, tir.Call(a.dtype, tir.Op("tir.exp"), (c.load(a, i),)), i)
     assert tir.const_int(picoseconds((exp,))) == FUNCTION + 2 * OPERATION

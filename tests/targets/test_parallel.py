@@ -272,6 +272,26 @@ def f(A: T.Buffer((64,), "float32")):
 """  # noqa: E501
 
 
+_TRIANGLE = """
+@T.prim_func
+def f(A: T.Buffer((40, 40), "float32")):
+    for i in T.parallel(40):
+        for j in range(i + 1):
+            with T.block("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+def test_iterations_of_unlike_lengths() -> None:
+    exe = mlcc.load(mlcc.build(mlcc.parse(_TRIANGLE)))
+    for count in THREADS:
+        use_threads(count)
+        a = np.ones((40, 40), np.float32)
+        exe["f"](a)
+        np.testing.assert_array_equal(a, np.tril(np.ones_like(a)) + 1)
+
+
 def test_native_kernels_in_parallel_loops() -> None:
     exe = mlcc.load(mlcc.build(mlcc.parse(_NATIVE), allow_native=True))
     for count in THREADS:
