@@ -125,7 +125,7 @@ def _worst_of(name: str, args: list[np.ndarray[Any, Any]], out: np.ndarray[Any, 
         truth = ulps.TRUTH[name](*(a.astype(ulps.wide(str(out.dtype))) for a in args))
         near = truth.astype(out.dtype)
         kind = np.int32 if out.dtype == np.float32 else np.int64
-        steps = np.abs(out.view(kind).astype(np.float64) - near.view(kind))
+        steps = np.abs((out.view(kind).astype(np.int64) - near.view(kind)).astype(np.float64))
         steps[np.isnan(out) & np.isnan(near)] = 0
         chosen = steps >= steps.max()
         return float(ulps.distance(out[chosen], truth[chosen]).max())
