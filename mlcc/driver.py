@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, MlccError, error, together
+from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
@@ -93,7 +93,12 @@ def build(
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
     text = level_text(opt_level) if pipeline is None else pipeline
-    lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
+    try:
+        lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
+    except CompileError as exc:
+        if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
+            raise CompileError([*exc.diagnostics, *_never_lowered(module, where)]) from None
+        raise
     try:
         return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
     except (MlccError, RecursionError, MemoryError):
@@ -115,7 +120,9 @@ def _generate(
     from mlcc.targets.llvm import compile_module
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
-    require_lowered(module, NATIVE_OPERATORS)
+    wrong = _operators_left(module, NATIVE_OPERATORS)
+    if wrong:
+        raise CompileError(wrong)
     return compile_module(  # type: ignore[no-any-return]
         module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
         allow_native=allow_native,
@@ -129,12 +136,21 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
 
 
-def require_lowered(module: IRModule, native: Collection[str]) -> None:
-    """Check that public functions and what they call have no operators but those that the target knows itself.
+def _never_lowered(module: IRModule, target: Target) -> list[Diagnostic]:
+    """Findings (E0509) on operators that have no lowering at all."""
+    if target.kind != "llvm":
+        return []
+    from mlcc import ops
+    from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
-    Raises CompileError E0509 with one finding per operator and reason: its first place, how often it occurs, on which
-    lines, and why it is there.
-    """
+    known = map(ops.get, ops.names())
+    lowered = {op.short for op in known if op is not None and op.impl.lower is not None}
+    return _operators_left(module, {*NATIVE_OPERATORS, *lowered})
+
+
+def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnostic]:
+    """Findings (E0509) on operators that public functions and what they call have, but those that the target knows
+    itself: one per operator and reason, with its first place, how often it occurs, on which lines, and why."""
     from mlcc.ir import relax, tir
     from mlcc.passes.dead_code import keep_reachable
     from mlcc.passes.graph import all_bindings
@@ -149,8 +165,7 @@ def require_lowered(module: IRModule, native: Collection[str]) -> None:
                 if short not in native:
                     span = value.span or binding.span
                     found.append(error("E0509", f"`R.{short}` cannot be lowered", span, help=_why_left(short, value)))
-    if found:
-        raise CompileError(together(found))
+    return together(found)
 
 
 def _why_left(short: str, call: relax.Call) -> str:

@@ -125,7 +125,8 @@ class Module:
     def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "bool")):
         a = R.negative(y)
         b = R.bitwise_not(x)
-        return (a, R.negative(a), b)
+        c = R.ccl.allreduce(R.ccl.allreduce(x, "sum"), "sum")
+        return (a, R.negative(a), b, c)
 
     @R.function
     def other(y: R.Tensor((4,), "bool")):
@@ -134,9 +135,10 @@ class Module:
     with pytest.raises(CompileError) as caught:
         mlcc.build(mlcc.parse(text, name="m.mlc"))
     found = caught.value.diagnostics
-    assert [d.code for d in found] == ["E0444", "E0444"]
-    assert "R.negative" in found[0].message and found[0].message.endswith("(3 uses: lines 6, 8, 12)")
+    assert [d.code for d in found] == ["E0444", "E0444", "E0509"]
+    assert "R.negative" in found[0].message and found[0].message.endswith("(3 uses: lines 6, 9, 13)")
     assert "R.bitwise_not" in found[1].message and "uses" not in found[1].message
+    assert found[2].message == "`R.ccl.allreduce` cannot be lowered (2 uses)"
 
 
 def test_without_lowering_the_help_names_the_pass() -> None:
