@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import prod
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.bounds import INF
 from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -101,7 +100,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     length = analyzer.simplify(c.add(c.sub(region.high, region.low), 1))
     most = analyzer.bound(length).max
     known = tir.const_int(whole)
-    if most < INF and (known is None or most < known):
+    if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # what any number is below says nothing
         return c.const(max(int(most), 0), whole.dtype), analyzer.simplify(region.low)
     return whole, None
 

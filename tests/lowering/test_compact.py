@@ -302,6 +302,23 @@ for i in range((n + 7) // 8):
     check(func, (n,), (n,), symbols=(n,))
 
 
+def test_bounds_that_say_nothing() -> None:
+    """Indices of a fused loop over int32 sizes: the product of two sizes is bounded by no more than the dtype."""
+    text = """
+n, m = T.int32(), T.int32()
+A = T.match_buffer(a, (n, m), "int32")
+B = T.match_buffer(b, (n, m), "int32")
+D = T.alloc_buffer((n, m), "int32")
+for i, j in T.grid(n, m):
+    D[i, j] = A[i, j] + 1
+for ij in range(n * m):
+    B[ij // m, ij % m] = D[ij // m, ij % m] * 2
+"""
+    func = parse(text, "a: T.handle, b: T.handle")
+    assert sizes(func) == {"D": ("n", "m")}
+    check(func, (3, 5), (3, 5), symbols=(3, 5))
+
+
 def test_large_tiles_are_no_larger_than_what_was_declared() -> None:
     func = parse(SYMBOLIC + """
 X = T.alloc_buffer((n,), "int32")
