@@ -38,10 +38,11 @@ class _Divisions(Mutator):
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
-        if not any(_divides(index) for index in indices):
+        if not any(divides(index) for index in indices):
             return indices
-        return tuple(self._analyzer.simplify(index) if _divides(index) else index for index in indices)
+        return tuple(self._analyzer.simplify(index) if divides(index) else index for index in indices)
 
 
-def _divides(index: Expr) -> bool:
+def divides(index: Expr) -> bool:
+    """Is there a quotient or remainder in an expression?"""
     return any(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))

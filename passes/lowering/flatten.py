@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -16,6 +17,7 @@ from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.divisions import divides
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.symbols import symbols_of
@@ -86,6 +88,12 @@ class _Flattener(Mutator):
         self._functions = functions
         self.flat: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
+        self._analyzer = Analyzer()
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
         found = self.flat.get(node)
@@ -105,14 +113,29 @@ class _Flattener(Mutator):
         if len(indices) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
             return (indices[0],)
         dtype = index_type(buffer)
+        strides = self.exprs(buffer.strides) or compact_strides(self.exprs(buffer.shape))
+        joined = self._joined(indices, strides, dtype) if indices else None
+        if joined is not None:
+            indices, strides = (joined,), (c.const(1, dtype),)
         total: Expr = c.const(0, dtype)
         if not _is_zero(buffer.elem_offset):
             assert buffer.elem_offset is not None
             total = c.cast(dtype, self.expr(buffer.elem_offset))
-        strides = self.exprs(buffer.strides) or compact_strides(self.exprs(buffer.shape))
         for index, step in zip(indices, strides, strict=True):
             total = _add(total, _scaled(_as(dtype, index), c.cast(dtype, step)))
         return (total,)
+
+    def _joined(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
+        """The sum of the indices if their divisions cancel in it, as those of a fused loop: `f // 28 * 28 + f % 28` is
+        `f`; None if nothing is won. Sums fit the type `enough`."""
+        dtype = indices[0].dtype
+        if dtype not in (enough, INT64) or any(i.dtype != dtype for i in indices) or not any(map(divides, indices)):
+            return None
+        total: Expr = c.const(0, dtype)
+        for index, step in zip(indices, strides, strict=True):
+            total = c.add(total, c.mul(index, c.cast(dtype, step)))
+        made = self._analyzer.simplify(total)
+        return None if divides(made) else made
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         indices = self._index(node.buffer, node.indices)

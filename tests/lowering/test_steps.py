@@ -41,6 +41,20 @@ def test_indices_lose_divisions_that_loops_decide() -> None:
     assert [n for n in walk(kept) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_loops_that_were_fused_run_through_memory_in_vectors(dtype: str) -> None:
+    """Rows of 1000 are no multiple of the vectors, and the divisions of the indices still cancel."""
+    a, b = (c.make_buffer(name, (512, 1000), "float32") for name in "AB")
+    i, j = var("i", dtype), var("j", dtype)
+    at = c.add(c.mul(i, 16), j)
+    here = (c.floordiv(at, 1000), c.floormod(at, 1000))
+    body = c.store(b, c.add(c.load(a, *here), 1), *here)
+    inner = loop(j, c.const(16, dtype), body, ForKind.VECTORIZED)
+    (made,) = stores(lower_func(func([a, b], loop(i, c.const(32000, dtype), inner))))
+    assert isinstance(made.indices[0], tir.Ramp)
+    assert tir.const_int(made.indices[0].stride) == 1
+
+
 # ---------------------------------------------------------------- unrolling
 
 
