@@ -17,6 +17,7 @@ from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 
 
@@ -47,7 +48,8 @@ class _Vectorizer(Mutator):
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         if node.kind is not ForKind.VECTORIZED:
-            return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
+            made = self._reduced(node) if node.annotations.get(REASSOCIATE) else None
+            return replace(node, body=self.body(node.body)) if made is None else made
         serial = replace(node, kind=ForKind.SERIAL)
         extent = tir.const_int(node.extent)
         if extent is None or tir.const_int(node.step) not in (None, 1):
@@ -55,12 +57,24 @@ class _Vectorizer(Mutator):
         for inner in _inner_vectorized(node.body):  # one level of lanes: inner marks give way
             return replace(serial, body=self.body(inner))  # type: ignore[no-any-return]
         self._note_views(node.body)
-        if extent < 2 or not in_lockstep(serial, self._aliases):
+        if extent < 2:
             return serial  # type: ignore[no-any-return]
         try:
-            return self._in_vectors(serial, extent)
+            if in_lockstep(serial, self._aliases):
+                return self._in_vectors(serial, extent)
         except NoVectorForm:
             return serial  # type: ignore[no-any-return]
+        return self._reduced(node) or serial
+
+    def _reduced(self, loop: tir.For) -> list[Stmt] | None:
+        """A reduction in vectors."""
+        reduction = find_reduction(loop, self._aliases) if tir.const_int(loop.step) in (None, 1) else None
+        if reduction is None:
+            return None
+        try:
+            return reduce_in_vectors(loop, reduction, self._analyzer, self._options)
+        except NoVectorForm:
+            return None
 
     def _note_views(self, body: Body) -> None:
         for stmt in body:
@@ -85,11 +99,8 @@ class _Vectorizer(Mutator):
             again = tir.Var(var.name, var.dtype)
             body = copied(loop.body, {var: again})
             start = c.add(loop.min, chunks * width)
-            made += (
-                Lanes(again, start, rest, self._analyzer, self._options).body(body)
-                if rest > 1
-                else copied(body, {again: start})
-            )
+            lanes = Lanes(again, start, rest, self._analyzer, self._options)
+            made += lanes.body(body) if rest > 1 else copied(body, {again: start})
         return made
 
 

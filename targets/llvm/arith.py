@@ -306,6 +306,13 @@ def broadcast(e: Emitter, node: tir.Broadcast) -> Value:
 def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
     """Lanes by constant or computed number; computed ones go through extract and insert."""
     fn = e.fn
+    known = [tir.const_int(i) for i in node.indices]
+    count = node.vectors[0].dtype.lanes
+    if len(node.vectors) == 1 and count > 1 < len(known) and all(k is not None and 0 <= k < count for k in known):
+        value = e.expr(node.vectors[0])
+        picks = ", ".join(f"i32 {k}" for k in known)
+        type = register_type(node.dtype)
+        return fn.op(type, f"shufflevector {value}, {value.type} poison, <{len(known)} x i32> <{picks}>")
     lanes: list[tuple[Value, int | None]] = []
     for part in node.vectors:
         value = e.expr(part)

@@ -1,0 +1,214 @@
+"""Loops that reduce into one element, `B[i] = B[i] + x(k)`, combined in vectors.
+
+Sums, products, minima and maxima of integers come out the same in any order: a vectorized loop over them becomes vector
+code. Those of floating-point numbers do not, so that the text has to ask for it, by the annotation `reassociate` of the
+loop, of whatever kind and extent. The order is then a fixed one: lane by lane over the vectors of the loop, then the
+upper half of the lanes with the lower one, and so on. Other such loops stay serial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.calls import if_then_else
+from mlcc.ir.dtypes import DType
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.lanes import mentions
+from mlcc.passes.lowering.mutator import Body
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
+
+REASSOCIATE = "reassociate"
+_OPERATORS = (tir.Add, tir.Mul, tir.Min, tir.Max)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`buffer[index] = buffer[index] op value`; `first` runs before it in the first iteration."""
+
+    op: type[tir.BinaryOp]
+    store: tir.BufferStore
+    value: Expr
+    first: Body
+
+    @property
+    def dtype(self) -> DType:
+        return self.store.buffer.dtype
+
+    def combined(self, a: Expr, b: Expr) -> Expr:
+        return self.op(a.dtype, a, b)
+
+    def into(self, value: Expr) -> Stmt:
+        """The statement that brings a scalar to the element."""
+        old = tir.BufferLoad(self.dtype, self.store.buffer, self.store.indices)
+        return tir.BufferStore(self.store.buffer, self.combined(old, value), self.store.indices, span=self.store.span)
+
+
+def find_reduction(loop: tir.For, aliases: Aliases) -> Reduction | None:
+    """The reduction that the body of a loop over lanes is, if its order may be changed."""
+    if loop.kind is not ForKind.VECTORIZED and not loop.annotations.get(REASSOCIATE):
+        return None
+    first, body = _first_iteration(loop)
+    if first and tir.const_int(loop.extent) is None:  # there may be no first iteration
+        return None
+    condition: Expr | None = None
+    match body:
+        case (tir.IfThenElse(condition=condition, then_body=(tir.BufferStore() as store,), else_body=None),):
+            pass
+        case (tir.BufferStore() as store,):
+            pass
+        case _:
+            return None
+    if not isinstance(store.value, _OPERATORS) or store.buffer.dtype.lanes > 1:
+        return None
+    value = _other_side(store)
+    dtype = store.buffer.dtype
+    exact = dtype.is_int or dtype.is_uint
+    if value is None or not (exact or (dtype.is_float and loop.annotations.get(REASSOCIATE))):
+        return None
+    if mentions(store.indices[0], {loop.var}) or not _apart(store, value, condition, aliases):
+        return None
+    made = Reduction(type(store.value), store, value, first)
+    if condition is not None:
+        value = if_then_else(condition, value, _identity(made.op, dtype))
+        made = Reduction(made.op, store, value, first)
+    return made
+
+
+def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
+    """What the body does in the first iteration only, before the rest of it."""
+    match loop.body:
+        case (
+            tir.IfThenElse(condition=tir.EQ(lhs=tir.Var() as var, rhs=start), then_body=first, else_body=None),
+            *rest,
+        ):
+            known = tir.const_int(start)
+            if var is loop.var and known is not None and known == tir.const_int(loop.min):
+                return copied(first, {var: loop.min}), tuple(rest)
+    return (), loop.body
+
+
+def _other_side(store: tir.BufferStore) -> Expr | None:
+    """x of `B[i] op x` or `x op B[i]`."""
+    assert isinstance(store.value, tir.BinaryOp)
+    analyzer = Analyzer()
+    for one, other in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
+        same = isinstance(one, tir.BufferLoad) and one.buffer is store.buffer
+        if same and analyzer.prove_equal(one.indices[0], store.indices[0]):  # type: ignore[attr-defined]
+            return other
+    return None
+
+
+def _apart(store: tir.BufferStore, value: Expr, condition: Expr | None, aliases: Aliases) -> bool:
+    """What is reduced is read from other memory than it is reduced into, and nothing else happens."""
+    root = aliases.of(store.buffer.data).root
+    for node in (n for part in (value, condition, store.indices[0]) if part is not None for n in walk(part)):
+        if isinstance(node, tir.BufferLoad) and aliases.of(node.buffer.data).root in (root, None):
+            return False
+        if isinstance(node, tir.Call) and effect_of(node) > Effect.READ:
+            return False
+    return root is not None
+
+
+def _identity(op: type[tir.BinaryOp], dtype: DType) -> Expr:
+    if op is tir.Add or op is tir.Mul:
+        return c.const(0 if op is tir.Add else 1, dtype)
+    if dtype.is_float:
+        return c.const(float("-inf") if op is tir.Max else float("inf"), dtype)
+    return c.min_value(dtype) if op is tir.Max else c.max_value(dtype)
+
+
+def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, options: LowerOptions) -> list[Stmt]:
+    """The loop as vector code. Raises NoVectorForm."""
+    extent = tir.const_int(loop.extent)
+    width = options.vector_lanes if extent is None else min(extent, options.vector_lanes)
+    if width < 2:
+        raise NoVectorForm
+
+    def lanes(start: Expr, count: int, value: Expr) -> Expr:
+        found = Lanes(loop.var, start, count, analyzer, options).expr(value)
+        return found if found.dtype.lanes == count else tir.Broadcast(found.dtype.with_lanes(count), found, count)
+
+    made: list[Stmt] = list(reduction.first)
+    if extent == width:
+        return made + _folded(reduction, lanes(loop.min, width, reduction.value))
+    chunks = c.floordiv(loop.extent, width)
+    made += _accumulated(loop, reduction, width, chunks, analyzer, lanes)
+    start = c.add(loop.min, c.mul(chunks, width))
+    if extent is None:
+        return made + _tail(loop, reduction, width, start, lanes)
+    if extent % width == 1:
+        made += copied((reduction.into(reduction.value),), {loop.var: start})
+    elif extent % width:
+        made += _folded(reduction, lanes(start, extent % width, reduction.value))
+    return made
+
+
+def _tail(
+    loop: tir.For, reduction: Reduction, width: int, start: Expr, lanes: Callable[[Expr, int, Expr], Expr]
+) -> list[Stmt]:
+    """What is left of a loop of unknown extent: in one vector if it can be masked, else one by one."""
+    end = c.add(loop.min, loop.extent)
+    value = if_then_else(c.less(loop.var, end), reduction.value, _identity(reduction.op, reduction.dtype))
+    try:
+        body = tuple(_folded(reduction, lanes(start, width, value)))
+    except NoVectorForm:
+        var = tir.Var(loop.var.name, loop.var.dtype)
+        one = copied((reduction.into(reduction.value),), {loop.var: var})
+        return [tir.For(var, start, c.sub(end, start), ForKind.SERIAL, one, span=loop.span)]
+    return [tir.IfThenElse(c.less(start, end), body, span=loop.span)]
+
+
+def _accumulated(
+    loop: tir.For, reduction: Reduction, width: int, chunks: Expr, analyzer: Analyzer,
+    lanes: Callable[[Expr, int, Expr], Expr],
+) -> list[Stmt]:  # fmt: skip
+    """A vector that gathers the sums by lane, and what becomes of it."""
+    dtype = reduction.dtype
+    sums = c.make_buffer(f"{reduction.store.buffer.name}_lanes", (width,), dtype, "local")
+    all_lanes = tir.Ramp(DType.of("int32").with_lanes(width), c.const(0), c.const(1), width)
+    wide = dtype.with_lanes(width)
+    old = tir.BufferLoad(wide, sums, (all_lanes,))
+    chunk = tir.Var(f"{loop.var.name}_v", loop.var.dtype)
+    zero, count = c.const(0, chunk.dtype), c.cast(chunk.dtype, chunks)
+    analyzer.bind(chunk, tir.Range(zero, count))
+    value = lanes(c.add(loop.min, c.mul(chunk, width)), width, reduction.value)
+    start = tir.Broadcast(wide, _identity(reduction.op, dtype), width)
+    again = tir.BufferStore(sums, reduction.combined(old, value), (all_lanes,), span=reduction.store.span)
+    return [
+        tir.AllocBuffer(sums),
+        tir.BufferStore(sums, start, (all_lanes,)),
+        tir.For(chunk, zero, count, ForKind.SERIAL, (again,), span=loop.span),
+        *_folded(reduction, old),
+    ]
+
+
+def _folded(reduction: Reduction, value: Expr) -> list[Stmt]:
+    """The lanes of a vector combined, upper half with lower half, and brought to the element."""
+    if value.dtype.element is not reduction.dtype:
+        raise NoVectorForm
+    made: list[Stmt] = []
+    odd: list[Expr] = []
+    while (count := value.dtype.lanes) > 1:
+        var = tir.Var("lanes", value.dtype)
+        made.append(tir.Bind(var, value))
+        half = count // 2
+        if count % 2:
+            odd.append(_picked(var, count - 1, 1))
+        value = reduction.combined(_picked(var, 0, half), _picked(var, half, half))
+    for lane in odd:
+        value = reduction.combined(value, lane)
+    return [*made, reduction.into(value)]
+
+
+def _picked(vector: tir.Var, start: int, count: int) -> Expr:
+    dtype = vector.dtype.element.with_lanes(count)
+    return tir.Shuffle(dtype, (vector,), tuple(c.const(i) for i in range(start, start + count)))
