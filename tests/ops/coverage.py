@@ -39,18 +39,21 @@ STATIC, SYMBOLIC = "static", "symbolic"
 # Relative and absolute difference from the reference that is allowed, by dtype. Integers and bools are exact.
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
-# Operators that divide by what they compute step by step: 16-bit floats differ by this much more.
-NORMS = (
+# Operators that sum up many products, or divide by what they compute step by step, in the dtype of the result: 16-bit
+# floats differ by this much more.
+LONG = (
     "nn.attention",
     "nn.attention_bias",
     "nn.batch_norm",
+    "nn.conv3d",
+    "nn.conv3d_transpose",
     "nn.group_norm",
     "nn.instance_norm",
     "nn.layer_norm",
     "std",
     "variance",
 )
-NORM_FACTOR = 10
+LONG_FACTOR = 10
 
 
 @dataclass
@@ -247,7 +250,7 @@ def difference(name: str, got: list[Any], wanted: list[np.ndarray], infos: Seque
             if not np.array_equal(have, want):
                 return f"{_first(have, want, have != want)}"
             continue
-        tolerance = TOLERANCE[str(dtype)] * (NORM_FACTOR if name in NORMS and dtype.bits == 16 else 1)
+        tolerance = TOLERANCE[str(dtype)] * (LONG_FACTOR if name in LONG and dtype.bits == 16 else 1)
         with np.errstate(all="ignore"):
             near = np.isclose(have.astype("float64"), want.astype("float64"), tolerance, tolerance, True)
         if not near.all():
