@@ -13,6 +13,7 @@ from mlcc.passes.auto_schedule.nests import share_out, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
+STREAMS = 4  # rows of the matrix that go by at a time: more are not prefetched
 JOINED = 4  # lanes that one step puts together at the end
 
 
@@ -56,7 +57,7 @@ def _tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
     candidates = [
         (rows, columns)
         for rows in _divisors(product.extent(product.m), room)
-        for columns in _divisors(product.extent(product.n), room)
+        for columns in _divisors(product.extent(product.n), STREAMS)
         if rows * columns <= room
     ]
     return max(candidates, key=lambda t: (t[0] * t[1] / (t[0] + t[1]), -t[0]))

@@ -1,7 +1,8 @@
 """A vector times a matrix that is consecutive along the result: each element of the matrix is used once.
 
 The matrix goes by row after row, as memory likes it, a few rows at a time; the sums of a block of columns stay in the
-first cache meanwhile.
+first cache meanwhile. Cores share blocks of columns, or, where there are too few of them, rows: then each sums up its
+own, and the sums are added up at the end.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import PIECES, share_out, vector_place, worth_threads
+from mlcc.passes.auto_schedule.nests import share_out, vector_place, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
-from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 ROWS = (8, 7, 6, 5, 4)  # rows at a time: fewer make more trips to the sums, more take more streams than are prefetched
+LEAST_ROWS = 64  # of a core, so that what it sums up is worth adding up afterwards
 
 
 def matvec(kernel: Kernel) -> str:
@@ -27,53 +29,78 @@ def matvec(kernel: Kernel) -> str:
     if kernel.is_constant(product.rhs.buffer):
         not_this("the matrix is a constant, which panels are made of once")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
-    epilogue = only_reader(kernel, block)
-    if epilogue is None:
-        epilogue = kernel.sch.cache_write(block, 0, "local")
+    many = worth_threads(kernel, product.stage)
+    vectors, blocks = _blocks(kernel, product)
+    pieces = _pieces(kernel, product, blocks) if many else 1
+    if pieces > 1:
+        deep = kernel.loops(block)[product.k[-1]]
+        kernel.sch.pad_reduction(deep, pieces)
+        part = kernel.sch.rfactor(kernel.sch.split(deep, [pieces, None])[0], 0)
+        outer, depth = _stream(kernel, part, product, vectors, pieced=True)
+        share_out(kernel, outer[:1])
+        others.append(block)
     else:
-        kernel.sch.set_scope(block, 0, "local")
-    _stream(kernel, block, epilogue, product)
-    schedule_others(kernel, [b for b in others if b is not epilogue], epilogue)
+        part, reader = block, only_reader(kernel, block)
+        if reader is not None:
+            kernel.sch.set_scope(block, 0, "local")
+        epilogue = kernel.sch.cache_write(block, 0, "local") if reader is None else reader
+        outer, depth = _stream(kernel, part, product, vectors, pieced=False)
+        _stores(kernel, epilogue, outer, element_lanes(kernel, product))
+        others = [b for b in others if kernel.sch.get(b) is not kernel.sch.get(epilogue)]
+        if many:
+            share_out(kernel, outer)
+    kernel.sch.decompose_reduction(part, depth)
+    schedule_others(kernel, others, part)
     return f"`{product.stage.block.name}` is a vector times a matrix"
 
 
-def _stream(kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction) -> None:
-    sch = kernel.sch
-    stage, loops = kernel.stage(block), kernel.loops(block)
-    many = worth_threads(kernel, stage)
-    lanes = element_lanes(kernel, product)
-    vectors = _vectors(kernel, product, lanes, many)
+def _stream(
+    kernel: Kernel, block: BlockRV, product: Contraction, vectors: int, pieced: bool
+) -> tuple[list[LoopRV], LoopRV]:
+    """The loops of the sums; gives those over parts of the result, and the first one over rows. `pieced`: the last axis
+    of the depth has been split, and the outer part of it is a part of the result."""
+    sch, lanes = kernel.sch, element_lanes(kernel, product)
+    loops = kernel.loops(block)
+    last = product.k[-1]
+    piece = [loops.pop(last)] if pieced else []
     columns, column, lane = sch.split(loops[product.n], [None, vectors, lanes])
     deep = [loops[p] for p in product.k]
-    rows = _rows(product.extent(product.k[-1]))
+    rows = _rows(kernel.stage(block).extents[last + pieced])
     far, near = sch.split(deep.pop(), [None, rows])
-    outer = [loops[p] for p in range(len(loops)) if p != product.n and p not in product.k]
-    sch.reorder(*outer, columns, *deep, far, column, near, lane)
-    sch.reverse_compute_at(epilogue, columns)
+    outer = [*piece, *(loops[p] for p in range(len(loops)) if p != product.n and p not in product.k), columns]
+    sch.reorder(*outer, *deep, far, column, near, lane)
     sch.unroll(near)
     sch.vectorize(lane)
-    own = list(range(len(outer) + 1, len(kernel.loops(epilogue))))
-    vector = vector_place(kernel.stage(epilogue), own)
-    if vector is not None:
-        sch.vectorize(sch.split(kernel.loops(epilogue)[vector], [None, lanes])[1])
-    if many:
-        share_out(kernel, [*outer, columns])
-    sch.decompose_reduction(block, deep[0] if deep else far)
     kernel.say(f"blocks of {vectors} vectors of {lanes}, {rows} rows at a time")
+    return outer, (deep or [far])[0]
 
 
-def _vectors(kernel: Kernel, product: Contraction, lanes: int, many: bool) -> int:
-    """The columns of a block in vectors: as many as half of the first cache takes, fewer where cores share them."""
-    size = kernel.facts.vector_bytes
-    most = max(kernel.facts.l1_bytes // 2 // size, 1)
+def _stores(kernel: Kernel, epilogue: BlockRV, outer: list[LoopRV], lanes: int) -> None:
+    """What follows, for each block of columns."""
+    kernel.sch.reverse_compute_at(epilogue, outer[-1])
+    loops = kernel.loops(epilogue)
+    vector = vector_place(kernel.stage(epilogue), list(range(len(outer), len(loops))))
+    if vector is not None:
+        kernel.sch.vectorize(kernel.sch.split(loops[vector], [None, lanes])[1])
+
+
+def _blocks(kernel: Kernel, product: Contraction) -> tuple[int, int | None]:
+    """The columns of a block in vectors, as many as half of the first cache takes; how many blocks there are."""
+    most = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes, 1)
     n = product.extent(product.n)
     if n is None:
-        return min(most, PIECES)
-    whole = -(-n // lanes)
-    blocks = max(-(-whole // most), 1)
-    if many and (product.times or 1) < kernel.facts.cores:
-        blocks = max(blocks, min(kernel.facts.cores, whole))
-    return -(-whole // blocks) or 1
+        return most, None
+    whole = max(-(-n // element_lanes(kernel, product)), 1)
+    blocks = -(-whole // most)
+    return -(-whole // blocks), blocks
+
+
+def _pieces(kernel: Kernel, product: Contraction, blocks: int | None) -> int:
+    """Into how many pieces the rows go, for cores to share them."""
+    depth, times = product.extent(product.k[-1]), product.times
+    if blocks is None or depth is None or times is None or blocks * times >= kernel.facts.cores:
+        return 1
+    return max(min(kernel.facts.cores, depth // LEAST_ROWS), 1)
 
 
 def _rows(depth: int | None) -> int:

@@ -30,11 +30,11 @@ class Eager(CpuFacts):
         return 16
 
 
-def small(target: str = X86) -> CpuFacts:
+def small(target: str = X86, cores: int = 1) -> CpuFacts:
     """Tiny caches, so that little matrices are treated as large ones."""
     facts = CpuFacts.of(target)
     fields = {f.name: getattr(facts, f.name) for f in dataclasses.fields(CpuFacts)}
-    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096, "cores": 1})
+    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096, "cores": cores})
 
 
 def made(product: Product, facts: CpuFacts | None = None) -> Answer:
@@ -101,6 +101,16 @@ def test_matrices_that_are_used_once(rule: str, product: Product) -> None:
     arrays = product.arrays(known, 4)
     run_prim_func(found.func, arrays)
     assert_right(product, arrays, 4, known)
+
+
+@pytest.mark.parametrize("depth", [256, 301, 1024])
+def test_cores_share_the_rows_of_a_narrow_matrix(depth: int) -> None:
+    product = Product("k,kn->n", {"n": 9, "k": depth}, "float64", "float64", "bias")
+    found = made(product, small(cores=4))
+    assert found.rule == "matvec" and "rfactor" in str(found.trace) and found.func is not None
+    arrays = product.arrays({}, 4)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 4)
 
 
 @pytest.mark.parametrize("letter", "mnk")
