@@ -29,7 +29,8 @@ class Target:
     llvm: an empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
     `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability. `num_cores` 0: as
     many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are
-    what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`).
+    what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`). `fast_math`: floating-point
+    arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count.
     """
 
     kind: str = "llvm"
@@ -42,6 +43,7 @@ class Target:
     l2: int = 0
     l3: int = 0
     vector_width: int = 0
+    fast_math: bool = False
 
     @staticmethod
     def parse(text: str | Target) -> Target:
@@ -72,7 +74,7 @@ class Target:
 DEFAULT_ARCH = "sm_80"
 KINDS: dict[str, tuple[str, ...]] = {
     "cuda": ("arch",),
-    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width"),
+    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math"),
 }
 
 

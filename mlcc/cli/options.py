@@ -16,9 +16,33 @@ ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
 
 
 def target_option(default: str) -> Callable[[Any], Any]:
-    return click.option(
-        "-t", "--target", default=default, show_default=True, help="What to compile for, such as llvm{cpu=native}."
-    )
+    """`--target`, and `--fast-math` as a part of it."""
+    target = click.option(
+        "-t", "--target", default=default, show_default=True, callback=_with_fast_math,
+        help="What to compile for, such as llvm{cpu=native}.",
+    )  # fmt: skip
+    fast = click.option(
+        "--fast-math", is_flag=True, is_eager=True, expose_value=False, callback=_note_fast_math,
+        help="Regroup floating-point arithmetic where that is faster (llvm{fast-math=true}).",
+    )  # fmt: skip
+    return lambda command: target(fast(command))
+
+
+def _note_fast_math(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta["fast_math"] = value
+
+
+def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not ctx.meta.get("fast_math"):
+        return value
+    from dataclasses import replace
+
+    from mlcc.target import Target
+
+    target = Target.parse(value)
+    if target.kind != "llvm":
+        raise click.UsageError(f"--fast-math is for the target llvm, not {target.kind}")
+    return str(replace(target, fast_math=True))
 
 
 def level_option(command: Any) -> Any:

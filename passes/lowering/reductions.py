@@ -52,8 +52,9 @@ class Reduction:
         return tir.BufferStore(self.store.buffer, self.combined(old, value), self.store.indices, span=self.store.span)
 
 
-def find_reduction(loop: tir.For, aliases: Aliases) -> Reduction | None:
-    """The reduction that the body of a loop over lanes is, if its order may be changed."""
+def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Reduction | None:
+    """The reduction that the body of a loop over lanes is, if its order may be changed; `asked`: that of floats too."""
+    asked = asked or bool(loop.annotations.get(REASSOCIATE))
     if loop.kind is not ForKind.VECTORIZED and not loop.annotations.get(REASSOCIATE):
         return None
     first, body = _first_iteration(loop)
@@ -72,7 +73,7 @@ def find_reduction(loop: tir.For, aliases: Aliases) -> Reduction | None:
     value = _other_side(store)
     dtype = store.buffer.dtype
     exact = dtype.is_int or dtype.is_uint
-    if value is None or not (exact or (dtype.is_float and loop.annotations.get(REASSOCIATE))):
+    if value is None or not (exact or (dtype.is_float and asked)):
         return None
     if mentions(store.indices[0], {loop.var}) or not _apart(store, value, condition, aliases):
         return None
@@ -129,7 +130,8 @@ def _identity(op: type[tir.BinaryOp], dtype: DType) -> Expr:
 def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, options: LowerOptions) -> list[Stmt]:
     """The loop as vector code. Raises NoVectorForm."""
     extent = tir.const_int(loop.extent)
-    width = options.vector_lanes if extent is None else min(extent, options.vector_lanes)
+    most = options.lanes_for(loop.body)
+    width = most if extent is None else min(extent, most)
     if width < 2:
         raise NoVectorForm
 

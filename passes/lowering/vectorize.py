@@ -20,6 +20,8 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 
+_UNROLLED = 4
+
 
 def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
     """`func` with marked loops as vector code."""
@@ -68,7 +70,9 @@ class _Vectorizer(Mutator):
 
     def _reduced(self, loop: tir.For) -> list[Stmt] | None:
         """A reduction in vectors."""
-        reduction = find_reduction(loop, self._aliases) if tir.const_int(loop.step) in (None, 1) else None
+        if tir.const_int(loop.step) not in (None, 1):
+            return None
+        reduction = find_reduction(loop, self._aliases, self._options.reassociate)
         if reduction is None:
             return None
         try:
@@ -82,7 +86,7 @@ class _Vectorizer(Mutator):
                 self._aliases.bind(stmt.buffer.data, stmt.data)
 
     def _in_vectors(self, loop: tir.For, extent: int) -> list[Stmt]:
-        width = min(extent, self._options.vector_lanes)
+        width = min(extent, self._options.lanes_for(loop.body))
         chunks, rest = divmod(extent, width)
         var = loop.var
         made: list[Stmt] = []
@@ -94,7 +98,8 @@ class _Vectorizer(Mutator):
             zero = c.const(0, var.dtype)
             self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
             body = Lanes(var, base, width, self._analyzer, self._options).body(loop.body)
-            made.append(tir.For(chunk, zero, c.const(chunks, var.dtype), ForKind.SERIAL, body, span=loop.span))
+            kind = ForKind.UNROLLED if chunks <= _UNROLLED else ForKind.SERIAL  # a tile of a few vectors: registers
+            made.append(tir.For(chunk, zero, c.const(chunks, var.dtype), kind, body, span=loop.span))
         if rest:
             again = tir.Var(var.name, var.dtype)
             body = copied(loop.body, {var: again})

@@ -117,7 +117,8 @@ def div(e: Emitter, node: tir.Div) -> Value:
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_int:
         return int_divide(e.fn, lhs, rhs, dtype, _const_of(node.rhs))[0]
-    return small_float.rounded(e, e.fn.binary("fdiv", lhs, rhs), dtype)
+    op = f"fdiv{e.fast}" if e.ctx.options.fast_math and not is_small_float(dtype) else "fdiv"
+    return small_float.rounded(e, e.fn.binary(op, lhs, rhs), dtype)
 
 
 def mod(e: Emitter, node: tir.Mod) -> Value:

@@ -25,7 +25,8 @@ ASSERTION = 14  # the kind of error code (its low byte) that an assertion of the
 class EmitOptions:
     """What a caller may choose about generated code.
 
-    `contract` lets a multiplication and an addition round once, as `fma`. `allow_extern` names the symbols that
+    `contract` lets a multiplication and an addition round once, as `fma`; `fast_math` lets arithmetic be regrouped,
+    divisions become products with reciprocals, and signs of zeros be lost. `allow_extern` names the symbols that
     `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
     larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
     `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop, `mask_bits` the
@@ -34,6 +35,7 @@ class EmitOptions:
     """
 
     contract: bool = True
+    fast_math: bool = False
     allow_extern: frozenset[str] = frozenset()
     stack_bytes: int = 16 * 1024
     unroll_limit: int = 512

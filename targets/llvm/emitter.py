@@ -15,7 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import children
 from mlcc.targets.llvm import arith, calls, casts, memory, outline, statements
-from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.storage import Storage
@@ -47,7 +47,7 @@ class Emitter:
         self.wide: dict[tir.Var, Value] = {}
         self.distinct: set[tir.Var] = set()  # pointers to memory that no other of the function's points to
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
-        self.fast = " contract" if ctx.options.contract else ""
+        self.fast = _flags(ctx.options)
         self.workspace = NULL
         self.callee_workspace = NULL
         self.private: set[tir.Var] = set()  # pointers to memory on the stack of this function
@@ -182,6 +182,14 @@ class Emitter:
         for code, label in self._failures.items():
             self.fn.start(label)
             self.leave(integer("i32", code))
+
+
+def _flags(options: EmitOptions) -> str:
+    """The liberties that floating-point instructions may take. NaN and infinities always count: padding is made of
+    them."""
+    if options.fast_math:
+        return " reassoc nsz arcp contract afn"
+    return " contract" if options.contract else ""
 
 
 _INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}

@@ -49,9 +49,7 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
 
 def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     options = ctx.options
-    bits = mask_bits(ctx.features) if options.mask_bits is None else options.mask_bits
-    lower_options = LowerOptions(options.unroll_limit, options.vector_lanes, bits, "avx512f" in ctx.features)
-    lowered = lower_func(func, ctx.functions, lower_options)
+    lowered = lower_func(func, ctx.functions, _lower_options(ctx))
     lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
     sig = signature(func)
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
@@ -71,6 +69,17 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     e.finish()
     storage.finish(e)
     return kernel
+
+
+def _lower_options(ctx: ModuleContext) -> LowerOptions:
+    """What lowering may count on, by the CPU's features."""
+    options, features = ctx.options, ctx.features
+    return LowerOptions(
+        unroll_limit=options.unroll_limit, vector_lanes=options.vector_lanes,
+        vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
+        mask_bits=mask_bits(features) if options.mask_bits is None else options.mask_bits,
+        cheap_masks="avx512f" in features, reassociate=options.fast_math,
+    )  # fmt: skip
 
 
 def _first_of_each(problems: list[Diagnostic]) -> list[Diagnostic]:

@@ -35,7 +35,7 @@ def _compile(
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    options = EmitOptions(allow_extern=frozenset(allow_extern), num_cores=target.num_cores)
+    options = EmitOptions(allow_extern=frozenset(allow_extern), num_cores=target.num_cores, fast_math=target.fast_math)
     natives = import_kernels(module, machine, options.allow_extern, allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
     ctx.externs.update(dict.fromkeys(natives.externs))

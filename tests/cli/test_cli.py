@@ -434,3 +434,14 @@ def test_a_failing_environment_is_the_users(mlcc: Tool) -> None:
     argv = ["run", DIGITS / "mlp_mixed.mlc", "--in", DIGITS / "test.npz", "--in", DIGITS / "mlp.npz", "--env", env]
     mlcc(*argv, code=1)
     assert "packed function `env.linear` raised ValueError: odd" in mlcc.err and "env.py:5, in linear" in mlcc.err
+
+
+def test_fast_math_is_a_part_of_the_target(tmp_path: Path) -> None:
+    (tmp_path / "s.mlc").write_text(SCALE)
+    for flags, wanted in (([], False), (["--fast-math"], True)):
+        out = tmp_path / "s.o"
+        assert run(["compile", str(tmp_path / "s.mlc"), "-t", "llvm{cpu=x86-64-v3}", *flags, "-o", str(out)]) == 0
+        from mlcc.runtime.manifest import extract
+
+        assert ("fast-math=true" in extract(out.read_bytes())["target"]["text"]) == wanted
+    assert run(["compile", str(tmp_path / "s.mlc"), "-t", "cuda", "--fast-math", "-o", str(tmp_path / "s.ptx")]) == 2

@@ -147,3 +147,42 @@ def test_sums_stay_in_registers() -> None:
     _, asm = llvm_of(reduction("B[i] = B[i] + A[i, k] * A[i, k]"), V4)
     assert "vfmadd" in asm and "vextractf64x4" in asm
     assert not [line for line in asm.splitlines() if "zmm" in line and "(%rsp" in line]
+
+
+DIVIDED = """
+@T.prim_func
+def main(A: T.Buffer((512,), "float32"), B: T.Buffer((1,), "float32")):
+    for k in range(512):
+        with T.block("B"):
+            vk = T.axis.reduce(512, k)
+            with T.init():
+                B[0] = T.float32(0)
+            B[0] = B[0] + A[vk] / T.float32(3)
+"""
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_fast_math_regroups_and_nothing_else_does(fast: bool) -> None:
+    target = "llvm{cpu=x86-64-v3 fast-math=true}" if fast else "llvm{cpu=x86-64-v3}"
+    artifact = mlcc.build(mlcc.parse(DIVIDED), target=target)
+    assert artifact.manifest["target"]["text"] == target
+    asm = artifact.emit("asm").decode()
+    assert ("vaddps" in asm) == fast  # a sum in vectors
+    data = np.random.default_rng(0).random(512, "float32")
+    out = np.zeros(1, "float32")
+    mlcc.load(mlcc.build(mlcc.parse(DIVIDED), target="llvm{cpu=native fast-math=true}"))["main"](data, out)
+    np.testing.assert_allclose(out[0], data.sum() / 3, rtol=1e-5)
+
+
+def test_fast_math_keeps_nan_and_infinity() -> None:
+    values = np.array([[1, np.nan, 2], [np.inf, 1, 2], [-np.inf, np.inf, 0]], "float32")
+    out = np.zeros(3, "float32")
+    func = reduction(SUM, "range(3)", n="3")
+    assert Native(func, options=EmitOptions(fast_math=True), machine=V3)(values, out) == 0
+    np.testing.assert_array_equal(out, [np.nan, np.inf, np.nan])
+
+
+def test_fast_math_lets_vectorized_sums_be() -> None:
+    func = reduction(SUM, "T.vectorized(32)", n="32")
+    lowered = lower_func(func, {}, LowerOptions(reassociate=True))
+    assert max(n.dtype.lanes for n in walk(lowered) if isinstance(n, tir.BufferLoad)) == 32

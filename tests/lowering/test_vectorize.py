@@ -39,9 +39,12 @@ def one_loop(
 def test_long_loops_become_a_loop_of_vectors_and_a_rest() -> None:
     copy = lambda i, a, b: c.store(b, c.load(a, i), i)  # noqa: E731
     assert lanes_of(one_loop(8, copy)) == [8]
-    assert lanes_of(one_loop(130, copy, 130)) == [64, 2]
+    assert lanes_of(one_loop(130, copy, 130)) == [64, 64, 2]
+    assert lanes_of(one_loop(330, copy, 330)) == [64, 10]
     assert lanes_of(one_loop(65, copy, 65)) == [64, 1]
-    assert lanes_of(one_loop(64, copy), most=16) == [16]
+    assert lanes_of(one_loop(64, copy), most=8) == [8]
+    assert lanes_of(one_loop(64, copy), most=16) == [16] * 4  # a tile of a few vectors
+    assert lanes_of(one_loop(64, copy), vector_bytes=16) == [16] * 4
     assert lanes_of(one_loop(1, copy)) == [1]
     assert lanes_of(one_loop(0, copy)) == [1]
 
