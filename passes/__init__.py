@@ -36,6 +36,7 @@ PASSES: dict[str, str] = {
     "rewrite": "mlcc.passes.rewrite:Rewrite",
     "rewrite-dataflow-reshape": "mlcc.passes.rewrite_dataflow_reshape:RewriteDataflowReshape",
     "schedule": "mlcc.passes.schedule_pass:ApplyScript",
+    "split-kernels": "mlcc.passes.split_kernels:SplitKernels",
     "to-dataflow": "mlcc.passes.to_dataflow:ToDataflow",
     "to-mixed-precision": "mlcc.passes.to_mixed_precision:ToMixedPrecision",
     "topological-sort": "mlcc.passes.topological_sort:TopologicalSort",

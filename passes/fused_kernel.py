@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,7 @@ class _Builder:
         if len(set(outputs)) != len(outputs) or not set(outputs) <= set(self.allocated):
             raise _Unsuitable  # a result that is an argument, or twice the same
         given = [*self.inputs, *self.constants.values()]
-        params = [*map(_handle, given), *self.scalar_params, *map(_handle, outputs)]
+        params = [*map(handle, given), *self.scalar_params, *map(handle, outputs)]
         buffers = [*given, *(None for _ in self.scalar_params), *outputs]
         inside = tuple(b for b in self.allocated if b not in set(outputs))
         root = tir.Block("root", (), (), (), _unique_blocks(tuple(self.body)), alloc_buffers=inside)
@@ -251,7 +251,26 @@ def _bind_shape(param: tir.Buffer, given: tir.Buffer, symbols: dict[tir.Var, tir
             symbols.setdefault(want, c.cast(want.dtype, have))
 
 
-def _handle(buffer: tir.Buffer) -> tir.Var:
+def part_of(
+    root: tir.Block, body: Sequence[tir.Stmt], params: Sequence[tuple[tir.Var, tir.Buffer | None]],
+    local: Collection[tir.Buffer],
+) -> tir.PrimFunc:  # fmt: skip
+    """A function of some statements of a root block, in variables of its own. `params` are its parameters and their
+    buffers; of the buffers that the root block allocates, those of `local` stay inside."""
+    given = {b for _, b in params}
+    inside = tuple(b for b in root.alloc_buffers if b in local and b not in given)
+    block = replace(root, body=tuple(body), alloc_buffers=inside)
+    made = tir.PrimFunc(
+        tuple(p for p, _ in params),
+        tuple(b for _, b in params),
+        Attrs({"tir.noalias": True}),
+        (tir.BlockRealize((), tir.TRUE, block),),
+    )
+    return renew_vars(made)
+
+
+def handle(buffer: tir.Buffer) -> tir.Var:
+    """A parameter for a buffer."""
     return tir.Var(f"p_{buffer.name}", HANDLE)
 
 

@@ -1,8 +1,9 @@
 """The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
 
 # what may fuse is read off the TIR functions
-_KERNELS = "lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
-_SCHEDULED = f"{_KERNELS},auto-schedule,pack-weights"
+_FUSED = "annotate-op-pattern,fuse,fuse-tir"
+_KERNELS = f"lower-to-tir,{_FUSED}"
+_SCHEDULED = f"lower-to-tir,split-kernels,{_FUSED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled

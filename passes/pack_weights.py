@@ -11,11 +11,11 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tensor_data import TensorData, storage_dtype
 from mlcc.ir.visit import substitute
 from mlcc.passes.dead_code import entry_functions, keep_reachable
-from mlcc.passes.fused_kernel import renew_vars
+from mlcc.passes.fused_kernel import part_of
 from mlcc.passes.graph import CALL_TIR, Mutator, call_tir, is_call, map_relax_functions, tensor_info, tir_callee
 from mlcc.passes.manager import Pass, PassContext
 from mlcc.relax.module_builder import ModuleBuilder
@@ -136,25 +136,11 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     renamed: dict[Any, Any] = {}
     for old, (_, new) in zip(packed, handles, strict=True):
         renamed |= {old: new, old.data: new.data}
-    prepare = _function(root, [root.body[i] for i in taken], [*(given[i] for i in sources), *handles], made, renamed)
+    first, later = (substitute(tuple(root.body[i] for i in part), renamed) for part in (taken, left))
+    prepare = part_of(root, first, [*(given[i] for i in sources), *handles], made.difference(packed))
     params = [*(given[i] for i in kept), *handles, *given[inputs:]]
-    rest = _function(root, [root.body[i] for i in left], params, local - made, renamed)
+    rest = part_of(root, later, params, local - made)
     return _Split(prepare, sources, packed, replace(rest, attrs=func.attrs, span=func.span), kept)
-
-
-def _function(
-    root: tir.Block, body: list[tir.Stmt], params: list[Any], local: set[tir.Buffer], renamed: dict[Any, Any]
-) -> tir.PrimFunc:
-    """A function of some statements of a root block; of its buffers those of `local` are allocated."""
-    inside = tuple(b for b in root.alloc_buffers if b in local and b not in renamed)
-    block = replace(root, body=substitute(tuple(body), renamed), alloc_buffers=inside)
-    made = tir.PrimFunc(
-        tuple(p for p, _ in params),
-        tuple(b for _, b in params),
-        Attrs({"tir.noalias": True}),
-        (tir.BlockRealize((), tir.TRUE, block),),
-    )
-    return renew_vars(made)  # the two halves of a function share no variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contr
         return f"block `{name}` reduces over an axis that only one operand has"
     if not all(result.has(p) for p in stage.spatial) or any(p in result.places for p in k):
         return f"block `{name}` does not store by all its spatial axes"
-    if not all(one.has(p) or other.has(p) for p in stage.spatial):
+    if not all(one.has(p) or other.has(p) or stage.extents[p] == 1 for p in stage.spatial):
         return f"block `{name}` has an axis that no operand has"
     n = _along(stage, one, other, result)
     if n is None:

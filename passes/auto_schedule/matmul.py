@@ -75,7 +75,9 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     ready = in_rows and row is not None and row % facts.line_bytes == 0 and (fits or n == tile.columns)
     constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= LEAST_REUSE
-    panels = constant or (reused and not ready)
+    # how often they serve is not known: panels for one row cost less than one dot product after the other for many
+    unknown = product.reuse is None and not in_rows and (n is None or n >= tile.lanes)
+    panels = constant or unknown or (reused and not ready)
     if not panels and not in_rows:
         not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
     across = product.m is not None and product.consecutive(product.lhs) == product.m
