@@ -1,4 +1,7 @@
-"""What a call of the digits model costs at batch 1 and 64: called, bound, inside native code, and in NumPy."""
+"""What a call costs: of a kernel with next to nothing to do, and of the digits model at batch 1 and 64.
+
+Called, bound, inside native code, and in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,37 @@ from bench.measure import calls, machine, spread
 DIGITS = Path(__file__).resolve().parent.parent / "samples" / "digits"
 
 
+NOTHING = """
+@R.function
+def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+    return R.add(x, x)
+"""
+
+
+def overhead() -> None:
+    """Calls of a kernel that adds 16 numbers."""
+    import numpy as np
+
+    import mlcc
+
+    x, y = np.ones(16, np.float32), np.empty(16, np.float32)
+    exe = mlcc.load(mlcc.build(mlcc.parse(NOTHING), target="llvm{cpu=native}"))
+    function = exe["main"]
+    found = calls({
+        "an empty Python function": lambda: None,
+        "numpy.add(x, x)": lambda: np.add(x, x),
+        "bound call": function.bind(x, out=y),
+        "exe['main'](x)": lambda: function(x),
+        "exe['main'](x, out=y)": lambda: function(x, out=y),
+    })  # fmt: skip
+    print(f"calls of 16 additions, us; {machine()}")
+    for name, samples in found.items():
+        print(f"{name:28} {spread(samples)}")
+    print(f"{'native':28} {exe.time_evaluator('main', number=10000)(x).median * 1e6:9.4f}")
+
+
 def main() -> None:
+    overhead()
     import numpy as np
 
     import mlcc
