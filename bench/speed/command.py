@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from bench.measure import machine
@@ -32,7 +33,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         "--threads", default=",".join(str(n) for n in (1, 2) if n <= cores), help="default: %(default)s"
     )
     parser.add_argument("--quick", action="store_true", help="few samples, no peer that tunes or compiles for long")
-    parser.add_argument("--trials", type=int, help="of TVM's tuner for each workload (default 64; kept between runs)")
+    parser.add_argument("--trials", type=int, default=0, help="tune TVM for so many trials a workload, or leave it out")
     parser.add_argument("--seed", default="0", help="seeds of the drawn shapes, separated by commas")
     parser.add_argument("--write", action="store_true", help="write docs/speed.md and docs/speed.svg from all found")
     parser.add_argument("--list", action="store_true", help="the names of the workloads")
@@ -53,9 +54,11 @@ def main(argv: list[str]) -> int:
     if unknown or not chosen:
         print(f"no peer `{unknown[0]}`; there are {', '.join(PEERS)}" if unknown else "no such workload: see --list")
         return 2
-    plan = Plan(rounds=9, seconds=0.4, sample=2e-3, trials=0, limit=120) if options.quick else Plan()
-    if options.trials is not None:
-        plan = Plan(plan.rounds, plan.seconds, plan.sample, options.trials, plan.limit)
+    plan = Plan(rounds=9, seconds=0.4, sample=2e-3, limit=120) if options.quick else Plan()
+    plan = replace(plan, trials=options.trials)
+    if "tvm" in peers and not options.trials and not options.peers:
+        print("  tvm is skipped: without tuning its figures mean little; give --trials 64, which takes its time")
+        peers.remove("tvm")
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept = FOLDER / "results.json"
     record = Record.load(kept, machine().rpartition(",")[0])

@@ -51,10 +51,9 @@ class Record:
     lines: list[Line] = field(default_factory=list)
 
     def put(self, line: Line) -> None:
-        """Add a line. The competitors that the new run left out keep what an older one found."""
+        """Add a line; it takes the place of an older one. Samples of different runs are never put together."""
         for at, old in enumerate(self.lines):
             if (old.workload, old.threads) == (line.workload, line.threads):
-                line.results = {**old.results, **line.results}
                 self.lines[at] = line
                 return
         self.lines.append(line)

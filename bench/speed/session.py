@@ -41,8 +41,8 @@ class Plan:
     rounds: int = 25
     seconds: float = 2.0  # for one competitor on one workload, beyond what three samples take
     sample: float = 5e-3
-    trials: int = 64
-    limit: float = 900.0  # for preparing one workload
+    trials: int = 0
+    limit: float = 1800.0  # for preparing one workload
 
 
 @dataclass
