@@ -129,11 +129,15 @@ class _Conflicts:
         self._binds: dict[tir.Var, Expr] = {}
         self._stores: list[tir.BufferStore] = []
         self._accesses: list[tuple[tir.Buffer, Expr]] = []
+        self._forms: dict[int, Linear | None] = {}  # of indices, by identity
+        self._by_memory: dict[tir.Var, list[tuple[tir.Buffer, Expr]]] = {}
 
     def found(self) -> bool:
         """Whether there is such an element."""
         for stmt in self._loop.body:
             self._look(stmt)
+        for access in self._accesses:
+            self._by_memory.setdefault(self._aliases.of(access[0].data).at, []).append(access)
         return any(self._is_one_place(store) or self._meets_others(store) for store in self._stores)
 
     def _look(self, stmt: Stmt) -> None:
@@ -190,8 +194,8 @@ class _Conflicts:
         inner = {var: times for var, times in place.terms.items() if var is not self._loop.var}
         where = self._aliases.of(store.buffer.data).at
         trips = tir.const_int(self._loop.extent)
-        for buffer, index in self._accesses:
-            if buffer.dtype is not store.buffer.dtype or self._aliases.of(buffer.data).at is not where:
+        for buffer, index in self._by_memory[where]:
+            if buffer.dtype is not store.buffer.dtype:
                 continue
             other = self._form(index)
             if other is None or other.rest.dtype is not place.rest.dtype:
@@ -210,5 +214,7 @@ class _Conflicts:
         return False
 
     def _form(self, index: Expr) -> Linear | None:
-        base = index.base if isinstance(index, tir.Ramp) else index
-        return linear(base, self._inner, self._binds)
+        if id(index) not in self._forms:  # the loop keeps its indices, and with them their identities
+            base = index.base if isinstance(index, tir.Ramp) else index
+            self._forms[id(index)] = linear(base, self._inner, self._binds)
+        return self._forms[id(index)]
