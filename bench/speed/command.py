@@ -73,6 +73,9 @@ def main(argv: list[str]) -> int:
 def run(chosen: list[Workload], peers: list[str], threads: int, plan: Plan, record: Record, kept: Path) -> None:
     """Race on one number of threads, and keep each line as soon as it is there."""
     floors = measure(threads)
+    record.facts[f"load, {threads} thread{'s' if threads > 1 else ''}"] = (
+        f"{os.getloadavg()[0]:.1f} of {os.cpu_count()}"
+    )
     record.facts[f"floors, {threads} thread{'s' if threads > 1 else ''}"] = show(floors)
     print(f"{machine()}; {show(floors)}")
     with competitors(peers, threads) as started:

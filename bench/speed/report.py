@@ -45,7 +45,7 @@ def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
         "`mlcc / best` is how many times as fast mlcc is as that one.",
         "",
     ]
-    floors = {k: v for k, v in record.facts.items() if k.startswith("floors")}
+    floors = {k: v for k, v in record.facts.items() if k.startswith(("floors", "load"))}
     versions = ", ".join(f"{k} {v}" for k, v in record.facts.items() if k not in floors and k != "date")
     out += [f"- {record.facts.get('date', '')}, {versions}", *(f"- {k}: {v}" for k, v in sorted(floors.items()))]
     for threads in sorted({line.threads for line in record.lines}):

@@ -27,6 +27,7 @@ from bench.speed.workloads import Workload
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 CALM = 0.02  # of a sample may be spent waiting for a CPU
+ENOUGH = 5  # undisturbed samples
 TOLERANCE = 2e-4  # of the largest value of the result; bfloat16 would be off by 4e-3
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TVM_NUM_THREADS",
@@ -57,12 +58,17 @@ class Result:
     off: float = 0.0
     note: str = ""
     error: str = ""
+    spent: float = 0.0  # seconds of all samples
+
+    def wants_more(self, seconds: float) -> bool:
+        """Whether too few samples were undisturbed, and there is time for more."""
+        return sum(w < CALM for w in self.waited) < ENOUGH and self.spent < 2 * seconds
 
     @property
     def calm(self) -> list[float]:
-        """The samples that no other process disturbed; if they are few, the third that was disturbed least."""
+        """The samples that no other process disturbed; if they are few, the quarter that was disturbed least."""
         order = sorted(zip(self.waited, self.times, strict=True))
-        least = max(3, len(order) // 3)
+        least = max(3, len(order) // 4)
         return [time for at, (waited, time) in enumerate(order) if waited < CALM or at < least]
 
     @property
@@ -194,20 +200,23 @@ def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path
             result.error = first["error"]
             continue
         racing.append((competitor, result, first["number"]))
-    spent = 0.0
-    for number in range(plan.rounds):
-        if number >= 3 and spent > plan.seconds * len(racing):
+    for number in range(4 * plan.rounds):
+        regular = number < 3 or (
+            number < plan.rounds and sum(r.spent for _, r, _ in racing) <= plan.seconds * len(racing)
+        )
+        due = [r for r in racing if not r[1].error and (regular or r[1].wants_more(plan.seconds))]
+        if not due:
             break
-        for competitor, result, count in racing:
+        for competitor, result, count in due:
             found = competitor.ask(plan.limit, do="sample", least=plan.sample, number=count)
             if not found["ok"]:
                 result.error = found["error"]
                 continue
             # one thread cannot work while it is not on a CPU: what neighbours took is not counted
             wall, cpu = found["wall"], found["cpu"]
-            spent += wall * count
             result.times.append(min(wall, cpu) if competitor.threads == 1 else wall)
             result.waited.append(found["waited"])
+            result.spent += wall * count
     for competitor, result, _ in racing:
         if competitor.peer == "mlcc" and not result.error:
             result.native = competitor.ask(plan.limit, do="native").get("native")
