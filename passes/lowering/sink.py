@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import linear_parts
+from mlcc.arith.intset import eval_set, from_range
 from mlcc.arith.region_bound import lower_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -235,6 +236,15 @@ class _Cover:
         for interval, index in zip(box, self._load.indices, strict=True):
             if interval.low is None or interval.high is None or interval.empty:
                 return False
-            if not (prove(c.less_equal(interval.low, index)) and prove(c.less_equal(index, interval.high))):
+            if not self._between(interval.low, index, interval.high):
                 return False
         return True
+
+    def _between(self, low: Expr, index: Expr, high: Expr) -> bool:
+        """low <= index <= high, as the index stands or while the load's own loops run, of whatever extents."""
+        prove = self._analyzer.prove
+        loops = self._load.loops(self._common)
+        reach = eval_set(index, {x.var: from_range(tir.Range(x.min, x.extent)) for x in loops if _counts(x)})
+        least, most = reach.low, reach.high
+        from_low = prove(c.less_equal(low, index)) or (least is not None and prove(c.less_equal(low, least)))
+        return from_low and (prove(c.less_equal(index, high)) or (most is not None and prove(c.less_equal(most, high))))
