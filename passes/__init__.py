@@ -6,6 +6,7 @@ if __name__ != "mlcc.passes":
 PASSES: dict[str, str] = {
     "adjust-matmul-order": "mlcc.passes.adjust_matmul_order:AdjustMatmulOrder",
     "annotate-op-pattern": "mlcc.passes.annotate_op_pattern:AnnotateOpPattern",
+    "auto-layout": "mlcc.passes.auto_layout:AutoLayout",
     "auto-schedule": "mlcc.passes.auto_schedule.auto_pass:AutoSchedule",
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",

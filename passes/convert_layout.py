@@ -20,6 +20,7 @@ from mlcc.passes.layouts import (
     Fields,
     Layout,
     Nested,
+    Rule,
     Wanted,
     initial,
     is_known,
@@ -50,7 +51,7 @@ class ConvertLayout(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         wanted = _checked(self.layouts)
-        return map_relax_functions(module, lambda _, func: _Converter(module, wanted).visit_function(func))
+        return map_relax_functions(module, lambda _, func: Converter(module, wanted).visit_function(func))
 
 
 def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
@@ -84,8 +85,11 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     return made
 
 
-class _Converter(Mutator):
-    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given."""
+class Converter(Mutator):
+    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given. `rules`
+    says how operators take their operands, by name."""
+
+    rules: ClassVar[Mapping[str, Rule]] = RULES
 
     def __init__(self, module: IRModule, wanted: Wanted) -> None:
         super().__init__(module)
@@ -177,7 +181,7 @@ class _Converter(Mutator):
     # ------------------------------------------------------------ bindings
 
     def decide(self, call: relax.Call) -> Decision | None:
-        rule = RULES.get(call.op.name) if isinstance(call.op, tir.Op) else None
+        rule = self.rules.get(call.op.name) if isinstance(call.op, tir.Op) else None
         op = ops.get(call.op.name) if rule is not None else None
         if rule is None or op is None or op.impl.infer is None or not is_known(initial(call.struct_info)):
             return None

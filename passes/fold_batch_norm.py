@@ -20,7 +20,7 @@ class FoldBatchNorm(Pass):
 
     Everything but the convolution and an addition is then made of constants: `fold-constants` computes it. Weights in
     OIHW or IOHW and results in NCHW are folded. Moving mean and variance are taken, whatever the attribute `training`
-    of the batch norm says.
+    of the batch norm says, and what something else uses, too, is computed twice: as in TVM. With `strict` neither is.
 
     Before:  lv = R.nn.conv2d(x, W)
              lv1 = R.nn.batch_norm(lv, GAMMA, BETA, MEAN, VAR, axis=1)
@@ -30,20 +30,21 @@ class FoldBatchNorm(Pass):
     """
 
     name: ClassVar[str] = "fold-batch-norm"
+    strict: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
                 return func
-            return tidied_after(_Folder(module, Uses.of(func)).visit_function(func), func, module)
+            return tidied_after(_Folder(module, Uses.of(func), self.strict).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 
 
 class _Folder(Mutator):
-    def __init__(self, module: IRModule, uses: Uses) -> None:
+    def __init__(self, module: IRModule, uses: Uses, strict: bool) -> None:
         super().__init__(module)
-        self.uses = uses
+        self.uses, self.strict = uses, strict
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.TupleGetItem) or expr.index != 0:
@@ -51,6 +52,9 @@ class _Folder(Mutator):
         norm: Any = self.uses.resolve(expr.tuple_value)
         conv: Any = self.uses.resolve(norm.args[0]) if is_call(norm, "relax.nn.batch_norm") else None
         if not is_call(conv, "relax.nn.conv2d"):
+            return expr
+        shared = any(self.uses.count.get(v, 0) > 1 for v in (expr.tuple_value, norm.args[0]))  # type: ignore[arg-type]
+        if self.strict and (shared or norm.attrs["training"]):
             return expr
         constants = [self.uses.resolve(a) for a in (conv.args[1], *norm.args[1:])]
         return self.folded(conv, norm, constants) if _can_fold(conv, norm, constants) else expr

@@ -167,6 +167,19 @@ def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((Fields((parts[0],) * len(parts)),), parts[0], attrs)
 
 
+def _concat_as_turned(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    """All in the layout of the first that is not as the program has it."""
+    parts: tuple[Layout, ...] = given[0].parts
+    turned = [part for part in parts if part != tuple(range(len(part)))]
+    return _concat(call, (Fields((*turned, *parts)[:1] * len(parts)),), wanted)
+
+
+def _pad(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    layout, widths = given[0], call.attrs["pad_width"]
+    sides = [widths[2 * axis + side] for axis in layout for side in (0, 1)]
+    return Decision((layout,), layout, call.attrs.with_item("pad_width", sides))
+
+
 def _split(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     made = _axis(call, given, wanted)
     count = len(call.struct_info.fields) if isinstance(call.struct_info, relax.TupleStructInfo) else 0
@@ -297,4 +310,15 @@ RULES: dict[str, Rule] = {
     "relax.squeeze": _squeeze,
     "relax.strided_slice": _slice,
     "relax.tile": _tile,
+}
+
+BROADCASTS = {f"relax.{name}" for name in _BROADCAST.split()} | {"relax.where"}
+
+# what may follow beside, where the result need not be TVM's
+MORE_RULES: dict[str, Rule] = {
+    **{f"relax.{name}": _elementwise for name in ("nn.leakyrelu", "nn.softplus", "ones_like", "zeros_like")},
+    "relax.clip": lambda call, given, wanted: _elementwise(call, given[:1], wanted),
+    "relax.concat": _concat_as_turned,
+    "relax.nn.log_softmax": _axis,
+    "relax.nn.pad": _pad,
 }

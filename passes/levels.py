@@ -10,7 +10,8 @@ LEVELS: dict[str, str] = {
     "O0": "check-shapes,lower-to-tir",
     "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
     "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": f"normalize,check-shapes,canonicalize,eliminate-common-subexpr,fold-constants,dead-code,{_SCHEDULED}",
+    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
 

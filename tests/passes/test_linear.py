@@ -12,7 +12,7 @@ import mlcc
 from mlcc.ir.module import IRModule
 
 GRAPH = [
-    "adjust-matmul-order", "annotate-op-pattern", "canonicalize", "combine-parallel-matmul",
+    "adjust-matmul-order", "annotate-op-pattern", "auto-layout{always=true}", "canonicalize", "combine-parallel-matmul",
     'convert-layout{layouts={"relax.nn.conv2d": ["NHWC", "OHWI"]}}', "dead-code", "decompose",
     "eliminate-common-subexpr", "ewise-fma", "expand-tuple-arguments", "fold-batch-norm", "fold-constants", "fuse",
     "fuse-matmul-add", "inline-functions", "lambda-lift", "normalize", "remove-unused-outputs",
