@@ -1,6 +1,7 @@
 """Loads and stores: buffers with one index, which may be a vector.
 
-A contiguous run of lanes is one access; others go lane by lane. Accesses claim only the element's natural alignment.
+A contiguous run of lanes is one access, every second to fourth element a few; others go lane by lane. Accesses
+claim only the element's natural alignment.
 Under a condition by lane, vectors are loaded and stored in the lanes where it holds (`masks`).
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Node
 from mlcc.targets.llvm import casts, masks
 from mlcc.targets.llvm.ir_text import Value, integer, vector
@@ -120,6 +122,32 @@ def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value,
     masks.store(e, value, start, mask, element.bytes)
 
 
+def _spread(index: tir.Expr, element: DType) -> int:
+    """The stride of a ramp whose elements lie so close that the vectors between are worth loading, else 0."""
+    stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
+    return stride if stride in (2, 3, 4) and index.dtype.lanes >= 4 and element.lanes == 1 else 0
+
+
+def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -> Value:
+    """Every second to fourth element: runs from the first to the last one, and of each the lanes that are wanted."""
+    fn, lanes, element = e.fn, index.lanes, buffer.dtype
+    type = vector(memory_type(element), lanes)
+    last = (lanes - 1) * stride  # no run goes beyond it
+    starts = [min(at, last + 1 - lanes) for at in range(0, last + 1, lanes)]
+    base, made = e.index(index.base), Value(type, "poison")
+    taken = 0
+    for start in starts:
+        end = start + lanes
+        run = fn.load(type, _element(e, buffer, fn.binary("add nsw", base, integer("i64", start))), element.bytes)
+        picks = []
+        for lane in range(lanes):
+            mine = taken <= lane * stride < end
+            picks.append(f"i32 {lanes + lane * stride - start if mine else lane}")
+        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
+        taken = end
+    return made
+
+
 def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
     """The address of every element that a vector index names."""
     fn, lanes = e.fn, index.dtype.lanes
@@ -151,6 +179,9 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
         if step == -1:
             value = _reversed(e, value, lanes)
         return casts.from_memory(e, value, dtype)
+    stride = _spread(index, element)
+    if stride:
+        return casts.from_memory(e, _load_spread(e, buffer, index, stride), dtype)  # type: ignore[arg-type]
     made = Value(memory_type(dtype), "poison")
     scalar = memory_type(element.element)
     for at, place in enumerate(_lane_addresses(e, buffer, index)):

@@ -15,6 +15,8 @@ from mlcc.targets.llvm.compile import Machine, compile_text
 from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.kernel import emit_kernel
+from tests.fuzz.test_lanes import fenced
+from tests.targets.harness import Native
 
 V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
 NEON = Machine("aarch64-unknown-linux-gnu", "generic")
@@ -194,6 +196,26 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
     assert sum(word.startswith("vfmadd") for word in body) == 24
     assert not [line for line in lines[start:end] if line.startswith("vmov") and line.endswith(")")]  # no stores
     assert len(body) <= 24 + 4 + 6 + 4  # loads, broadcasts, and the counting
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+@pytest.mark.parametrize("lanes", [3, 4, 7, 16])
+def test_every_few_elements(dtype: str, stride: int, lanes: int) -> None:
+    """Loads of spread elements reach from the first to the last of them and no further."""
+    size = (lanes - 1) * stride + 1
+    func = parse(f"for v in T.vectorized({lanes}):\n    B[v] = A[v * {stride}]", "", dtype)
+    text = mlcc.script(func).replace("(37,)", f"({size},)", 1)
+    func = mlcc.parse(text)["main"]
+    assert isinstance(func, tir.PrimFunc)
+    data, out = fenced(np.arange(size).astype(dtype), before=False), np.zeros(37, dtype)
+    assert Native(func, machine=Machine(cpu="x86-64-v3"))(data, out) == 0
+    np.testing.assert_array_equal(out[:lanes], data[::stride])
+
+
+def test_spread_elements_are_loaded_in_runs() -> None:
+    _, asm = llvm_of(parse("for v in T.vectorized(16):\n    B[v] = A[v * 2]", ""), V4)
+    assert "vinsertps" not in asm and ("vpermt2ps" in asm or "vpermi2ps" in asm)
 
 
 def test_vectors_under_conditions_print_and_read() -> None:
