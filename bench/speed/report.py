@@ -51,7 +51,7 @@ def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
     for threads in sorted({line.threads for line in record.lines}):
         lines = [line for line in record.lines if line.threads == threads]
         out += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
-        out += table(lines)
+        out += [*table(lines), "", *summary(lines)]
     if startup:
         out += ["", "## From the shell to the first result", "", "The perceptron 784-128-10, a process each.", ""]
         out += ["| command | ms | ms of CPU | peak MiB |", "| --- | ---: | ---: | ---: |"]
@@ -62,6 +62,16 @@ def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
         seen = dict.fromkeys(f"- {p}, {line.workload}: {r.error}" for line, p, r in wrong)
         out += list(seen)
     return "\n".join(out) + "\n"
+
+
+def summary(lines: Sequence[Line]) -> list[str]:
+    """How many are won, and which are not, the worst first."""
+    ratios = sorted(((r, x) for x in lines if (r := x.ratio()) is not None), key=lambda pair: pair[0])
+    behind = [(r, line) for r, line in ratios if r < 1]
+    out = [f"mlcc is the fastest in {len(ratios) - len(behind)} of {len(ratios)}."]
+    if behind:
+        out.append(f"Behind: {', '.join(f'{x.workload} {r:.2f} x ({x.best_peer()})' for r, x in behind)}.")
+    return out
 
 
 def table(lines: Sequence[Line]) -> list[str]:

@@ -20,6 +20,9 @@ from typing import Any
 PEERS = ("mlcc", "numpy", "torch", "inductor", "onnxruntime", "openvino", "jax", "tvm", "iree")
 
 
+SETTLE = 0.03  # seconds until the system has spread the threads of a process that was stopped over the cores
+
+
 class Worker:
     """The state between requests."""
 
@@ -28,6 +31,7 @@ class Worker:
 
         module = importlib.import_module(f"bench.speed.peers.{peer}_peer")
         self.peer: Peer = module.make(threads)
+        self.settle = SETTLE if threads > 1 else 0.0
         self.ready: Any = None
         self.work: Any = None  # some peers hold the arrays' addresses only
 
@@ -65,7 +69,10 @@ class Worker:
         """
         call = self.ready.call
         with before_others():
+            settled = time.perf_counter() + self.settle
             call()  # what a pause cooled down
+            while time.perf_counter() < settled:
+                call()
             if not number:
                 number, spent = 1, self._spend(call, 1)[0]
                 while spent < least:

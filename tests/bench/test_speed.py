@@ -129,6 +129,7 @@ def test_the_report(tmp_path: Path) -> None:
     text = page(found)
     assert "| a<b | 1.00 | 2.00 | 4.00 | 0.50 x | 8.00 | **2.00** | - |" in text
     assert "- tvm, a<b: no tuner" in text
+    assert "mlcc is the fastest in 0 of 1." in text and "Behind: a<b 0.50 x (jax)." in text
     assert "| mlcc run | 80 | 70 | 30 |" in page(found, [["mlcc run", "80", "70", "30"]])
     assert replace_tail("head\n" + text + "old", text) == "head\n" + text
     found.save(tmp_path / "r.json")
