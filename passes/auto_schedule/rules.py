@@ -29,5 +29,6 @@ RULES: tuple[Rule, ...] = (
     Rule("conv", "conv:conv"),
     Rule("elementwise", "elementwise:elementwise"),
     Rule("rows", "rows:rows"),
+    Rule("columns", "columns:columns"),
     Rule("fallback", "fallback:fallback"),
 )

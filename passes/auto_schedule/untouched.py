@@ -56,6 +56,12 @@ def _block(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
     kinds = {axis.kind for axis in block.iter_vars}
     if not kinds <= {tir.IterKind.SPATIAL, tir.IterKind.REDUCE}:
         return f"{name} has an axis that is neither spatial nor reduced"
-    if any(key.startswith(_A_PERSON_S) for key in block.annotations):
+    if any(key.startswith(_A_PERSON_S) and not _names_operator(key, v) for key, v in block.annotations.items()):
         return f"{name} is annotated"
     return None
+
+
+def _names_operator(key: str, value: object) -> bool:
+    """Lowering marks what some operators become, for rules to know it by."""
+    text = value.value if isinstance(value, tir.StringImm) else value
+    return key == "schedule_rule" and isinstance(text, str) and text.startswith("meta_schedule.")

@@ -30,7 +30,8 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
 
     Buffers indexed by a padded axis are copied before into buffers `X_pad` with zeros at the end, and the output back
     after. An einsum indexes its buffers by axes or constants alone; what it only reads also by sums of axes, such as
-    the window `y * 2 + r` of a convolution, of which spatial axes may be padded. Refused: another block than that
+    the window `y * 2 + r` of a convolution, of which spatial axes may be padded, and in any way by axes that are not
+    padded. Refused: another block than that
     (E0674), padding that is not one positive number for each axis (E0673), and where the zeros would show: a reduction
     other than a sum of products, or integer division (E0675). TVM: `pad_einsum`, which pads those too, and no windows.
     """
@@ -40,7 +41,7 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         names = ", ".join(f"`{a.var.name}`" for a in old.iter_vars)
         message = f"block `{old.name}` has {len(old.iter_vars)} axes ({names}), the padding {padding} is for "
         raise Refusal("E0673", message + f"{len(padding)}; each is a positive number", old)
-    _check_einsum(block)
+    _check_einsum(block, {a.var for a, factor in zip(old.iter_vars, padding, strict=True) if factor > 1})
     axes = {axis.var: axis for axis in old.iter_vars}
     analyzer = Analyzer()
     padded: _Extents = {}  # of axes, and of the loops that drive them
@@ -83,7 +84,8 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
 # ---------------------------------------------------------------- what is required
 
 
-def _check_einsum(block: BlockRef) -> None:
+def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
+    """Refuses (E0674) a block that is no einsum in the axes to be padded."""
     old = block.block
 
     def no(words: str) -> Refusal:
@@ -98,7 +100,7 @@ def _check_einsum(block: BlockRef) -> None:
         seen.add(buffer)
         for span in region.region:
             plain = isinstance(span.min, (tir.Var, tir.IntImm)) or (
-                region in old.reads and _window(span.min, axes) is not None
+                region in old.reads and (_window(span.min, axes) is not None or not vars_of(span.min) & widened)
             )
             if not plain or tir.const_int(span.extent) != 1:
                 shown = f"{span.min}" if tir.const_int(span.extent) == 1 else f"{span.min} .. +{span.extent}"
@@ -158,7 +160,8 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
             if not ends:
                 raise no(f"`{span.min}` does not run over all of a dimension of `{region.buffer.name}` ({size})")
     for node in walk((*old.body, *(old.init or ()))):
-        if isinstance(node, (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)) and not node.dtype.is_float and padded:
+        divides = isinstance(node, (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)) and not node.dtype.is_float
+        if divides and padded and not tir.const_int(node.rhs):
             raise no(f"`{node}` would divide by zero, or by what lies beyond the end")
     reduce = [a.var for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL and a.var in padded]
     if not reduce:
@@ -198,6 +201,8 @@ class _Padded:
                 shape.append(padded.get(span.min, size))
             elif isinstance(span.min, tir.IntImm):
                 shape.append(c.const(1, span.min.dtype))
+            elif not vars_of(span.min) & padded.keys():
+                shape.append(size)
             else:
                 reach = {v: c.sub(padded.get(v, axes[v].dom.extent), 1) for v in vars_of(span.min)}
                 shape.append(analyzer.simplify(c.maximum(size, c.add(substitute(span.min, reach), 1))))

@@ -123,4 +123,12 @@ def test_a_padded_window_would_show() -> None:
     with refused("E0675", "what a padded `vs` reads at `vj \\+ vs` of `x` is not zero"):
         sch.pad_einsum("y", [1, 1, 1, 1, 4, 1])
     with refused("E0674", "neither an axis nor a constant"):
-        schedule(CONV.replace("vi * 2 + vr", "8 - vi * 2 - vr")).pad_einsum("y", [1, 4, 1, 1, 1, 1])
+        schedule(CONV.replace("vi * 2 + vr", "8 - vi * 2 - vr")).pad_einsum("y", [3, 1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("index", ["8 - vi * 2 - vr", "vi // 2 * 3 + vr"])
+def test_axes_that_are_not_padded_index_as_they_like(index: str) -> None:
+    text = CONV.replace("vi * 2 + vr", index)
+    sch = schedule(text)
+    sch.pad_einsum("y", [1, 4, 1, 1, 1, 1])
+    assert_same_results(mlcc.parse(text), sch.mod)

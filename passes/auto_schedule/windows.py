@@ -1,0 +1,96 @@
+"""Data that a reduction reads at windows along its vectors: copies of them with the padding around, as wide as whole
+vectors reach.
+
+A copy is made of as much at a time as tiles share nothing of: a plane of each channel.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.visit import used_vars
+from mlcc.passes.auto_schedule.inlining import try_inline
+from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.nests import spatial_nest
+from mlcc.passes.auto_schedule.products import only_reader
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+
+def windows_along(stage: Stage, along: int) -> list[tir.Buffer]:
+    """The buffers that a reduction reads at windows (`x * 2 + r`) along a loop."""
+    found: list[tir.Buffer] = []
+    var = stage.loops[along].var
+    reduced = {stage.loops[n].var for n in stage.reduced if stage.extents[n] != 1}
+    for access, step in zip(stage.accesses, stage.steps_by(along), strict=True):
+        if not access.stored and access.indices and step is not None and step > 0 and var in access.variables:
+            moves = step > 1 or bool(used_vars(access.indices[-1]) & reduced)
+            if moves and access.buffer not in found:
+                found.append(access.buffer)
+    return found
+
+
+def copied_windows(
+    kernel: Kernel, block: BlockRV, along: int, columns: int, windows: list[tir.Buffer]
+) -> list[BlockRV]:
+    """Pad the reduction to whole tiles of `columns`, and copy what is read at windows; gives the blocks that copy."""
+    sch, stage = kernel.sch, kernel.stage(block)
+    var = stage.loops[along].var
+    sch.pad_einsum(block, [columns if stage.axes[a.var] is var else 1 for a in stage.block.iter_vars])
+    after = only_reader(kernel, block)
+    if after is not None and kernel.stage(after).block.name.endswith("_pad") and only_reader(kernel, after) is not None:
+        try_inline(kernel, after)  # the copy out of padded memory
+    copies = []
+    for buffer in windows:
+        copy = _copy_of(kernel, block, buffer)
+        for before in sch.get_producers(copy):
+            try_inline(kernel, before)
+        copies.append(copy)
+    return copies
+
+
+def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
+    """The block that copies a buffer for a reduction: there already if the buffer was padded, or made."""
+    for producer in kernel.sch.get_producers(block):
+        found = kernel.sch.get(producer)
+        if found.reads and found.reads[0].buffer is buffer and found.writes[0].buffer.name == f"{buffer.name}_pad":
+            return producer  # type: ignore[no-any-return]
+        if found.writes[0].buffer is buffer:
+            return producer  # type: ignore[no-any-return]
+    return kernel.sch.cache_read(block, _number(kernel, block, buffer), "global")  # type: ignore[no-any-return]
+
+
+def _number(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
+    return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
+
+
+def place_copies(kernel: Kernel, copies: list[BlockRV], outer: list[LoopRV], lanes: int) -> int:
+    """Make copies under as many of the loops around tiles as share nothing of them, in vectors; gives how many loops
+    those are."""
+    level = min(_level(kernel, copy, outer) for copy in copies)
+    for copy in copies:
+        if level == 0:
+            kernel.say(spatial_nest(kernel, copy))
+            continue
+        kernel.sch.compute_at(copy, outer[level - 1], preserve_unit_loops=True)
+        loops = kernel.loops(copy)[level:]
+        kernel.sch.vectorize(kernel.sch.split(loops[-1], [None, lanes])[1])
+    return level
+
+
+def _level(kernel: Kernel, copy: BlockRV, outer: list[LoopRV]) -> int:
+    """How many loops around tiles, outermost first, each read a part of the copy of their own."""
+    (reader,) = kernel.sch.get_consumers(copy)
+    stage = kernel.stage(reader)
+    buffer = kernel.stage(copy).block.writes[0].buffer
+    once = {loop.var for loop, extent in zip(stage.loops, stage.extents, strict=True) if extent == 1}
+
+    count = 0
+    for loop in outer:
+        var = kernel.sch.get(loop).var
+        at = {loop.var: n for n, loop in enumerate(stage.loops)}.get(var)
+        found = [a for a in stage.accesses if a.buffer is buffer and not a.stored]
+        alone = at is not None and all(any(used_vars(i) - once == {var} or i is var for i in a.indices) for a in found)
+        if not alone and tir.const_int(kernel.sch.get(loop).extent) != 1:
+            break
+        count += 1
+    return count
