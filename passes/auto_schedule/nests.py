@@ -157,8 +157,10 @@ def share_out(kernel: Kernel, loops: list[LoopRV]) -> bool:
     chosen: list[LoopRV] = []
     total, known = 1, True
     for loop in loops:
-        chosen.append(loop)
         times = tir.const_int(kernel.sch.get(loop).extent)
+        if not known and times is not None and times < PIECES * kernel.facts.cores:
+            break  # a short loop inside costs less than divisions by sizes that are not known
+        chosen.append(loop)
         total, known = total * (1 if times is None else times), known and times is not None
         if total >= PIECES * kernel.facts.cores:
             break

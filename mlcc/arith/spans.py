@@ -1,0 +1,175 @@
+"""Quotients and remainders by sizes that are not known: `(i * m + j) // m` is `i` where `j` runs from 0 to m.
+
+A span is a product of a constant and sizes, as `4 * m * n`: an expression has the span `s` if it lies in 0 ... s - 1.
+Spans of variables are those of their loops; sums, multiples, quotients and remainders have theirs from their operands.
+Sizes are at least 0; a divisor is none of 0, so that its sizes are at least 1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mlcc.arith.proofs import factors
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import map_children
+from mlcc.ir.tir import Expr, IntImm
+
+
+@dataclass(frozen=True)
+class Span:
+    """A positive constant times sizes, each as often as it counts."""
+
+    constant: int
+    sizes: frozenset[tuple[tir.Var, int]] = frozenset()
+
+    def times(self, other: Span) -> Span:
+        return Span(
+            self.constant * other.constant, frozenset((Counter(dict(self.sizes)) + Counter(dict(other.sizes))).items())
+        )
+
+    def over(self, other: Span) -> Span | None:
+        """The quotient, if there is no remainder."""
+        mine, theirs = Counter(dict(self.sizes)), Counter(dict(other.sizes))
+        if self.constant % other.constant or theirs - mine:
+            return None
+        return Span(self.constant // other.constant, frozenset((mine - theirs).items()))
+
+    def fits(self, other: Span) -> bool:
+        """Is it surely no larger, if the other one is not 0?"""
+        return self.constant <= other.constant and not Counter(dict(self.sizes)) - Counter(dict(other.sizes))
+
+    def expr(self, dtype: DType) -> Expr:
+        made: Expr = c.const(1, dtype)
+        for size, count in sorted(self.sizes, key=lambda pair: pair[0].name):
+            for _ in range(count):
+                made = c.mul(made, c.cast(dtype, size))
+        return c.mul(made, c.const(self.constant, dtype))
+
+
+class Spans:
+    """What is known of variables; `sizes` are those that are no smaller than 0."""
+
+    def __init__(self, sizes: Collection[tir.Var]) -> None:
+        self._sizes = frozenset(sizes)
+        self._of: dict[tir.Var, Span] = {}
+
+    def bind(self, var: tir.Var, extent: Expr) -> None:
+        """Take it that `var` runs from 0 to `extent`."""
+        span = self.product(extent)
+        if span is not None and var not in self._sizes:
+            self._of[var] = span
+
+    def product(self, expr: Expr) -> Span | None:
+        """A product of a positive constant and sizes as a span."""
+        constant, sizes = 1, Counter[tir.Var]()
+        for factor in factors(expr):
+            while isinstance(factor, tir.Cast):
+                factor = factor.value
+            if isinstance(factor, IntImm) and factor.value > 0:
+                constant *= factor.value
+            elif isinstance(factor, tir.Var) and factor in self._sizes:
+                sizes[factor] += 1
+            else:
+                return None
+        return Span(constant, frozenset(sizes.items()))
+
+    def simplify(self, expr: Expr) -> Expr:
+        """The expression without the quotients and remainders that spans decide."""
+        expr = map_children(expr, lambda n: self.simplify(n) if isinstance(n, Expr) else n)
+        if isinstance(expr, (tir.FloorDiv, tir.FloorMod)):
+            by = self.product(expr.rhs)
+            parts = None if by is None else self._divided(expr.lhs, by)
+            if parts is not None:
+                return parts[isinstance(expr, tir.FloorMod)]
+        return expr
+
+    def _divided(self, expr: Expr, by: Span) -> tuple[Expr, Expr] | None:
+        """Quotient and remainder of a sum of multiples of `by` and what is less than it."""
+        whole: Expr = c.const(0, expr.dtype)
+        rest: Expr = c.const(0, expr.dtype)
+        left = []
+        for term in _terms(expr):
+            quotient = self._over(term, by)
+            if quotient is not None:
+                whole = c.add(whole, quotient)
+            else:
+                left.append(term)
+                rest = c.add(rest, term)
+        span = self._sum(left)
+        return (whole, rest) if span is not None and span.fits(by) else None
+
+    def _over(self, term: Expr, by: Span) -> Expr | None:
+        """A term that is a multiple of `by`, divided by it."""
+        own, others = self._apart(term)
+        quotient = own.over(by)
+        if quotient is None:
+            return None
+        made = quotient.expr(term.dtype)
+        for factor in others:
+            made = c.mul(factor, made)
+        return made
+
+    def _apart(self, term: Expr) -> tuple[Span, list[Expr]]:
+        """The constants and sizes of a product, and its other factors."""
+        own, others = Span(1), []
+        for factor in factors(term):
+            span = self.product(factor)
+            if span is None:
+                others.append(factor)
+            else:
+                own = own.times(span)
+        return own, others
+
+    def _span(self, term: Expr) -> Span | None:
+        """The span of an expression that is no sum."""
+        match term:
+            case tir.Var():
+                return self._of.get(term)
+            case IntImm(value=value):
+                return Span(value + 1) if value >= 0 else None
+            case tir.Cast(value=value):
+                return self._sum(_terms(value))
+            case tir.Mul():
+                own, others = self._apart(term)
+                inner = self._span(others[0]) if len(others) == 1 else None
+                return None if inner is None else inner.times(own)
+            case tir.Add():
+                return self._sum(_terms(term))
+            case tir.FloorDiv(lhs=value, rhs=divisor):
+                inner, by = self._sum(_terms(value)), self.product(divisor)
+                return None if inner is None or by is None else inner.over(by)
+            case tir.FloorMod(rhs=divisor):
+                return self.product(divisor)
+        return None
+
+    def _sum(self, terms: list[Expr]) -> Span | None:
+        """The span of a sum: of one term, or of multiples of the span of one of them."""
+        if not terms:
+            return Span(1)
+        if len(terms) == 1:
+            return self._span(terms[0])
+        for at, term in enumerate(terms):
+            least = self._span(term)
+            if least is None:
+                return None
+            others = [self._over(other, least) for n, other in enumerate(terms) if n != at]
+            if all(other is not None for other in others):
+                rest = self._sum([other for other in others if other is not None])
+                if rest is not None:
+                    return rest.times(least)
+        return None
+
+
+def _terms(expr: Expr) -> list[Expr]:
+    """The terms of a sum but zeros; products with sums are multiplied out."""
+    if isinstance(expr, tir.Add):
+        return [*_terms(expr.lhs), *_terms(expr.rhs)]
+    if isinstance(expr, tir.Mul):
+        one, other = (expr.lhs, expr.rhs) if isinstance(expr.lhs, tir.Add) else (expr.rhs, expr.lhs)
+        if isinstance(one, tir.Add):
+            return [c.mul(term, other) for term in _terms(one)]
+    return [] if isinstance(expr, IntImm) and expr.value == 0 else [expr]

@@ -1,0 +1,73 @@
+"""Quotients and remainders by sizes that are not known, against the numbers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mlcc.arith.spans import Spans
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import walk
+from mlcc.ir.visit import substitute
+
+B, M, I, J, K = (tir.Var(name, INT64) for name in "bmijk")
+EXTENTS = {I: c.mul(B, 8), J: M, K: c.const(4, INT64)}
+
+
+def div(a: tir.Expr, b: tir.Expr | int) -> tir.Expr:
+    return c.floordiv(a, c.as_expr(b, INT64))
+
+
+def mod(a: tir.Expr, b: tir.Expr | int) -> tir.Expr:
+    return c.floormod(a, c.as_expr(b, INT64))
+
+
+def spans() -> Spans:
+    made = Spans([B, M])
+    for var, extent in EXTENTS.items():
+        made.bind(var, extent)
+    return made
+
+
+def value(expr: tir.Expr, given: dict[tir.Var, int]) -> int:
+    found = tir.const_int(substitute(expr, {v: c.const(n, INT64) for v, n in given.items()}))
+    if found is None:
+        from mlcc.arith.analyzer import simplify
+
+        found = tir.const_int(simplify(substitute(expr, {v: c.const(n, INT64) for v, n in given.items()})))
+    assert found is not None
+    return found
+
+
+FLAT = c.add(c.mul(I, M), J)
+DEEP = c.add(c.mul(c.add(c.mul(I, M), J), 4), K)
+GONE = [
+    div(FLAT, M), mod(FLAT, M), mod(div(div(FLAT, M), 8), B), div(DEEP, c.mul(M, 4)), mod(DEEP, c.mul(M, 4)),
+    mod(div(DEEP, 4), M), div(c.add(div(K, 4), FLAT), M), div(mod(DEEP, 4), 4), div(c.mul(FLAT, 8), c.mul(M, 16)),
+    mod(mod(DEEP, c.mul(4, M)), c.mul(M, 4)),
+]  # fmt: skip
+STAY = [div(c.add(FLAT, 1), M), div(I, B), mod(c.mul(I, J), M), div(c.sub(FLAT, J), M), div(c.add(J, K), M)]
+
+
+@pytest.mark.parametrize("expr", [*GONE, *STAY], ids=str)
+def test_values_stay(expr: tir.Expr) -> None:
+    made = spans().simplify(expr)
+    for b, m in itertools.product((1, 2, 3), (1, 2, 5)):
+        for i, j, k in itertools.product(range(0, 8 * b, 3), range(m), range(4)):
+            given = {B: b, M: m, I: i, J: j, K: k}
+            assert value(made, given) == value(expr, given)
+
+
+@pytest.mark.parametrize("expr", GONE[:8], ids=str)
+def test_what_loops_decide_is_not_divided_by_sizes(expr: tir.Expr) -> None:
+    made = spans().simplify(expr)
+    divisors = [n.rhs for n in walk(made) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+    assert all(isinstance(divisor, tir.IntImm) for divisor in divisors)
+
+
+def test_a_variable_that_is_no_size_decides_nothing() -> None:
+    expr = div(FLAT, M)
+    assert Spans([B]).simplify(expr) is expr
