@@ -13,7 +13,7 @@ from dataclasses import replace
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
+from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, vector_place, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
@@ -23,7 +23,6 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 def conv(kernel: Kernel) -> str:
     """The rule: tiles over panels of weights, as the module says."""
-    inline_cheap(kernel)
     block, product = only_product(kernel, windows=True)
     product, tile = _tiled(kernel, product)
     weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)

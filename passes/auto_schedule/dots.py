@@ -7,7 +7,6 @@ shares the loads of its rows and columns.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
@@ -19,7 +18,6 @@ JOINED = 4  # lanes that one step puts together at the end
 
 def dots(kernel: Kernel) -> str:
     """The rule: tiles of dot products, see the module."""
-    inline_cheap(kernel)
     block, product = only_product(kernel)
     if product.consecutive(product.rhs) not in product.k or product.consecutive(product.lhs) not in product.k:
         not_this("an operand is not consecutive in depth")

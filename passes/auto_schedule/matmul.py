@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
+from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, vector_place, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
@@ -25,7 +25,6 @@ LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less t
 
 def matmul(kernel: Kernel) -> str:
     """The rule: tiles over panels, as the module says."""
-    inline_cheap(kernel)
     block, product = only_product(kernel)
     plan = _plan(kernel, product)
     kernel.say(str(plan))

@@ -8,7 +8,6 @@ own, and the sums are added up at the end.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, vector_place, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
@@ -20,7 +19,6 @@ LEAST_ROWS = 64  # of a core, so that what it sums up is worth adding up afterwa
 
 def matvec(kernel: Kernel) -> str:
     """The rule: blocks of columns, then rows, then columns in vectors."""
-    inline_cheap(kernel)
     block, product = only_product(kernel)
     if product.extent(product.m) != 1:
         not_this("the left operand is no vector")

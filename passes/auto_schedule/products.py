@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, contraction
+from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
 from mlcc.passes.schedule.handles import BlockRV
 
 
 def only_product(kernel: Kernel, windows: bool = False) -> tuple[BlockRV, Contraction]:
-    """The only contraction of a kernel, and the handle of its block; NotThis for a kernel that has none or several, and
-    if one of two operands is read at windows, or none is and `windows` are wanted."""
+    """The only contraction of a kernel, what is cheap around it inlined, and the handle of its block.
+
+    NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
+    `windows` are wanted.
+    """
     found = []
     why = "it has no reduction"
+    if not any(stage.reduced for stage in kernel.stages()):
+        not_this(why)
+    inline_cheap(kernel)
     for block in kernel.blocks():
         stage = kernel.stage(block)
         if stage.reduced:
