@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     Rule("matmul", "matmul:matmul"),
     Rule("dots", "dots:dots"),
     Rule("conv", "conv:conv"),
+    Rule("transposes", "transposes:transposes"),
     Rule("elementwise", "elementwise:elementwise"),
     Rule("rows", "rows:rows"),
     Rule("columns", "columns:columns"),

@@ -1,0 +1,71 @@
+"""Kernels that read along one axis and store along another: transposes, other layouts, and what is computed on the way.
+
+Blocks of both axes, as wide as a line of the cache, so that what is read and what is stored are whole lines.
+"""
+
+from __future__ import annotations
+
+from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.nests import owned, share_out, spatial_nest, vector_place, worth_threads
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV
+
+
+def transposes(kernel: Kernel) -> str:
+    """The rule: stages that cross their data in blocks, others as they are."""
+    for stage in kernel.stages():
+        if stage.reduced or not stage.plain:
+            not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
+    inline_cheap(kernel)
+    crossed = [(block, _crossing(kernel.stage(block))) for block in kernel.blocks()]
+    if not any(pair for _, pair in crossed):
+        not_this("no block reads along another axis than it stores")
+    for block, pair in crossed:
+        if pair is None:
+            kernel.say(spatial_nest(kernel, block))
+        else:
+            _in_blocks(kernel, block, *pair)
+    return "stores along another axis than it reads"
+
+
+def _crossing(stage: Stage) -> tuple[int, int] | None:
+    """The loop along which a stage stores, and another along which it reads; None if there are no two such."""
+    free = [n for n in range(len(stage.loops)) if owned(stage, n)]
+    store = vector_place(stage, free)
+    if store is None or len(free) != len(stage.loops):
+        return None
+    steps = stage.steps_by(store)
+    for place in reversed(free):
+        if place == store or stage.extents[place] == 1:
+            continue
+        for along, across in zip(stage.steps_by(place), steps, strict=True):
+            if along == 1 and (across is None or across > MOST_STEP):
+                return store, place
+    return None
+
+
+MOST_STEP = 4  # elements between those that a vector is still put together from by a few loads
+
+
+def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
+    sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
+    many = worth_threads(kernel, stage)
+    line = max(kernel.facts.line_bytes // stage.element_bytes, 2)
+    far, near = sch.split(loops[store], [None, _part(stage.extents[store], line)])
+    strip, row = sch.split(loops[read], [None, _part(stage.extents[read], line)])
+    outer = [loop for n, loop in enumerate(loops) if n not in (store, read)]
+    sch.reorder(*outer, strip, far, row, near)
+    sch.vectorize(near)
+    kernel.say(f"`{stage.block.name}`: blocks of {line} x {line}")
+    if many:
+        share_out(kernel, [*outer, strip])
+
+
+def _part(size: int | None, most: int) -> int:
+    """How much of an axis a block takes: a line, or half of one if that leaves no rest."""
+    if size is None:
+        return most
+    if size % most and size % (most // 2) == 0:
+        return max(most // 2, 1)
+    return min(most, 1 << max(size - 1, 0).bit_length())
