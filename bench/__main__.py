@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them; `speed` and `math` take options after their names."""
+"""Run the benchmarks named on the command line, or all of them: `speed`, `math` and `kernels` take options."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ def main() -> int:
         from bench.speed.command import main as speed
 
         return speed(sys.argv[2:])
+    if sys.argv[1:2] == ["kernels"]:
+        from bench.kernels import main as kernels
+
+        return kernels(sys.argv[2:])
     if sys.argv[1:2] == ["math"]:
         from bench.math import main as math
 
