@@ -37,8 +37,9 @@ class AutoLayout(Pass):
 
     Convolutions and the operators around them that can follow form groups. For each group what its convolutions gain,
     by the vectors and registers of the target, is held against the elements that have to be transposed where it
-    begins and ends. Weights stay as they are. An image of few channels is read as it comes. Transposes of the program
-    that lead to what is wanted anyway disappear. With `always` all groups are converted, whether that pays or not.
+    begins and ends. Weights stay as they are, but for those of grouped convolutions, which nobody packs. An image of
+    few channels is read as it comes. Transposes of the program that lead to what is wanted anyway disappear. With
+    `always` all groups are converted, whether that pays or not.
 
     Before:  lv = R.nn.conv2d(x, w1)
              lv1 = R.nn.conv2d(R.nn.relu(lv), w2)
@@ -225,6 +226,9 @@ class _Chooser(Converter):
         if given[0] == initial(call.args[0].struct_info) and self.few(call):
             data = tuple(range(len(letters)))
         weight: Any = given[1]
+        if attrs["groups"] > 1:  # these are not packed, but read as they lie
+            kernel = attrs["kernel_layout"]
+            weight = tuple(kernel.index(x) for x in (*(x for x in kernel if x not in "OI"), "I", "O"))
         changed = attrs.with_item("data_layout", spelled(letters, data)).with_item("out_layout", spelled(result, out))
         changed = changed.with_item("kernel_layout", spelled(attrs["kernel_layout"], weight))
         assert self.group is not None

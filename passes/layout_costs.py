@@ -10,6 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.passes.auto_schedule.tiles import best_tile
 
 TRANSPOSED = 2.0  # cycles for each element that goes to another place
+COPIED = 0.5  # and for each one that is copied as it lies
 USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
 
 
@@ -31,7 +32,8 @@ def transpose_cycles(info: Any) -> float:
 def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
     """A convolution whose results are consecutive along the axis `last`: C, or the last one of space.
 
-    The time that multiplications take in the register tile that rules choose for it, with what the tile wastes.
+    The time that multiplications take in the register tile that rules choose for it, with what the tile wastes, and
+    copies where it does not divide the columns of an image.
     """
     attrs: Any = call.attrs
     result: Any = call.struct_info
@@ -46,5 +48,8 @@ def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
     elif last == "C":
         used = max(best_tile(facts, out[x], channels, lanes).efficiency(out[x], channels) for x in (*space, "N"))
     else:
-        used = best_tile(facts, channels, out[last], lanes).efficiency(channels, out[last])
-    return work / (2 * lanes) / max(used, 1e-3)
+        tile = best_tile(facts, channels, out[last], lanes)
+        used = tile.efficiency(channels, out[last])
+        if out[last] % tile.columns:  # data and result go through padded memory
+            return work / (2 * lanes * used) + COPIED * (prod(out.values()) + prod(extents(call.args[0].struct_info)))
+    return work / (2 * lanes * used)

@@ -93,6 +93,21 @@ def test_an_image_of_few_channels_is_read_as_it_comes() -> None:
     assert 'data_layout="NCHW"' in made and 'out_layout="NHWC"' in made and "permute_dims" not in made
 
 
+def test_weights_of_grouped_convolutions_lie_side_by_side() -> None:
+    """Depthwise between two convolutions: nothing but the weight, the input and the result is turned."""
+    params = {"x": (1, 16, 7, 7), "a": (96, 16, 1, 1), "d": (96, 1, 3, 3), "b": (16, 96, 1, 1)}
+    lines = [
+        "u = R.nn.conv2d(x, a)",
+        "v = R.nn.relu6(R.nn.conv2d(u, d, padding=1, groups=96))",
+        "y = R.nn.conv2d(v, b)",
+    ]
+    module = function(params, lines)
+    made = mlcc.run_passes(module, "auto-layout", target=AVX512)
+    assert made.script().count('kernel_layout="HWIO"') == 1 and made.script().count("permute_dims") == 3
+    given = arrays(module)
+    np.testing.assert_allclose(run_function(made, "main", given), run_function(module, "main", given), 1e-4, 1e-4)
+
+
 def test_no_dataflow_block_is_needed() -> None:
     lines = ["a = R.nn.conv2d(x, w, padding=1)", "y = R.nn.conv2d(a, w, padding=1)"]
     assert 'out_layout="NHWC"' in laid_out(function({"x": (1, 64, 7, 7), "w": (64, 64, 3, 3)}, lines, dataflow=False))
