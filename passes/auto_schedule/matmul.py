@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
@@ -145,7 +146,10 @@ def _place(
     """Put a copy where it is made, in its layout; gives it back if its loops are still to be scheduled."""
     level = plan.level if all(copy.operand.has(p) for p in plan.outer[: plan.level]) else 0
     if level:
-        kernel.sch.compute_at(copy.block, outer[level - 1], preserve_unit_loops=True)
+        try:
+            kernel.sch.compute_at(copy.block, outer[level - 1], preserve_unit_loops=True)
+        except CompileError:  # not proven to be whole where it is read: then all copies are made first
+            level = 0
     if not copy.step:
         if not level:
             return [copy.block]

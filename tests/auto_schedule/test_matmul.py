@@ -103,6 +103,15 @@ def test_matrices_that_are_used_once(rule: str, product: Product) -> None:
     assert_right(product, arrays, 4, known)
 
 
+def test_a_batch_of_unknown_width() -> None:
+    product = Product("bmk,bnk->bmn", {"b": 5, "m": 33, "n": "size", "k": 7}, epilogue="twice")
+    found = made(product)
+    assert found.rule == "matmul" and found.func is not None
+    arrays = product.arrays({"size": 9}, 2)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 2, {"size": 9})
+
+
 @pytest.mark.parametrize("depth", [256, 301, 1024])
 def test_cores_share_the_rows_of_a_narrow_matrix(depth: int) -> None:
     product = Product("k,kn->n", {"n": 9, "k": depth}, "float64", "float64", "bias")
