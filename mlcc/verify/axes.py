@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import Bound
 from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.arith.proofs import is_one
 from mlcc.errors import Label
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -73,15 +74,11 @@ def check_axes(
     `local` are the buffers that live inside the function; of these a part may be all that is needed.
     """
     block = realize.block
-    free = guarded or not _is_true(realize.predicate)
+    free = guarded or not is_one(realize.predicate)
     partial_ok = not _writes_outside(block, local.allocated)
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         if axis.var.dtype.is_int and value.dtype.is_int:
             _check_axis(block, axis, value, domains, free, partial_ok, report, is_part, local)
-
-
-def _is_true(predicate: Expr) -> bool:
-    return isinstance(predicate, IntImm) and predicate.value != 0
 
 
 def _writes_outside(block: tir.Block, allocated: set[tir.Var]) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from mlcc.arith.proofs import is_one
 from mlcc.errors import Label, Span
 from mlcc.ir import tir
 from mlcc.ir.node import children
@@ -228,11 +229,16 @@ class FuncVerifier:
             check_axes(stmt, self._domains, self._guards > 0, self.report, is_part, self._local)
             self._reduction_loops(stmt)
         with self._scope.frame():
+            guards = self._guards
             if block.iter_vars:
                 self._scope.depth += 1
+                self._guards = 0  # of loops, which the block does not see
+            elif not is_one(stmt.predicate):
+                self._guards += 1
             self._inside(block, outermost)
             if block.iter_vars:
                 self._scope.depth -= 1
+            self._guards = guards
 
     def _reduction_loops(self, stmt: tir.BlockRealize) -> None:
         """A loop that a reduce axis depends on carries values from one iteration to the next."""
@@ -267,12 +273,11 @@ class FuncVerifier:
             self._declare(buffer, block)
         for match in block.match_buffers:
             self._match(match, block)
-        guards, self._guards = self._guards, 0
         loops, self._loops = self._loops, 0
         if block.init is not None:
             self._body(block.init)
         self._body(block.body)
-        self._guards, self._loops = guards, loops
+        self._loops = loops
         for region in (*(block.reads or ()), *(block.writes or ())):
             self._region(region, block)
         if not (outermost and not block.iter_vars):

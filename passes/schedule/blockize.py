@@ -334,11 +334,15 @@ class _Axes:
         domain = Analyzer()
         for loop in loops:
             domain.bind(loop.var, tir.Range(loop.min, loop.extent))
+        variables = {loop.var for loop in loops}
         shared = self._shared
         if shared is not None and len(shared.outer) < len(block.iter_vars):
             return False
         for number, (axis, (outside, inside)) in enumerate(zip(block.iter_vars, division.pairs, strict=True)):
             value = normalize_to_expr(outside.source)  # type: ignore[arg-type]
+            if is_one(inside.extent):  # in a part of a loop, its one value may be other than 0
+                only = domain.simplify(normalize_to_expr(inside.source))  # type: ignore[arg-type]
+                value = value if used_vars(only) & variables else c.add(value, only)
             if shared is None:
                 outer = _axis(axis, "_o", outside.extent, value, domain)
             else:
@@ -357,7 +361,7 @@ class _Axes:
     ) -> tir.Expr:
         if is_one(inside.extent):
             if is_one(outside.extent) and not self._preserve:
-                return tir.IntImm(outside.extent.dtype, 0)
+                return outer.dom.min
             return outer.var
         value = normalize_to_expr(inside.source)  # type: ignore[arg-type]
         inner = _axis(axis, "_i", inside.extent, value, domain)

@@ -229,7 +229,7 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
     new = [substitute(index, fresh) for index in copy.new]
     sides = ((copy.cache, new), (copy.buffer, old)) if copy.writing else ((copy.buffer, old), (copy.cache, new))
     block = copy_block(copy.cache.name, axes, *sides)
-    predicate = _guard(tree, realize, {loop.var for loop in loops}, spot)
+    predicate = _guard(tree, realize, loops, [value for _, value in pairs], spot)
     inner = tir.BlockRealize(tuple(values), substitute(predicate, fresh), block)
     return in_loops([(fresh[o.var], span) for o, span in zip(loops, spans, strict=True)], inner)  # type: ignore[misc]
 
@@ -245,17 +245,21 @@ def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> lis
     return found[::-1]
 
 
-def _guard(tree: Tree, realize: tir.BlockRealize, kept: set[tir.Var], spot: Spot) -> Expr:
-    """The part of the block's predicate that bounds loops of the copy; refuses (E0643) a bound on those and others."""
-    others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - kept
+def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: Spot) -> Expr:
+    """The part of the block's predicate that bounds what the copy's axes are bound to, or loops around the copy.
+
+    `loops` are the copy's own. Refuses (E0643) a bound on what the copy's axes depend on and on loops that it has not.
+    """
+    others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - {loop.var for loop in loops}
+    bound = used_vars(tuple(values))
     made: Expr = TRUE
     for part in operands(realize.predicate):
         used = used_vars(part)
-        if used & kept and used & others:
+        if used & bound and used & others:
             raise Refusal(
                 "E0643", f"the predicate `{part}` of block `{realize.block.name}` ties loops that the copy has to loops"
                 " that it has not", realize,
             )  # fmt: skip
-        if used & kept:
+        if not used & others:
             made = c.logical_and(made, part)
     return made

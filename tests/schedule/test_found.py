@@ -130,6 +130,23 @@ def a_falling_axis_of_one_value(sch: mlcc.Schedule) -> None:
     sch.transform_block_layout("B", lambda i, j: (0 - i, j))
 
 
+def last_iteration_as_a_block(sch: mlcc.Schedule) -> None:
+    sch.loop_partition(sch.get_loops("B")[0], [None, 1])
+    sch.blockize(sch.get_loops("B_i1")[0], preserve_unit_iters=False)
+
+
+def parts_under_a_condition(sch: mlcc.Schedule) -> None:
+    sch.loop_partition(sch.get_loops("B")[1], [None, 4])
+    sch.split(sch.get_loops("B_j_common")[0], [None, 5])
+
+
+def copy_under_a_condition_around(sch: mlcc.Schedule) -> None:
+    sch.split(sch.get_loops("B")[0], [3, None])
+    sch.compute_at("S", sch.get_loops("B")[2])
+    sch.reindex_cache_write("S", 0, "local", lambda i, j: (j, i))
+    sch.reindex_cache_read("S", 0, "local", lambda i, j: (j, i))
+
+
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
@@ -137,7 +154,8 @@ def a_falling_axis_of_one_value(sch: mlcc.Schedule) -> None:
         (elementwise(4, 16), copy_back_of_a_part), (MATMUL, copy_back_in_a_thread), (CHAINED, cache_under_a_condition),
         (CHAINED, cache_of_what_is_there), (TILES, cache_inside_a_block), (CHAINED, cache_in_a_part),
         (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts), (MATMUL, axes_of_a_part_in_another_order),
-        (elementwise(1, 4), a_falling_axis_of_one_value),
+        (elementwise(1, 4), a_falling_axis_of_one_value), (elementwise(4, 4), last_iteration_as_a_block),
+        (elementwise(4, 8), parts_under_a_condition), (CHAINED, copy_under_a_condition_around),
     ],
 )  # fmt: skip
 def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:
