@@ -161,8 +161,8 @@ class Rewriter:
             return c.floordiv(a, b) if floordiv else c.floormod(a, b)
         if is_one(b):
             return a if floordiv else IntImm(expr.dtype, 0)
-        if not a.args:
-            return expr
+        if not a.args:  # of loops that run once
+            return c.floordiv(a.base, b) if floordiv else c.floormod(a.base, b)
         if len(a.args) > 1:
             fused = self.fuser.fuse(a)
             if fused is None:

@@ -142,6 +142,16 @@ class Player:
 # ---------------------------------------------------------------- making and running a case
 
 
+@cases.primitive("matmul reduction reduction argmax softmax layer_norm pooling conv2d symbolic")
+def pad_reduction(c: Chooser) -> str:
+    """TVM has no such primitive: its cases are made here alone."""
+    block = c.pick(lambda b: "R" in b.kinds and bool(b.loops))
+    if not block.loops:
+        raise cases.Impossible
+    at = block.kinds.index("R") if "R" in block.kinds and c.well() else c.rng.randrange(len(block.loops))
+    return f"{c.loop_of(block, min(at, len(block.loops) - 1))}, {c.rng.choice((2, 3, 4, 8, 16) if c.well() else (0, 1))}"
+
+
 def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any) -> Case:
     """Make and run one case. Raises Finding with `case` set."""
     rng = random.Random(f"{seed}/{number}")

@@ -147,6 +147,12 @@ def copy_under_a_condition_around(sch: mlcc.Schedule) -> None:
     sch.reindex_cache_read("S", 0, "local", lambda i, j: (j, i))
 
 
+def cache_for_one_fused_iteration(sch: mlcc.Schedule) -> None:
+    sch.fuse(*sch.get_loops("B"))
+    sch.loop_partition(sch.get_loops("B")[0], [3, 1])
+    sch.cache_write("B_i_j_fused1", 0, "local")
+
+
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
@@ -156,6 +162,7 @@ def copy_under_a_condition_around(sch: mlcc.Schedule) -> None:
         (CHAINED, cache_for_a_part), (CHAINED, consumer_of_parts), (MATMUL, axes_of_a_part_in_another_order),
         (elementwise(1, 4), a_falling_axis_of_one_value), (elementwise(4, 4), last_iteration_as_a_block),
         (elementwise(4, 8), parts_under_a_condition), (CHAINED, copy_under_a_condition_around),
+        (elementwise(4, 4), cache_for_one_fused_iteration),
     ],
 )  # fmt: skip
 def test_results_stay(text: str, steps: Callable[[mlcc.Schedule], None]) -> None:

@@ -688,11 +688,13 @@ def transform_block_layout(c: Chooser) -> str:
     return f"{handle}, {c.index_map(len(block.kinds), block.extents)}"
 
 
-@primitive("padded_matmul padded_matmul matmul matmul_chain batch_matmul two_matmuls conv2d symbolic")
+@primitive("padded_matmul padded_matmul matmul matmul_chain batch_matmul two_matmuls conv2d conv2d depthwise symbolic")
 def pad_einsum(c: Chooser) -> str:
     handle, block = c.block(_has("R"))
     rng = c.rng
     padding = [rng.choice((1, 2, 4, 8, 16, 16, 32)) for _ in block.kinds]
+    if len(padding) > 4 and c.maybe(0.7):  # a convolution, whose windows pad along spatial axes
+        padding = [p if k == "S" else rng.choice((1, 1, 1, p)) for p, k in zip(padding, block.kinds, strict=True)]
     if not c.well():
         padding = rng.choice((padding[:-1], [*padding, 1], [0, *padding[1:]], [-4, *padding[1:]]))
     return f"{handle}, {padding}"
