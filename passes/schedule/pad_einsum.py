@@ -151,7 +151,7 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
                     )
                 continue
             dom = extents.get(span.min) if isinstance(span.min, tir.Var) else None
-            if dom is not None and span.min in padded:
+            if dom is not None and (span.min in padded or region in old.writes):  # all of what is copied back
                 ends = analyzer.prove_equal(dom.extent, size) and tir.const_int(dom.min) == 0
             elif dom is not None:
                 ends = True
@@ -204,8 +204,10 @@ class _Padded:
             elif not vars_of(span.min) & padded.keys():
                 shape.append(size)
             else:
-                reach = {v: c.sub(padded.get(v, axes[v].dom.extent), 1) for v in vars_of(span.min)}
-                shape.append(analyzer.simplify(c.maximum(size, c.add(substitute(span.min, reach), 1))))
+                last = {
+                    v: c.sub(c.add(axes[v].dom.min, padded.get(v, axes[v].dom.extent)), 1) for v in vars_of(span.min)
+                }
+                shape.append(analyzer.simplify(c.maximum(size, c.add(substitute(span.min, last), 1))))
         return _Padded(old, c.make_buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope))
 
     def nest(self, into: bool, analyzer: Analyzer) -> tir.Stmt:

@@ -132,3 +132,28 @@ def test_axes_that_are_not_padded_index_as_they_like(index: str) -> None:
     sch = schedule(text)
     sch.pad_einsum("y", [1, 4, 1, 1, 1, 1])
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+
+WINDOW = """
+@T.prim_func
+def main(x: T.Buffer((14,), "float32"), w: T.Buffer((8,), "float32"), y: T.Buffer(({rows}, 6), "float32")):
+    for i, j, k in T.grid(2, 6, 4):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            vk = T.axis.reduce((4, 8), k + 4)
+            with T.init():
+                y[vi, vj] = T.float32(0)
+            y[vi, vj] = y[vi, vj] + x[vi + vj + vk] * w[vk]
+"""
+
+
+def test_windows_of_axes_that_start_elsewhere() -> None:
+    sch = schedule(text := WINDOW.format(rows=2))
+    sch.pad_einsum("y", [1, 16, 1])
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
+def test_rows_of_another_block_are_not_copied_back() -> None:
+    with refused("E0675", "`vi` does not run over all of a dimension of `y` \\(3\\)"):
+        schedule(WINDOW.format(rows=3)).pad_einsum("y", [1, 16, 1])
