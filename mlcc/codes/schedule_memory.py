@@ -36,7 +36,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0675": (
         "padding with zeros would show in the result",
         "Buffers are padded with zeros at their end. A sum of products does not change if one factor is zero; other "
-        "reductions do, and so does a sum whose axis ends before the buffer does.",
+        "reductions do, and so does a sum whose axis ends before the buffer does. Outputs are copied "
+        "back from their padded copies whole, so that the block's axes must run over all of them.",
     ),
     "E0676": (
         "not a padding block",

@@ -149,7 +149,8 @@ def pad_reduction(c: Chooser) -> str:
     if not block.loops:
         raise cases.Impossible
     at = block.kinds.index("R") if "R" in block.kinds and c.well() else c.rng.randrange(len(block.loops))
-    return f"{c.loop_of(block, min(at, len(block.loops) - 1))}, {c.rng.choice((2, 3, 4, 8, 16) if c.well() else (0, 1))}"
+    multiple = c.rng.choice((2, 3, 4, 8, 16) if c.well() else (0, 1))
+    return f"{c.loop_of(block, min(at, len(block.loops) - 1))}, {multiple}"
 
 
 def play(number: int, seed: str, counts: Counts, only: str | None, on_case: Any) -> Case:
