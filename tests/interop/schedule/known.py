@@ -125,6 +125,10 @@ KNOWN: tuple[Known, ...] = (
         _code("E0675"),
     ),
     Known(
+        "pad_einsum", THEY_REFUSE, "the windows of convolutions are padded along spatial axes: TVM takes no windows",
+        lambda o: o.family in ("conv2d", "depthwise") and _they("not a computation of Einsum pattern")(o),
+    ),
+    Known(
         "transform_layout", WE_REFUSE, "a map that sends several elements to one place is refused",
         _code("E0670", "go to one place"),
     ),
