@@ -134,7 +134,6 @@ def test_axes_that_are_not_padded_index_as_they_like(index: str) -> None:
     assert_same_results(mlcc.parse(text), sch.mod)
 
 
-
 WINDOW = """
 @T.prim_func
 def main(x: T.Buffer((14,), "float32"), w: T.Buffer((8,), "float32"), y: T.Buffer(({rows}, 6), "float32")):
