@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.kernel import Kernel, NotThis
 from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
+from mlcc.passes.auto_schedule.totals import total
 
 
 def fallback(kernel: Kernel) -> str:
     """Every stage in vectors along what it stores, and in parallel; one whose steps are refused stays serial."""
     count = inline_cheap(kernel)
     for block in kernel.blocks():
-        before, stage = kernel.sch.copy(), kernel.stage(block)
-        nest = reduce_nest if stage.reduced else spatial_nest
-        try:
-            kernel.say(nest(kernel, block))
-        except CompileError as exc:
-            kernel.sch = before
-            kernel.say(f"`{stage.block.name}` stays as it is: {exc.diagnostics[0].message}")
+        stage = kernel.stage(block)
+        for nest in (total, reduce_nest) if stage.reduced else (spatial_nest,):
+            before, said = kernel.sch.copy(), len(kernel.used)
+            try:
+                kernel.say(nest(kernel, block))
+                break
+            except (CompileError, NotThis) as exc:
+                kernel.sch = before
+                del kernel.used[said:]
+                if nest is not total:
+                    assert isinstance(exc, CompileError)
+                    kernel.say(f"`{stage.block.name}` stays as it is: {exc.diagnostics[0].message}")
     return "no rule for the whole" + (f"; {count} stages are computed where they are read" if count else "")

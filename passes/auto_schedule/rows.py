@@ -23,7 +23,7 @@ def rows(kernel: Kernel) -> str:
     threads = any(worth_threads(kernel, s) for s in stages)
     parts: list[tuple[BlockRV, str]] = []
     for block, stage in zip(kernel.blocks(), stages, strict=True):
-        parts += _partial(kernel, block, stage) if stage.reduced else [(block, "stored")]
+        parts += partial_results(kernel, block, stage) if stage.reduced else [(block, "stored")]
     *before, (last, _) = parts
     row = fused(kernel, kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
     for block, _ in reversed(before):
@@ -31,7 +31,7 @@ def rows(kernel: Kernel) -> str:
     if threads and stages[-1].extents[:axes] != (1,) * axes:
         kernel.sch.parallel(row)
     for block, kind in parts:
-        _vectors(kernel, block, kind)
+        vectors_of_row(kernel, block, kind)
     return f"{sum(bool(s.reduced) for s in stages)} reductions along rows"
 
 
@@ -79,21 +79,27 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
     return count
 
 
-def _partial(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[BlockRV, str]]:
+def partial_results(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[BlockRV, str]]:
     """Cut a reduction into partial results in the lanes of vectors (rfactor), and steps that put these together."""
     lanes = kernel.facts.lanes(stage.element_bytes)
     extents = [stage.extents[n] for n in stage.reduced]
     times = None if None in extents else prod(n for n in extents if n is not None)
     if lanes < 2 or (times is not None and times < 2 * lanes):
         return [(block, "short")]
-    several = 1
-    while several < ACCUMULATORS and (times is None or times >= 4 * several * lanes):
-        several *= 2
+    loops = [kernel.loops(block)[n] for n in stage.reduced]
+    several = _accumulators(times, lanes)
+    fitting = [n for n in (several, several // 2, several // 4) if n and times is not None and times % (n * lanes) == 0]
+    if fitting:
+        several = fitting[0]
+        loop = fused(kernel, loops)
+    else:  # the last loop with a rest that contributes nothing; others around it
+        if len(loops) > 1:
+            if extents[-1] is not None and 2 * extents[-1] < lanes - 2:
+                return [(block, "short")]
+            several = _accumulators(extents[-1], lanes)
+        loop = loops[-1]
+        kernel.sch.pad_reduction(loop, several * lanes)
     kernel.say(f"`{stage.block.name}`: partial results in {several} vectors of {lanes}")
-    loops = kernel.loops(block)
-    if len(stage.reduced) == 1:
-        kernel.sch.pad_reduction(loops[stage.reduced[0]], several * lanes)
-    loop = fused(kernel, [loops[n] for n in stage.reduced])
     widths = [several * lanes, *([lanes] if several > 1 else [])]
     while widths[-1] > JOINED:
         widths.append(widths[-1] // JOINED)
@@ -107,7 +113,15 @@ def _partial(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[BlockRV
     return [*made, (block, "last")]
 
 
-def _vectors(kernel: Kernel, block: BlockRV, kind: str) -> None:
+def _accumulators(times: int | None, lanes: int) -> int:
+    """How many vectors add up side by side, for sums of so many elements."""
+    several = 1
+    while several < ACCUMULATORS and (times is None or times >= 4 * several * lanes):
+        several *= 2
+    return several
+
+
+def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
     """The loops of a stage within a row."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     reduced = [loops[n] for n in stage.reduced]

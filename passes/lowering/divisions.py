@@ -47,11 +47,11 @@ class _Divisions(Mutator):
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
-        if not any(divides(index) for index in indices):
+        if not any(divisions(index) for index in indices):
             return indices
-        return tuple(self._analyzer.simplify(index) if divides(index) else index for index in indices)
+        return tuple(self._analyzer.simplify(index) if divisions(index) else index for index in indices)
 
 
-def divides(index: Expr) -> bool:
-    """Is there a quotient or remainder in an expression?"""
-    return any(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))
+def divisions(index: Expr) -> int:
+    """How many quotients and remainders there are in an expression."""
+    return sum(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))
