@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlcc.arith.keys import same_expr
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, contraction
@@ -49,7 +50,10 @@ def only_reader(kernel: Kernel, block: BlockRV) -> BlockRV | None:
     reader = kernel.stage(readers[0])
     buffer = stage.block.writes[0].buffer
     loads = [a for a in reader.accesses if a.buffer is buffer and not a.stored]
-    by_axes = len(loads) == 1 and all(isinstance(i, tir.Var) for i in loads[0].indices)
+    same = all(
+        len(x.indices) == len(loads[0].indices) and all(map(same_expr, x.indices, loads[0].indices)) for x in loads
+    )
+    by_axes = bool(loads) and same and all(isinstance(i, tir.Var) for i in loads[0].indices)
     if reader.reduced or not reader.plain or not by_axes or len(set(loads[0].indices)) != len(reader.loops):
         return None
     return readers[0]  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.choose import Answer, answer
 from mlcc.passes.auto_schedule.tiles import best_tile
 from mlcc.verify import check
-from tests.auto_schedule.kernels import NATIVE, scheduled
+from tests.auto_schedule.kernels import NATIVE, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 
 X86 = "llvm{triple=x86_64-linux-gnu}"
@@ -202,3 +202,16 @@ def test_other_sums_are_not_products() -> None:
     ):
         found = answer(mlcc.parse(text.replace(old, new))["main"], "main", small())
         assert why in dict(found.passed)["matmul"]
+
+
+def test_a_result_that_is_read_twice_stays_in_registers() -> None:
+    """silu(a) = a * sigmoid(a)"""
+    params = 'x: R.Tensor((96, 64), "float32"), w: R.Tensor((64, 96), "float32")'
+    module = lowered(graph(params, "a = R.matmul(x, w)", "y = R.nn.silu(a)", result="y"))
+    made = scheduled(module)
+    allocated = [line for line in made.script().splitlines() if "= T.alloc_buffer((T.int64(96), T.int64(96))" in line]
+    assert allocated and all('scope="local"' in line for line in allocated)
+    x, w = (np.random.default_rng(0).uniform(-1, 1, s).astype(np.float32) for s in ((96, 64), (64, 96)))
+    found = mlcc.load(mlcc.build(made, NATIVE, pipeline=""))["main"](x, w)
+    product = x.astype(np.float64) @ w
+    np.testing.assert_allclose(found, product / (1 + np.exp(-product)), 1e-5, 1e-5)

@@ -320,3 +320,18 @@ def test_aarch64_relocations_point_where_they_should() -> None:
         page = (adrp >> 5 & 0x7FFFF) << 2 | adrp >> 29 & 3
         place = (((base + stub) >> 12) + page << 12) + (load_slot >> 10 & 0xFFF) * 8
         assert place == base + layout.slot[index] and jump == 0xD61F0200
+
+
+def test_large_pages_are_no_condition() -> None:
+    """A system that refuses them gives small ones."""
+
+    class Pages:
+        asked = 0
+
+        def madvise(self, advice: int) -> None:
+            self.asked += 1
+            raise OSError("not here")
+
+    pages = Pages()
+    image._ask_for_huge_pages(pages)  # type: ignore[arg-type]
+    assert pages.asked == hasattr(image.mmap, "MADV_HUGEPAGE")
