@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def cast_node(e: Emitter, node: tir.Cast) -> Value:
     if node.dtype.lanes != node.value.dtype.lanes:
         raise unsupported(f"a cast of {node.value.dtype} to {node.dtype} changes the lanes", node.span)
-    return cast(e, e.expr(node.value), node.value.dtype, node.dtype)
+    to_int = node.value.dtype.is_float and not node.dtype.is_float
+    fast, e.fast = e.fast, "" if to_int else e.fast  # a last bit more or less may be another integer, another place
+    value = e.expr(node.value)
+    e.fast = fast
+    return cast(e, value, node.value.dtype, node.dtype)
 
 
 def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from mlcc import host
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float, wrap
@@ -219,3 +220,21 @@ def test_reinterpret_float16() -> None:
     np.testing.assert_array_equal(out.view("uint16")[keep], data[keep])
     assert Native(elementwise(len(data), ["float16"], [("uint16", call("reinterpret", "uint16"))]))(out, back) == 0
     np.testing.assert_array_equal(back[keep], data[keep])
+
+
+@pytest.mark.skipif("avx2" not in " ".join(host.cpu_features()), reason="no fused multiply-add here")
+@pytest.mark.parametrize("method", ["round", "floor"])
+def test_what_becomes_an_integer_is_not_contracted(method: str) -> None:
+    """Coordinates of an image that grows from 2 to 7 rows: 3.5 * (2 / 7) - 0.5 is one half, and fused a bit more."""
+    places = np.arange(7, dtype="float32")
+    half = c.const(0.5, "float32")
+    scale = float(np.float32(2) / np.float32(7))
+
+    def coordinate(x: tir.Expr) -> tir.Expr:
+        return c.cast("int32", call(method, "float32")(c.sub(c.mul(c.add(x, half), c.const(scale, "float32")), half)))
+
+    out = np.zeros(7, "int32")
+    func = elementwise(7, ["float32"], [("int32", coordinate)])
+    assert Native(func, machine=Machine(cpu="x86-64-v3"), level=3)(places, out) == 0
+    scaled = (places + np.float32(0.5)) * np.float32(scale) - np.float32(0.5)
+    np.testing.assert_array_equal(out, getattr(np, method)(scaled))
