@@ -86,7 +86,7 @@ def inline_into_producer(state: State, ref: BlockRef, check_only: bool = False) 
     check_complete_block(tree, block, scope)
     producer = single_producer(tree, block, scope, buffer)
     check_not_output(tree, producer, scope)
-    inlining = ConsumerInlining(ref.realize, producer, buffer)
+    inlining = ConsumerInlining(ref.realize, tree.loops_above(block), producer, buffer)
     removed = removable(tree, block)
     check_no_pointer_use(tree, scope, block, buffer)
     if check_only:

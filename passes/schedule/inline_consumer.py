@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import eval_set, from_range
 from mlcc.arith.iter_inverse import inverse_affine_iter_map
@@ -85,10 +87,17 @@ def _is_leaf_writer(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
 class ConsumerInlining:
     """The consumer's store as a function of the producer's. Refuses (E0645) what does not fit."""
 
-    def __init__(self, consumer: tir.BlockRealize, producer: tir.Block, buffer: tir.Buffer) -> None:
+    def __init__(
+        self, consumer: tir.BlockRealize, loops: Sequence[tir.For], producer: tir.Block, buffer: tir.Buffer
+    ) -> None:
+        """`loops` are those above the consumer."""
         self._consumer, self._producer, self._buffer = consumer.block, producer, buffer
         if tir.const_int(consumer.predicate) != 1:
             raise self._refusal(f"it runs only where {consumer.predicate}")
+        outer = {loop.var for loop in loops}
+        for loop in loops:  # a part of the axes' domains, which says nothing of it
+            if any(n in outer for end in (loop.min, loop.extent) for n in walk(end) if isinstance(n, tir.Var)):
+                raise self._refusal(f"the range of its loop `{loop.var.name}` depends on another loop")
         self._store = only_store(self._consumer)
         self._analyzer = Analyzer()
         self._values: dict[tir.Var, tir.Expr] = {}

@@ -6,6 +6,7 @@ import pytest
 
 import mlcc
 from mlcc.verify import check
+from tests.schedule.nests import TRIANGLE
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
 PIPE = """
@@ -265,6 +266,14 @@ def test_reverse_refused(text: str, block: str, code: str, words: str) -> None:
     with refused(code, words):
         sch.reverse_compute_inline(block)
     assert sch.mod["main"] is before["main"]
+
+
+def test_a_consumer_of_a_part_stays() -> None:
+    """What it does not store must not be stored by its producer either."""
+    sch = schedule(TRIANGLE)
+    sch.cache_read("B", "A", "global")
+    with refused("E0645", "the range of its loop `j` depends on another loop"):
+        sch.reverse_compute_inline("B")
 
 
 def test_not_into_a_reduction() -> None:
