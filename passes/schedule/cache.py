@@ -234,11 +234,26 @@ def _check_written(
     """Refuses (E0642) to copy what the writer does not surely write."""
     written = region_of(writer.writes, region.buffer, writer)
     assert written is not None
-    if not covers_all(tree, writer, own_region(writer, written, writing=True), where.holder, guard):
+    own = own_region(writer, written, writing=True)
+    if not covers_all(tree, writer, own, where.holder, guard) or not _inner_cover(tree, writer, region.buffer):
         raise Refusal(
             "E0642", f"block `{writer.name}` may leave out some of {_spelled(region)}, and the copy would have garbage"
             " there", writer,
         )  # fmt: skip
+
+
+def _inner_cover(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
+    """Do the blocks inside write a region without dents? Loops that end earlier in some iterations may leave them, and
+    what a block around states may be more."""
+    varying = {a.var for r in tree.realizes for a in r.block.iter_vars} | {loop.var for loop in tree.loops}
+    for realize in tree.child_realizes(block):
+        written = region_of(realize.block.writes, buffer, realize.block)
+        if written is None:
+            continue
+        ends = [end for loop in tree.loops_above(realize) for end in (loop.min, loop.extent)]
+        if used_vars(tuple(ends)) & varying or not _inner_cover(tree, realize.block, buffer):
+            return False
+    return True
 
 
 def _check_readers_behind(

@@ -138,6 +138,14 @@ def main(A: T.Buffer((5, 5), "float32"), B: T.Buffer((5, 5), "float32")):
 """
     with refused("E0642", "block `B` may leave out some of `B"):
         schedule(triangle).cache_write("B", 0, "local")
+    sch = schedule(triangle)
+    outer = sch.blockize(sch.get_loops(sch.blockize(sch.get_loops("B")[1]))[0])  # of which the text states a rectangle
+    with refused("E0642", "may leave out some of `B"):
+        sch.cache_write(outer, 0, "local")
+    whole = schedule(triangle.replace("range(5 - i)", "range(5)"))
+    before = whole.mod
+    whole.cache_write(whole.blockize(whole.get_loops("B")[1]), 0, "local")
+    assert_same_results(before, whole.mod)
 
 
 def test_several_writers_are_refused() -> None:
