@@ -5,8 +5,6 @@ Arrays lie against pages that must not be touched, before or behind them.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import time
 
@@ -19,27 +17,13 @@ from mlcc.ir import tir
 from mlcc.passes.lowering import LowerOptions, lower_func
 from mlcc.targets.llvm.compile import Machine
 from mlcc.targets.llvm.context import EmitOptions
+from tests.fuzz.fences import fenced
 from tests.generate.lanes import Case, lanes
 from tests.targets.arguments import assert_alike
 from tests.targets.harness import Native
 
 SHARE = 10
 CPUS = ("x86-64", "x86-64-v3", "x86-64-v4")
-PAGE = mmap.PAGESIZE
-
-
-def fenced(array: np.ndarray, before: bool) -> np.ndarray:
-    """A copy that begins behind, or ends before, a page that may not be touched."""
-    pages = -(-max(array.nbytes, 1) // PAGE) + 2
-    memory = mmap.mmap(-1, pages * PAGE)
-    whole = np.frombuffer(memory, "uint8")
-    libc = ctypes.CDLL(None)
-    for page in (0, pages - 1):
-        assert libc.mprotect(ctypes.c_void_p(whole.ctypes.data + page * PAGE), ctypes.c_size_t(PAGE), 0) == 0
-    start = PAGE if before else (pages - 1) * PAGE - array.nbytes
-    made: np.ndarray = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
 
 
 def arrays(case: Case, seed: int) -> list[np.ndarray]:

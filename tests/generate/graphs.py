@@ -31,6 +31,7 @@ class Options:
     branches: bool = True
     nested: bool = True
     dtypes: tuple[str, ...] = ("float32", "float32", "float64", "float16", "int32", "int64")
+    extents: tuple[int, ...] = (1, 2, 3, 4, 5, 8)
 
 
 def tensor(dims: Dims, dtype: DType) -> relax.TensorStructInfo:
@@ -99,7 +100,7 @@ class _Generator:
             if self.symbols and rng.random() < 0.5:
                 dims.append(rng.choice(self.symbols))
             else:
-                dims.append(c.const(rng.choice([1, 2, 3, 4, 5, 8]), INT64))
+                dims.append(c.const(rng.choice(self.options.extents), INT64))
         return tuple(dims)
 
     def body(self, known: list[relax.Var], size: int) -> tuple[tuple[relax.BindingBlock, ...], relax.Expr]:

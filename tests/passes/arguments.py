@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import encode
 from mlcc.ops.relations import evaluate
 
 
@@ -52,4 +54,5 @@ def _array(shape: tuple[int, ...], dtype: str, rng: random.Random) -> np.ndarray
         return np.asarray(state.rand(*shape) > 0.5)
     if dtype.startswith(("int", "uint")):
         return np.asarray(state.randint(0, 5, shape)).astype(dtype)
-    return np.asarray(state.uniform(-1, 1, shape)).astype(dtype)
+    values = np.asarray(state.uniform(-1, 1, shape))
+    return np.asarray(encode(values, DType.of(dtype)))

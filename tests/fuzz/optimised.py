@@ -1,0 +1,295 @@
+"""Generated programs at -O3 compute what they do at -O0, on every CPU and with any number of threads.
+
+    python -m tests.fuzz.optimised --seconds 300 --seed 1 [--kind conv] [--cpu native] [--threads 2] [--count N]
+
+Arrays lie against pages that must not be touched; cases run in children, so that a signal ends one of them. No rule may
+break, scripts of chosen schedules replay, and compiling stays within bounds of time and memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+CPUS = ("native", "x86-64", "x86-64-v3", "x86-64-v4")
+PER_CHILD = 24
+MOST_SECONDS, MOST_BYTES = 8.0, 1 << 30
+PATIENCE = 120.0
+TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
+
+
+def cpus() -> list[str]:
+    """Those that this machine has."""
+    from mlcc import host
+
+    features = " ".join(host.cpu_features())
+    needs = {"x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}
+    return [c for c in CPUS if needs.get(c, "") in features]
+
+
+@contextmanager
+def eager_threads() -> Iterator[None]:
+    """Loops run in parallel however little they do."""
+    from mlcc.cpu_facts import CpuFacts
+    from mlcc.passes.lowering import parallel as settled
+    from mlcc.targets.llvm import parallel as emitted
+
+    changed: tuple[tuple[Any, str, Any], ...] = (
+        (CpuFacts, "parallel_operations", 1), (settled, "LEAST_WORK", 1), (emitted, "LEAST_PIECE", 1),
+    )  # fmt: skip
+    before = [vars(owner)[name] for owner, name, _ in changed]
+    for owner, name, value in changed:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for (owner, name, _), value in zip(changed, before, strict=True):
+            setattr(owner, name, value)
+
+
+def check(kind: str, seed: int, cpu: str) -> str:
+    """What is wrong with a case, or nothing. Raises NoSubject."""
+    with eager_threads() if seed // 3 % 2 else nullcontext():
+        return _check(kind, seed, cpu)
+
+
+def _check(kind: str, seed: int, cpu: str) -> str:
+    import mlcc
+    from tests.fuzz.subjects import subject
+
+    made = subject(kind, seed)
+    target = "llvm{cpu=native}" if cpu == "native" else f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}"
+    try:
+        plain = mlcc.load(mlcc.build(made.module, target=target, opt_level=0))
+    except mlcc.CompileError as exc:
+        first = exc.diagnostics[0].code
+        try:
+            mlcc.build(made.module, target=target, opt_level=3)
+        except mlcc.CompileError:
+            return ""
+        return f"-O0 refuses it ({first}), -O3 does not" if first != "E0444" and first[:3] != "E07" else ""
+    began, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    artifact = mlcc.build(made.module, target=target, opt_level=3)
+    took, more = time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) << 10
+    found = []
+    if took > MOST_SECONDS or more > MOST_BYTES:
+        found.append(f"compiling took {took:.1f} s and {more >> 20} MiB")
+    found += _schedules(made.module, target)
+    fast = mlcc.load(artifact)
+    for number, args in enumerate(made.runs):
+        found += [f"run {number}: {text}" for text in _compare(plain, fast, args, made.is_kernel, seed)]
+    return "; ".join(found[:3])
+
+
+def _schedules(module: Any, target: str) -> list[str]:
+    """Rules that broke, and a script that gives another module."""
+    import mlcc
+    from mlcc.cpu_facts import CpuFacts
+    from mlcc.passes.auto_schedule.as_script import as_script
+    from mlcc.passes.auto_schedule.choose import answers
+    from mlcc.passes.levels import level_text
+
+    lowered = mlcc.run_passes(module, level_text(3).partition(",auto-schedule")[0], target=target)
+    facts = CpuFacts.of(target)
+    chosen = answers(lowered, facts)
+    found = [f"{a.name}: a rule broke: {type(a.broken).__name__}: {a.broken}" for a in chosen if a.broken is not None]
+    made = mlcc.run_passes(lowered, "auto-schedule", target=target)
+    try:
+        again = mlcc.apply_schedule(lowered, as_script(chosen, facts, target))
+    except mlcc.CompileError as exc:
+        return [*found, f"the script does not replay: {exc}"]
+    if mlcc.script(again) != mlcc.script(made):
+        found.append("the script replays to another module")
+    return found
+
+
+def _compare(plain: Any, fast: Any, args: list[Any], is_kernel: bool, seed: int) -> list[str]:
+    import mlcc
+    from tests.fuzz.fences import fenced, fenced_results
+    from tests.passes.arguments import leaves
+
+    def own(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(own(v) for v in value)
+        return fenced(value, seed % 4 == 0) if isinstance(value, np.ndarray) and value.flags.c_contiguous else value
+
+    def run(executable: Any) -> list[np.ndarray] | str:
+        given = [own(a) for a in args]
+        try:
+            result = executable["main"](*given)
+        except mlcc.CallError as exc:
+            return exc.diagnostics[0].code
+        return leaves([a for a in given if isinstance(a, np.ndarray)] if is_kernel else result)
+
+    with np.errstate(all="ignore"):
+        want = run(plain)
+        with fenced_results():
+            have = run(fast)
+    if isinstance(want, str) or isinstance(have, str):
+        return [] if want is have or want == have else [f"{have!r:.80} for {want!r:.80}"]
+    if len(have) != len(want):
+        return [f"{len(have)} results for {len(want)}"]
+    return [text for h, w in zip(have, want, strict=True) for text in [_differs(h, w)] if text]
+
+
+def _differs(have: np.ndarray, want: np.ndarray) -> str:
+    if have.shape != want.shape or have.dtype != want.dtype:
+        return f"{have.dtype} {have.shape} for {want.dtype} {want.shape}"
+    if have.dtype == np.uint16:  # perhaps bfloat16: some are near each other if their bits are
+        near = np.abs(have.astype(int) - want.astype(int)) <= 3
+        wide = [np.left_shift(a.astype("uint32"), 16).view("float32").astype("float64") for a in (have, want)]
+        near |= np.isclose(*wide, 3e-2, 3e-2 * _scale(wide[1]), True)
+    elif have.dtype.kind != "f":
+        near = have == want
+    else:
+        tolerance = TOLERANCE[have.dtype.name]
+        with np.errstate(all="ignore"):
+            near = np.isclose(have.astype("float64"), want.astype("float64"), tolerance, tolerance * _scale(want), True)
+    if np.all(near):
+        return ""
+    at = tuple(int(n) for n in np.argwhere(~near)[0]) if near.ndim else ()
+    return f"{have[at]!r} for {want[at]!r} at {at} of {have.shape}, {int(np.sum(~near))} differ"
+
+
+def _scale(values: np.ndarray) -> float:
+    """The largest finite magnitude, at most some thousands: sums of large terms are only so precise."""
+    finite = np.abs(values.astype("float64"))
+    finite = finite[np.isfinite(finite)]
+    return float(np.clip(finite.max(initial=1.0), 1.0, 1e4))
+
+
+# ---------------------------------------------------------------- children
+
+
+def _child(cases: Sequence[tuple[str, int, str]], threads: int, end: float, out: int) -> None:
+    from tests.fuzz.subjects import NoSubject
+
+    os.environ["MLCC_NUM_THREADS"], os.environ["MLCC_CACHE"] = str(threads), "0"
+    for kind, seed, cpu in cases:
+        if time.monotonic() > end:
+            break
+        os.write(out, f"start {kind} {seed} {cpu}\n".encode())
+        try:
+            said = check(kind, seed, cpu)
+        except NoSubject:
+            os.write(out, b"none\n")
+            continue
+        except BaseException as exc:
+            lines = traceback.format_exc().strip().splitlines()
+            place = next((text for text in reversed(lines) if text.startswith("  File")), "")
+            said = f"{type(exc).__name__}: {exc} ({place.strip()})"
+        os.write(out, f"done {said!r}\n".encode())
+
+
+def batch(cases: Sequence[tuple[str, int, str]], threads: int, end: float, counts: Counter[str]) -> list[str]:
+    """Findings of some cases; a child goes on behind the one that ended another."""
+    found: list[str] = []
+    left = list(cases)
+    while left and time.monotonic() < end:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            try:
+                _child(left, threads, end, writer)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        text, hung = b"", False
+        while True:
+            ready, _, _ = select.select([reader], [], [], PATIENCE)
+            if not ready:
+                os.kill(child, signal.SIGKILL)
+                hung = True
+            data = os.read(reader, 65536)
+            if not data:
+                break
+            text += data
+        os.close(reader)
+        _, status = os.waitpid(child, 0)
+        started = 0
+        case = ""
+        for line in text.decode().splitlines():
+            word, _, rest = line.partition(" ")
+            if word == "start":
+                case, started = f"{rest} threads={threads}", started + 1
+            elif word == "none":
+                counts["none"] += 1
+                case = ""
+            else:
+                counts[case.split()[0]] += 1
+                said = ast.literal_eval(rest)
+                if said:
+                    found.append(f"{case}: {said}")
+                case = ""
+        if case:
+            how = f"hung for {PATIENCE:.0f} s" if hung else f"ended with {os.waitstatus_to_exitcode(status)}"
+            found.append(f"{case}: {how}")
+        elif status == 0:
+            return found
+        left = left[max(started, 1) :]
+    return found
+
+
+def campaign(
+    seconds: float, seed: int, kinds: Sequence[str], targets: Sequence[str], threads: Sequence[int],
+    count: int = 1 << 30, write: Any = print,
+) -> tuple[Counter[str], list[str]]:  # fmt: skip
+    """As many cases as there is time for, of all kinds alike: how many of each, and what was found."""
+    import mlcc.targets.llvm.compile  # noqa: F401  before children are made
+    import tests.fuzz.subjects  # noqa: F401
+
+    end = time.monotonic() + seconds
+    counts: Counter[str] = Counter()
+    found: list[str] = []
+    turn = 0
+    while time.monotonic() < end and turn * PER_CHILD < count:
+        first = seed * 100_000 + turn * PER_CHILD
+        numbers = range(first, first + min(PER_CHILD, count - turn * PER_CHILD))
+        cases = [(kinds[n % len(kinds)], n, targets[n // len(kinds) % len(targets)]) for n in numbers]
+        for text in batch(cases, threads[turn % len(threads)], end, counts):
+            found.append(text)
+            write(text)
+        turn += 1
+    return counts, found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from tests.fuzz.subjects import MAKERS
+
+    parser = argparse.ArgumentParser(prog="tests.fuzz.optimised", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1 << 30)
+    parser.add_argument("--kind", choices=sorted(MAKERS), action="append")
+    parser.add_argument("--cpu", choices=CPUS, action="append")
+    parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--case", type=int, help="run this one here, without a child")
+    asked = parser.parse_args(argv)
+    if asked.case is not None:
+        said = check(asked.kind[0], asked.case, (asked.cpu or ["native"])[0])
+        print(said or "nothing found")
+        return int(bool(said))
+    kinds, targets, threads = asked.kind or [*MAKERS], asked.cpu or cpus(), asked.threads or [2, 1, 3]
+    shown = functools.partial(print, flush=True)
+    counts, found = campaign(asked.seconds, asked.seed, kinds, targets, threads, asked.count, shown)
+    print(f"{counts.total() - counts['none']} cases ({dict(counts)}), {len(found)} findings")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
