@@ -41,6 +41,8 @@ class _FencedNumpy:
     @staticmethod
     def empty(shape: Any, dtype: Any = "float64") -> np.ndarray:
         kind = np.dtype(dtype)
+        if np.any(np.less(shape, 0)):
+            return np.empty(shape, kind)  # which says why not
         memory = room(int(np.prod(shape, dtype=int)) * kind.itemsize, before=False)
         memory[...] = 0xA5
         return memory.view(kind).reshape(shape)
