@@ -133,10 +133,11 @@ def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
 
 
 def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int | None:
-    """How many vectors one parallel iteration takes: enough to pay, and at least some chunks for each core."""
-    least = max(kernel.facts.parallel_operations // 4 // (stage.operations * lanes), 1)
+    """How many vectors one parallel iteration takes: enough to pay, and at least some chunks for each core.
+    None for sizes that are not known: most of a chunk might lie beyond the end."""
     if times is None:
-        return 1 << (least - 1).bit_length()
+        return None
+    least = max(kernel.facts.parallel_operations // 4 // (stage.operations * lanes), 1)
     vectors = -(-times // lanes)
     most = max(vectors // (PIECES * kernel.facts.cores), 1)
     chunk = max(min(1 << (least - 1).bit_length(), most), least)

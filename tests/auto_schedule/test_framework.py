@@ -11,7 +11,9 @@ import mlcc
 from mlcc.cpu_facts import CpuFacts
 from mlcc.errors import CallError
 from mlcc.interp import run_prim_func
+from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.choose import answer, report
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.rules import RULES, Rule
@@ -170,3 +172,25 @@ def test_generated_functions(batch: int, all_cases: bool) -> None:
         run_prim_func(found.func, got)
         assert_alike(func, got, expected, f"function {seed}", exact=True)
     assert taken
+
+
+def test_sizes_that_are_not_known_are_not_cut_into_large_pieces() -> None:
+    """A piece of a known number of vectors runs whole, however little there is."""
+    func = mlcc.parse(
+        """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] + T.float32(1)
+"""
+    )["main"]
+    facts = CpuFacts.of(NATIVE)
+    found = answer(func, "main", facts)
+    assert found.func is not None and found.rule == "elementwise"
+    extents = [tir.const_int(n.extent) for n in walk(found.func) if isinstance(n, tir.For)]
+    assert [n for n in extents if n is not None] == [facts.lanes(4)]
