@@ -1,13 +1,16 @@
 """The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
 
 # what may fuse is read off the TIR functions
-_SCHEDULED = "lower-to-tir,split-kernels,annotate-op-pattern,fuse,fuse-tir,auto-schedule,pack-weights"
+_FUSED = "annotate-op-pattern,fuse,fuse-tir"
+_KERNELS = f"lower-to-tir,{_FUSED}"
+_SCHEDULED = f"lower-to-tir,split-kernels,{_FUSED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
     "O0": "check-shapes,lower-to-tir",
     "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
-    "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_SCHEDULED}",
+    # schedules take about as long to choose and to compile as all the rest: for what runs more than once
+    "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
