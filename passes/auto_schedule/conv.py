@@ -15,8 +15,16 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import share_out, vector_place, worth_threads
-from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
+from mlcc.passes.auto_schedule.nests import share_out, worth_threads
+from mlcc.passes.auto_schedule.products import (
+    element_lanes,
+    in_registers,
+    number_of,
+    only_product,
+    padding_of,
+    schedule_others,
+    tile_stores,
+)
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -29,7 +37,7 @@ def conv(kernel: Kernel) -> str:
     kernel.say(f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = _in_registers(kernel, block, product, tile)
+    epilogue = in_registers(kernel, block, product, tile)
     others += _data(kernel, block, data, _stride(product))
     others += _panels(kernel, block, weights, product, tile)
     outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data))
@@ -75,52 +83,23 @@ def _outer_axes(product: Contraction, weights: Operand, data: Operand) -> list[i
     return [*by_weights, *rest]
 
 
-# ---------------------------------------------------------------- the result
-
-
-def _in_registers(kernel: Kernel, block: BlockRV, product: Contraction, tile: Tile) -> BlockRV:
-    """Pad the convolution to whole tiles, and sum up in local memory; gives the block that stores what comes of it."""
-    sch, stage = kernel.sch, product.stage
-    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps = {product.m: tile.rows, product.n: tile.columns}
-    sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
-    last = only_reader(kernel, block)
-    if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
-        after = only_reader(kernel, last)
-        if after is not None and try_inline(kernel, last):
-            last = after
-    if last is None:
-        return sch.cache_write(block, 0, "local")  # type: ignore[no-any-return]
-    sch.set_scope(block, 0, "local")
-    return last
-
-
 # ---------------------------------------------------------------- the operands
-
-
-def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
-    """The block that copies an operand into padded memory."""
-    for producer in kernel.sch.get_producers(block):
-        found = kernel.sch.get(producer)
-        if found.name == f"{buffer.name}_pad" and found.reads[0].buffer is buffer:
-            return producer  # type: ignore[no-any-return]
-    return None
 
 
 def _data(kernel: Kernel, block: BlockRV, data: Operand, stride: int) -> list[BlockRV]:
     """Data that are padded for the tile, and were padded for the convolution before, are padded once. Columns that are
     read every `stride` elements come to stand side by side: first all even ones, then all odd ones, if it is 2."""
-    copy = _copy_of(kernel, block, data.buffer)
+    copy = padding_of(kernel, block, data.buffer)
     if copy is None and not stride:
         return []
     if copy is None:
-        number = [r.buffer for r in kernel.stage(block).block.reads].index(data.buffer)
+        number = number_of(kernel, block, data.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
     for before in kernel.sch.get_producers(copy):
         try_inline(kernel, before)
     if stride:
         written = kernel.stage(copy).block.writes[0].buffer
-        number = [r.buffer for r in kernel.stage(block).block.reads].index(written)
+        number = number_of(kernel, block, written)
         *rest, last = (tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
         phases = (*rest, c.floormod(last, stride), c.floordiv(last, stride))
         zero = c.const(0, written.dtype)
@@ -131,14 +110,14 @@ def _data(kernel: Kernel, block: BlockRV, data: Operand, stride: int) -> list[Bl
 def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile) -> list[BlockRV]:
     """The weights of a tile side by side, one step of the sum after the other; gives the block that copies them."""
     place, step = (product.n, tile.columns) if weights is product.rhs else (product.m, tile.rows)
-    copy = _copy_of(kernel, block, weights.buffer)
+    copy = padding_of(kernel, block, weights.buffer)
     if place is None or not weights.has(place):
         return [] if copy is None else [copy]
     if copy is None:
-        number = [r.buffer for r in kernel.stage(block).block.reads].index(weights.buffer)
+        number = number_of(kernel, block, weights.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
     written = kernel.stage(copy).block.writes[0].buffer
-    number = [r.buffer for r in kernel.stage(block).block.reads].index(written)
+    number = number_of(kernel, block, written)
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
     by_place = dict(zip(weights.places, given, strict=True))
     own = by_place.pop(place)
@@ -169,22 +148,5 @@ def _tiles(
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(lane)
-    _stores(kernel, epilogue, len(outer), tile)
+    tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]
-
-
-def _stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
-    """The loops of what is stored of a tile: in vectors, the rest written out."""
-    stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
-    own = list(range(above, len(loops)))
-    vector = vector_place(stage, own)
-    for place in own:
-        if place != vector:
-            kernel.sch.unroll(loops[place])
-    if vector is None:
-        return
-    if vector != own[-1]:
-        kernel.sch.reorder(*(loops[p] for p in own if p != vector), loops[vector])
-    first, last = kernel.sch.split(loops[vector], [None, tile.lanes])
-    kernel.sch.unroll(first)
-    kernel.sch.vectorize(last)

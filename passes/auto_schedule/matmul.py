@@ -16,8 +16,16 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import PIECES, share_out, vector_place, worth_threads
-from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
+from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
+from mlcc.passes.auto_schedule.products import (
+    element_lanes,
+    in_registers,
+    number_of,
+    only_product,
+    padding_of,
+    schedule_others,
+    tile_stores,
+)
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -31,7 +39,7 @@ def matmul(kernel: Kernel) -> str:
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = _result_in_registers(kernel, block, product, plan)
+    epilogue = in_registers(kernel, block, product, plan.tile)
     copies = _copies(kernel, block, product, plan)
     outer, depth = _tiles(kernel, block, epilogue, product, plan)
     for copy in copies:
@@ -88,28 +96,6 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     return Plan(tile, panels, across and not fits and tile.rows > 1, outer, level)
 
 
-# ---------------------------------------------------------------- the result
-
-
-def _result_in_registers(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) -> BlockRV:
-    """Pad the product to whole tiles, and sum up in local memory; gives the block that stores what comes of it."""
-    sch = kernel.sch
-    axes = [product.stage.axes[a.var] for a in product.stage.block.iter_vars]
-    of_loop = {loop.var: n for n, loop in enumerate(product.stage.loops)}
-    places = [of_loop[v] for v in axes]  # type: ignore[index]
-    steps = {product.m: plan.tile.rows, product.n: plan.tile.columns}
-    sch.pad_einsum(block, [steps.get(p, 1) for p in places])
-    last = only_reader(kernel, block)
-    if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
-        after = only_reader(kernel, last)
-        if after is not None and try_inline(kernel, last):
-            last = after
-    if last is None:
-        return sch.cache_write(block, 0, "local")  # type: ignore[no-any-return]
-    sch.set_scope(block, 0, "local")
-    return last
-
-
 # ---------------------------------------------------------------- the operands
 
 
@@ -130,11 +116,11 @@ def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) ->
         (product.rhs, product.n, plan.tile.columns, plan.panels),
         (product.lhs, product.m, plan.tile.rows, plan.rows),
     ):
-        copy = _padding_of(kernel, block, operand)
+        copy = padding_of(kernel, block, operand.buffer)
         if copy is not None and not wanted and operand is product.rhs and try_inline(kernel, copy):
             continue
         if copy is None and wanted:
-            copy = kernel.sch.cache_read(block, _number(kernel, block, operand.buffer), "global")
+            copy = kernel.sch.cache_read(block, number_of(kernel, block, operand.buffer), "global")
         if copy is not None and place is not None:
             made.append(Copy(copy, operand, place, step if wanted else 0))
     return made
@@ -158,23 +144,9 @@ def _place(
         return []
     written = kernel.stage(copy.block).block.writes[0].buffer
     index_map = _in_panels(written, copy, product.k)
-    kernel.sch.transform_layout(block, ("read", _number(kernel, block, written)), index_map)
+    kernel.sch.transform_layout(block, ("read", number_of(kernel, block, written)), index_map)
     _fill_panels(kernel, copy, product, plan.tile.lanes, level)
     return []
-
-
-def _padding_of(kernel: Kernel, block: BlockRV, operand: Operand) -> BlockRV | None:
-    """The block that copies an operand into padded memory."""
-    for producer in kernel.sch.get_producers(block):
-        found = kernel.sch.get(producer)
-        if found.name == f"{operand.buffer.name}_pad" and found.reads[0].buffer is operand.buffer:
-            return producer  # type: ignore[no-any-return]
-    return None
-
-
-def _number(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
-    """The place of a buffer among those that a block reads."""
-    return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 
 
 def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...]) -> tir.IndexMap:
@@ -229,23 +201,5 @@ def _tiles(
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(columns[1])
-    _stores(kernel, epilogue, len(outer), tile)
+    tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]
-
-
-def _stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
-    """The loops of what is stored of a tile: in vectors, the rest written out."""
-    sch = kernel.sch
-    stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
-    own = list(range(above, len(loops)))
-    vector = vector_place(stage, own)
-    for place in own:
-        if place != vector:
-            sch.unroll(loops[place])
-    if vector is None:
-        return
-    if vector != own[-1]:
-        sch.reorder(*(loops[p] for p in own if p != vector), loops[vector])
-    first, last = sch.split(loops[vector], [None, tile.lanes])
-    sch.unroll(first)
-    sch.vectorize(last)

@@ -1,4 +1,4 @@
-"""What the rules for products share: finding the product, what follows it, and what else is in the kernel."""
+"""What the rules for products share: finding one, what follows it, its tiles, and what else is in the kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from mlcc.arith.keys import same_expr
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, contraction
-from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
+from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest, vector_place
+from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV
 
 
@@ -79,3 +80,52 @@ def stands(kernel: Kernel, block: BlockRV) -> bool:
     except CompileError:
         return False
     return True
+
+
+def in_registers(kernel: Kernel, block: BlockRV, product: Contraction, tile: Tile) -> BlockRV:
+    """Pad a product to whole tiles, and sum up in local memory; gives the block that stores what comes of it."""
+    sch, stage = kernel.sch, product.stage
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    steps = {product.m: tile.rows, product.n: tile.columns}
+    sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
+    last = only_reader(kernel, block)
+    if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
+        after = only_reader(kernel, last)
+        if after is not None and try_inline(kernel, last):
+            last = after
+    if last is None:
+        return sch.cache_write(block, 0, "local")  # type: ignore[no-any-return]
+    sch.set_scope(block, 0, "local")
+    return last
+
+
+def padding_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
+    """The block that copies an operand into padded memory."""
+    for producer in kernel.sch.get_producers(block):
+        found = kernel.sch.get(producer)
+        if found.name == f"{buffer.name}_pad" and found.reads[0].buffer is buffer:
+            return producer  # type: ignore[no-any-return]
+    return None
+
+
+def number_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
+    """The place of a buffer among those that a block reads."""
+    return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
+
+
+def tile_stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
+    """The loops of what is stored of a tile: in vectors, the rest written out."""
+    sch = kernel.sch
+    stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
+    own = list(range(above, len(loops)))
+    vector = vector_place(stage, own)
+    for place in own:
+        if place != vector:
+            sch.unroll(loops[place])
+    if vector is None:
+        return
+    if vector != own[-1]:
+        sch.reorder(*(loops[p] for p in own if p != vector), loops[vector])
+    first, last = sch.split(loops[vector], [None, tile.lanes])
+    sch.unroll(first)
+    sch.vectorize(last)
