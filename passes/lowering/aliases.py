@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.ir import tir
+from mlcc.passes.lowering.mutator import Mutator
 
 _MOVED = {
     "tir.tvm_access_ptr": 1, "tir.handle_add_byte_offset": 0, "tir.ptr_byte_offset": 0, "tir.address_of": 0,
@@ -43,3 +44,22 @@ class Aliases:
                 base = base.buffer.data
             return Place(self._place(var, base).root, var)
         return Place(None, var)
+
+
+class AliasMutator(Mutator):
+    """Rewrites statements, expressions stay; `_aliases` has what was bound on the way."""
+
+    def __init__(self) -> None:
+        self._aliases = Aliases()
+
+    def expr(self, node: tir.Expr) -> tir.Expr:
+        return node
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> tir.Stmt:
+        self._aliases.bind(node.buffer.data, node.data)
+        return node
+
+    def stmt_bind(self, node: tir.Bind) -> tir.Stmt:
+        if node.var.dtype.is_handle:
+            self._aliases.bind(node.var, node.value)
+        return node

@@ -15,9 +15,9 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.aliases import Aliases, AliasMutator
 from mlcc.passes.lowering.lanes import Linear, linear, mentions
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.work import of_iteration
 
@@ -37,23 +37,11 @@ def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], t
     return replace(func, body=_Settle(functions, threads).body(func.body))  # type: ignore[no-any-return]
 
 
-class _Settle(Mutator):
+class _Settle(AliasMutator):
     def __init__(self, functions: Mapping[str, tir.PrimFunc], threads: bool) -> None:
+        super().__init__()
         self._functions = functions
         self._threads = threads
-        self._aliases = Aliases()
-
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
-        self._aliases.bind(node.buffer.data, node.data)
-        return node
-
-    def stmt_bind(self, node: tir.Bind) -> Stmt:
-        if node.var.dtype.is_handle:
-            self._aliases.bind(node.var, node.value)
-        return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if node.kind is not ForKind.PARALLEL:

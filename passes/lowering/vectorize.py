@@ -11,11 +11,11 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
-from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering.aliases import Aliases
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.passes.lowering.aliases import AliasMutator
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import in_lockstep
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
@@ -28,23 +28,11 @@ def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
     return replace(func, body=_Vectorizer(options).body(func.body))  # type: ignore[no-any-return]
 
 
-class _Vectorizer(Mutator):
+class _Vectorizer(AliasMutator):
     def __init__(self, options: LowerOptions) -> None:
+        super().__init__()
         self._options = options
-        self._aliases = Aliases()
         self._analyzer = Analyzer()
-
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
-        self._aliases.bind(node.buffer.data, node.data)
-        return node
-
-    def stmt_bind(self, node: tir.Bind) -> Stmt:
-        if node.var.dtype.is_handle:
-            self._aliases.bind(node.var, node.value)
-        return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) in (None, 1):
