@@ -36,11 +36,6 @@ def infer_bool(call: relax.Call) -> Tensor:
     return tensor_like(tensor(call, 0), BOOL)
 
 
-def infer_bool_of_float(call: relax.Call) -> Tensor:
-    """Shape of the argument, which must hold floats; bool."""
-    return tensor_like(infer_float(call), BOOL)
-
-
 def infer_clip(call: relax.Call) -> Tensor:
     """Shape and dtype of the argument; the limits are scalars."""
     for index in (1, 2):

@@ -91,7 +91,6 @@ def test_what_is_not_known_stays(arguments: str) -> None:
         else DENSE.replace('A: T.Buffer((2, 5), "float32")', "A: T.Buffer((), 'float32')")
     )
     before = module(kernel.replace("A[vi, vk]", "A[()]") if kernel is not DENSE else kernel, arguments)
-    assert mlcc.run_passes(before, "pack-weights") is not None
     mlcc.assert_structural_equal(mlcc.run_passes(before, "pack-weights"), before)
 
 
