@@ -58,6 +58,16 @@ CODES: dict[str, tuple[str, str]] = {
         "Two texts of LLVM IR define one function, or one that libm, an allowed extern or a PrimFunc of the module is "
         "already.",
     ),
+    "E0720": (
+        "a host writes to a device's memory",
+        "On a GPU everything that reads or writes tensors stands inside of loops bound to thread axes, or launch "
+        "scopes; the rest runs on the host, which can allocate and launch, but not compute on tensors. Bind a loop "
+        "around the statement, or let the pass `bind-threads` do so.",
+    ),
+    "E0721": (
+        "not a thread axis of a launch",
+        "Loops of GPU code are bound to blockIdx.x, .y, .z, threadIdx.x, .y, .z, or to virtual threads (vthread).",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

@@ -1,0 +1,33 @@
+"""TensorIR for GPUs: kernels as the code of one thread, and host code that launches them (see `device`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.ir import tir
+from mlcc.ir.deep import deep_recursion
+from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.split import split_host_device
+from mlcc.passes.lowering.divisions import simplify_divisions
+from mlcc.passes.lowering.flatten import flatten_buffers
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.realize import realize_blocks
+from mlcc.passes.lowering.unroll import unroll_loops
+from mlcc.passes.lowering.vectorize import vectorize_loops
+
+__all__ = ["BLOCK", "GRID", "DeviceKernel", "DeviceProgram", "lower_gpu"]
+
+
+def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None) -> DeviceProgram:
+    """The program of a PrimFunc with thread-bound loops or launch scopes; kernels are called `{name}_kernel` and on.
+
+    `functions` are the PrimFuncs of the module. Raises CompileError.
+    """
+    options = LowerOptions(vector_lanes=16, vector_bytes=16)
+    with deep_recursion():
+        func = simplify_divisions(realize_blocks(with_empty_inits(func)))
+        func = flatten_buffers(func, functions or {})
+        func = vectorize_loops(func, options)
+        func = unroll_loops(func, options.unroll_limit)
+        return split_host_device(name, func)

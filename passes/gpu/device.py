@@ -1,0 +1,61 @@
+"""What lowering for a GPU makes of a PrimFunc: kernels, and host code that launches them.
+
+The code of a kernel is loop code as `mlcc.passes.lowering` makes it for a CPU (no blocks, one index per access,
+explicit vectors, allocations as statements), stated for one thread:
+
+- The places of the thread in the grid are the variables of `axes`; there are no thread-bound loops, and no launch
+  scopes. All threads of the grid run the body, and every loop around a barrier runs equally often in all of a block.
+- Allocations have the scopes `local` (of a thread), `shared` and `shared.dyn` (of a block). Their sizes are constants;
+  those of `shared.dyn` may depend on the parameters.
+- What threads do together are calls: `tvm_storage_sync("shared")` is the barrier of a block, `tvm_storage_sync("warp")`
+  that of a warp; `tvm_warp_shuffle`, `_up`, `_down`, `_xor` are (mask, value, lane or distance, width, 32) as in TVM;
+  `ptx_*` and `mma_*` are TVM's.
+- An assertion of the program that fails stores its number, counted from 1 in `asserts`, to the int32 at the last
+  parameter, which the kernel has only where there are assertions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlcc.ir import tir
+
+GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+BLOCK = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceKernel:
+    """One kernel.
+
+    `params` are pointers to global memory (those of buffers have theirs in `buffers`: flat, one element type) and
+    scalars, in the order in which a launch passes them. `extents` maps the thread axes in use to how many there are:
+    expressions over the scalar parameters, constants for those of a block where they are known; an axis that is missing
+    has one. `axes` are the variables of these axes, int32 or int64. `dynamic_shared` is the size in bytes of all
+    `shared.dyn` allocations together.
+    """
+
+    name: str
+    params: tuple[tir.Var, ...]
+    buffers: tuple[tir.Buffer | None, ...]
+    extents: Mapping[str, tir.Expr]
+    axes: Mapping[str, tir.Var]
+    body: tuple[tir.Stmt, ...]
+    dynamic_shared: tir.Expr
+    asserts: tuple[tuple[str, str], ...] = ()  # (kind, message) as the CPU's code has them
+    attrs: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceProgram:
+    """A PrimFunc for a GPU.
+
+    `host` is what the host does, in order: loop code whose statements are loops, conditions, bindings of scalars,
+    allocations of global memory, assertions and launches. A launch is `Evaluate(Call(GlobalVar(kernel name),
+    arguments))` with an argument for each parameter of the kernel.
+    """
+
+    func: tir.PrimFunc
+    host: tuple[tir.Stmt, ...]
+    kernels: tuple[DeviceKernel, ...]
