@@ -83,4 +83,9 @@ CODES: dict[str, tuple[str, str]] = {
         "and must be in the process, for instance in a library loaded with --env.",
     ),
     "E0856": ("the system refuses to load the artifact", "Mapping or protecting memory failed, or the dynamic linker."),
+    "E0865": (
+        "out of device memory",
+        "An argument, a result or the workspace does not fit the memory of the device. Memory that this process keeps "
+        "for later calls was given back before.",
+    ),
 }
