@@ -37,7 +37,7 @@ def conv(kernel: Kernel) -> str:
     kernel.say(f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = in_registers(kernel, block, product, tile)
+    epilogue = in_registers(kernel, block, product, tile.columns, tile.rows)
     others += _data(kernel, block, data, _stride(product))
     others += _panels(kernel, block, weights, product, tile)
     outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data))

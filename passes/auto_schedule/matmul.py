@@ -2,8 +2,9 @@
 
 The sums of a tile of the result (`tiles`) stay in registers while the whole depth goes by; what follows is computed as
 the tile is stored. The operand that vectors are loaded from stands ready in panels as wide as a tile, where its reuse
-pays for the copy; the other one is read element by element. Sizes that the tile does not divide are padded: with zeros
-in the operands, and with stores that leave out what is beyond the end.
+pays for the copy; the other one is read element by element. Columns that the tile does not divide are padded: with
+zeros in the panels, and with stores that leave out what is beyond the end, of which code generation makes narrower tiles.
+Rows beyond the end are left out, so that the last tile has fewer; of a size that is not known they are padded, too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def matmul(kernel: Kernel) -> str:
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = in_registers(kernel, block, product, plan.tile)
+    epilogue = in_registers(kernel, block, product, plan.tile.columns, plan.tile.rows if plan.whole else 1)
     copies = _copies(kernel, block, product, plan)
     outer, depth = _tiles(kernel, block, epilogue, product, plan)
     for copy in copies:
@@ -57,12 +58,14 @@ def matmul(kernel: Kernel) -> str:
 @dataclass(frozen=True)
 class Plan:
     """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
-    its own layout is in the way; in which order the outer axes nest, and under how many of them copies are made, so
-    that those for one matrix of a batch are read while they are in the cache."""
+    its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
+    in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
+    batch are read while they are in the cache."""
 
     tile: Tile
     panels: bool
     rows: bool
+    whole: bool
     outer: tuple[int, ...]
     level: int
 
@@ -93,7 +96,8 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
-    return Plan(tile, panels, across and not fits and tile.rows > 1, outer, level)
+    strips = across and not fits and tile.rows > 1
+    return Plan(tile, panels, strips, strips or m is None, outer, level)
 
 
 # ---------------------------------------------------------------- the operands

@@ -82,11 +82,12 @@ def stands(kernel: Kernel, block: BlockRV) -> bool:
     return True
 
 
-def in_registers(kernel: Kernel, block: BlockRV, product: Contraction, tile: Tile) -> BlockRV:
-    """Pad a product to whole tiles, and sum up in local memory; gives the block that stores what comes of it."""
+def in_registers(kernel: Kernel, block: BlockRV, product: Contraction, columns: int, rows: int = 1) -> BlockRV:
+    """Pad a product to multiples of `columns` and `rows`, and sum up in local memory; gives the block that stores what
+    comes of it."""
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps = {product.m: tile.rows, product.n: tile.columns}
+    steps = {product.m: rows, product.n: columns}
     sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
     last = only_reader(kernel, block)
     if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory

@@ -24,17 +24,36 @@ class Tile:
         return self.vectors * self.lanes
 
     def efficiency(self, m: int | None, n: int | None) -> float:
-        """The share of the multipliers' time that makes results: loads take some, padding makes what nobody needs."""
-        sums = self.rows * self.vectors
-        loads = ROW_LOAD * self.rows + VECTOR_LOAD * self.vectors
-        busy = min(1.0, sums / LATENCY) * sums / (sums + loads)
-        return busy * _used(m, self.rows) * _used(n, self.columns)
+        """The share of the multipliers' time that makes results. Loads take some, as do lanes beyond the end, and what is
+        left of a size is done in a smaller tile; a size that is not known is padded to whole tiles."""
+        if m == 0 or n == 0:
+            return 1.0
+        height = self.rows if m is None else m
+        width = self.columns if n is None else n
+        vectors = -(-width // self.lanes)
+        time = sum(
+            down * across * _time(r, v)
+            for r, down in _parts(height, self.rows)
+            for v, across in _parts(vectors, self.vectors)
+        )
+        known = height * width / self.lanes / time
+        return known * (_used(self.rows) if m is None else 1.0) * (_used(self.columns) if n is None else 1.0)
 
 
-def _used(size: int | None, step: int) -> float:
-    if size is None:
-        return sum(_used(s, step) for s in USUAL_SIZES) / len(USUAL_SIZES)
-    return size / (-(-size // step) * step) if size else 1.0
+def _time(rows: int, vectors: int) -> float:
+    """Of one step of the sums of a tile, in multiplications."""
+    sums = rows * vectors
+    return (sums + ROW_LOAD * rows + VECTOR_LOAD * vectors) * max(1.0, LATENCY / sums)
+
+
+def _parts(size: int, step: int) -> list[tuple[int, int]]:
+    """The tiles along a size, each with how often it occurs."""
+    return [(step, size // step), *([(size % step, 1)] if size % step else [])]
+
+
+def _used(step: int) -> float:
+    """The share of whole steps that sizes which are not known use."""
+    return sum(s / (-(-s // step) * step) for s in USUAL_SIZES) / len(USUAL_SIZES)
 
 
 def best_tile(facts: CpuFacts, m: int | None, n: int | None, lanes: int) -> Tile:

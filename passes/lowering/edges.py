@@ -7,7 +7,8 @@
 
 A condition counts if it compares sums of loop variables, some of them of loops inside. The least and greatest values of
 those give a range of the outer variable in which it always holds. A serial loop is divided into that range and what is
-before and after it; in a parallel one, each iteration asks where it is. Bodies that would become long are not copied.
+before and after it; in a parallel one, each iteration asks where it is, also by the quotients and remainders of its
+variable, which loops that were fused leave. Bodies that would become long are not copied.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import conjuncts
 from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.arith.keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, children, replace
@@ -68,44 +70,42 @@ class _Divider(Mutator):
         if tir.const_int(node.step) not in (None, 1):
             return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
-        made = self._divided(node) if node.kind in (ForKind.SERIAL, ForKind.PARALLEL) else None
+        divide = {ForKind.SERIAL: self._divided, ForKind.PARALLEL: self._asked}.get(node.kind)
+        made = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)
         return replace(node, body=self.body(node.body)) if made is None else made
 
     def _divided(self, loop: tir.For) -> list[Stmt] | None:
         """The loop in parts; None if nothing is won."""
-        if tir.const_int(loop.extent) in (0, 1) or _jumps(loop.body):
-            return None
-        guards = _guards(loop)
-        if not guards:
-            return None
-        always, span = self._span(loop, guards)
+        always, span = self._span(loop.var, loop.body)
         body = _Dropper(always).body(loop.body) if always else loop.body
         whole: tir.For = replace(loop, body=body)
-        size = _expanded(body)
-        copies = 1 if loop.kind is ForKind.PARALLEL else bool(span.starts) + bool(span.ends)
-        if not span.guards or size > self._limit or size * copies > self._left:
+        if not self._affords(span, body, bool(span.starts) + bool(span.ends)):
             return None if not always else [replace(whole, body=self.body(body))]
-        self._left -= size * copies
-        main = _Dropper(span.guards).body(body)
-        if loop.kind is ForKind.PARALLEL:
-            return [replace(whole, body=self._asking(loop, span, main, body))]
-        return self._parts(whole, span, main)
+        return self._parts(whole, span, _Dropper(span.guards).body(body))
 
-    def _span(self, loop: tir.For, guards: Sequence[_Guard]) -> tuple[set[int], _Span]:
-        """The conditions that hold in every iteration, and the span of the others."""
+    def _affords(self, span: _Span, body: Body, copies: int) -> bool:
+        """Are there conditions to be rid of, and is there room for so many copies?"""
+        size = _expanded(body)
+        if not span.guards or size > self._limit or size * copies > self._left:
+            return False
+        self._left -= size * copies
+        return True
+
+    def _span(self, var: tir.Var, body: Body) -> tuple[set[int], _Span]:
+        """The conditions that hold whatever a variable is, and the span of the others."""
         always: set[int] = set()
         span = _Span()
-        for guard in guards:
+        for guard in _guards(var, body):
             worst = _worst(guard, self._analyzer)
             if worst is None:
                 continue
             if self._analyzer.prove(c.less_equal(worst, 0)):
                 always.add(id(guard.condition))
                 continue
-            form = linear(worst, {loop.var}, {})
-            if form is None or loop.var not in form.terms:
+            form = linear(worst, {var}, {})
+            if form is None or var not in form.terms:
                 continue
-            factor, rest = form.terms[loop.var], c.cast(loop.var.dtype, form.rest)
+            factor, rest = form.terms[var], c.cast(var.dtype, form.rest)
             if factor > 0:  # factor * var + rest <= 0
                 end = c.add(c.floordiv(c.negate(rest), factor), 1)
                 span.ends.append(self._analyzer.simplify(end))
@@ -115,14 +115,44 @@ class _Divider(Mutator):
             span.guards.add(id(guard.condition))
         return always, span
 
-    def _asking(self, loop: tir.For, span: _Span, main: Body, body: Body) -> Body:
-        """Both bodies, chosen by where the iteration is."""
+    def _asked(self, loop: tir.For) -> list[Stmt] | None:
+        """A parallel loop whose iterations ask where they are; None if nothing is won."""
+        places = _Places(loop)
+        body = places.body(loop.body)
+        for var, value in places.found:
+            self._analyzer.bind_bound(var, *self._analyzer.bound(value))
+        left, made = self._left, self._asking([loop.var, *(var for var, _ in places.found)], body)
+        if left == self._left and made == body:
+            return None
+        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *made))]
+
+    def _asking(self, places: Sequence[tir.Var], body: Body) -> Body:
+        """The body for where conditions hold, and for where they do not, chosen by one place after the other."""
+        if not places:
+            return self.body(body)
+        var, *others = places
+        always, span = self._span(var, body)
+        body = _Dropper(always).body(body) if always else body
+        if not self._affords(span, body, 1):
+            return self._asking(others, body)
         condition: Expr = tir.TRUE
-        for start in span.starts:
-            condition = c.logical_and(condition, c.greater_equal(loop.var, start))
-        for end in span.ends:
-            condition = c.logical_and(condition, c.less(loop.var, end))
-        return (tir.IfThenElse(condition, self.body(main), self.body(copied(body, {})), span=loop.span),)
+        for start in _different(span.starts):
+            condition = c.logical_and(condition, c.greater_equal(var, start))
+        for end in _different(span.ends):
+            condition = c.logical_and(condition, c.less(var, end))
+        main = self._asking(others, _Dropper(span.guards).body(body))
+        rest = self._asking(others, _Knowing(self._only_other(var, span)).body(copied(body, {})))
+        return (tir.IfThenElse(condition, main, rest),)
+
+    def _only_other(self, var: tir.Var, span: _Span) -> dict[tir.Var, Expr]:
+        """The value of a variable outside of a span, if there is but one."""
+        low, high = self._analyzer.bound(var)
+        starts, ends = ([tir.const_int(value) for value in values] for values in (span.starts, span.ends))
+        if not starts and all(end == high for end in ends):
+            return {var: c.const(int(high), var.dtype)}
+        if not ends and all(start == low + 1 for start in starts):
+            return {var: c.const(int(low), var.dtype)}
+        return {}
 
     def _parts(self, loop: tir.For, span: _Span, main: Body) -> list[Stmt]:
         """What is before the span, the span, and what is after it."""
@@ -168,6 +198,14 @@ class _Divider(Mutator):
         return [replace(loop, var=var, min=start, extent=extent, body=inner)]
 
 
+def _different(values: Sequence[Expr]) -> list[Expr]:
+    made: list[Expr] = []
+    for value in values:
+        if not any(same_expr(value, other) for other in made):
+            made.append(value)
+    return made
+
+
 def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     """What has to be at most 0 for the condition to hold whatever the loops inside are at."""
     node = guard.condition
@@ -182,11 +220,31 @@ def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     return None if used_vars(made) & guard.domains.keys() else made
 
 
-def _guards(loop: tir.For) -> list[_Guard]:
-    """The comparisons inside a loop that mention its variable and one of a loop further in."""
-    finder = _Finder(loop.var)
-    finder.body(loop.body)
+def _guards(var: tir.Var, body: Body) -> list[_Guard]:
+    """The comparisons in a body that mention a variable and one of a loop further in."""
+    finder = _Finder(var)
+    finder.body(body)
     return finder.found
+
+
+class _Places(Mutator):
+    """Gives names to the quotients and remainders of a loop's variable: where the loops are at that were fused."""
+
+    def __init__(self, loop: tir.For) -> None:
+        self._var = loop.var
+        self._known = {loop.var} | used_vars(loop.extent)
+        self.found: list[tuple[tir.Var, Expr]] = []
+
+    def expr_binary(self, node: tir.BinaryOp) -> Expr:
+        used = used_vars(node) if isinstance(node, (tir.FloorDiv, tir.FloorMod)) else set()
+        if self._var in used and used <= self._known and is_steady(node):
+            for var, value in self.found:
+                if same_expr(value, node):
+                    return var
+            var = tir.Var(f"{self._var.name}_{len(self.found)}", node.dtype)
+            self.found.append((var, node))
+            return var
+        return super().expr_binary(node)
 
 
 class _Finder:
@@ -269,6 +327,28 @@ class _Dropper(Folding):
             if made.op.name == "tir.if_then_else" and tir.const_int(made.args[0]) is not None:
                 return made.args[1] if tir.const_int(made.args[0]) else made.args[2]
         return made
+
+
+class _Knowing(Folding):
+    """What values of variables make of conditions. Indices keep the variables: they tell iterations apart."""
+
+    def __init__(self, values: dict[tir.Var, Expr]) -> None:
+        super().__init__({})
+        self._known = Folding(values)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        made = super().expr_call(node)
+        if isinstance(made, tir.Call) and made.op == tir.Op("tir.if_then_else"):
+            condition = self._known.expr(made.args[0])
+            holds = tir.const_int(condition)
+            if holds is not None:
+                return made.args[1 if holds else 2]
+            if condition is not made.args[0]:
+                return tir.Call(made.dtype, made.op, (condition, *made.args[1:]), span=made.span)
+        return made
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        return super().stmt_if(replace(node, condition=self._known.expr(node.condition)))
 
 
 def _expanded(body: Body) -> int:

@@ -63,8 +63,8 @@ class _Meter:
             case tir.AttrStmt(body=body):
                 return self.body(body)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
-                both = c.add(self.body(then), self.body(other or ()))
-                return c.add(both, _ops(condition))
+                longer = c.maximum(self.body(then), self.body(other or ()))
+                return c.add(longer, _ops(condition))
             case tir.Bind(var=var, value=value):
                 self._inner.add(var)
                 return tir.IntImm(INT64, 0 if value.dtype.is_int else _ops(value))

@@ -107,6 +107,46 @@ def test_parallel_loops_ask_where_they_are() -> None:
     assert conditions(lowered) == [1, 16]
 
 
+FUSED = """
+for p in T.parallel(9):
+    for r in T.unroll(4):
+        for v in T.vectorized(16):
+            if p % 3 * 4 + r < 11 and p // 3 * 16 + v < n:
+                B[(p % 3 * 4 + r) * n + p // 3 * 16 + v] = A[(p % 3 * 4 + r) * n + p // 3 * 16 + v]
+"""
+
+
+def test_fused_parallel_loops_ask_by_quotient_and_remainder() -> None:
+    """11 rows in tiles of 4, and 37 columns in tiles of 16: four kinds of tiles, each without what is beyond the end."""
+    func = parse(FUSED.replace("n]", "37]").replace("* n", "* 37").replace("< n", "< 37"), "")
+    func = mlcc.parse(mlcc.script(func).replace("(37,)", "(407,)"))["main"]
+    assert isinstance(func, tir.PrimFunc)
+    lowered = lower_func(func)
+    kinds = [n for n in walk(lowered) if isinstance(n, tir.IfThenElse) and n.condition.dtype.lanes == 1]
+    assert len(kinds) == 3 and all(n.else_body for n in kinds)
+    stores = [n for n in walk(lowered) if isinstance(n, tir.BufferStore)]
+    assert len(stores) == 4 + 4 + 3 + 3
+    data, out = np.random.default_rng(0).random(407, np.float32), np.zeros(407, np.float32)
+    assert Native(func, machine=V3)(data, out) == 0
+    np.testing.assert_array_equal(out, data)
+
+
+def test_loops_fused_over_unknown_sizes() -> None:
+    """With a size that is not known there is no last tile to write out: the conditions stay for all tiles at the end."""
+    lowered = lower_func(parse(FUSED))
+    asked = [n for n in walk(lowered) if isinstance(n, tir.IfThenElse) and n.condition.dtype.lanes == 1]
+    masks = [n for n in walk(lowered) if isinstance(n, tir.IfThenElse) and n.condition.dtype.lanes == 16]
+    assert len(asked) == 3 and len(masks) == 4 + 3
+
+
+def test_a_tile_that_is_the_last_one_still_tells_iterations_apart() -> None:
+    """What is known of it goes into conditions, not into indices: the loop stays parallel."""
+    lowered = lower_func(parse(re.sub(r"\bn\b", "37", TILES.replace("range", "T.parallel")), ""))
+    (loop,) = (s for s in lowered.body if isinstance(s, tir.For))
+    stores = [n for n in walk(loop) if isinstance(n, tir.BufferStore)]
+    assert len(stores) == 2 and all(loop.var in walk(s.indices) for s in stores)
+
+
 def test_without_masks_lanes_go_one_by_one() -> None:
     lowered = lower_func(parse(TILES), {}, LowerOptions(mask_bits=frozenset()))
     stores = [n.value.dtype.lanes for n in walk(lowered) if isinstance(n, tir.BufferStore)]
