@@ -3,8 +3,8 @@
 The sums of a tile of the result (`tiles`) stay in registers while the whole depth goes by; what follows is computed as
 the tile is stored. The operand that vectors are loaded from stands ready in panels as wide as a tile, where its reuse
 pays for the copy; the other one is read element by element. Columns that the tile does not divide are padded: with
-zeros in the panels, and with stores that leave out what is beyond the end, of which code generation makes narrower tiles.
-Rows beyond the end are left out, so that the last tile has fewer; of a size that is not known they are padded, too.
+zeros in the panels, and with stores that leave out what is beyond the end, so that the last tile is narrower. Rows
+beyond the end are left out, so that the last tile has fewer; of a size that is not known they are padded, too.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Tile:
         return self.vectors * self.lanes
 
     def efficiency(self, m: int | None, n: int | None) -> float:
-        """The share of the multipliers' time that makes results. Loads take some, as do lanes beyond the end, and what is
+        """The share of the multipliers' time that makes results. Loads take some, as do lanes beyond the end; what is
         left of a size is done in a smaller tile; a size that is not known is padded to whole tiles."""
         if m == 0 or n == 0:
             return 1.0

@@ -117,7 +117,7 @@ for p in T.parallel(9):
 
 
 def test_fused_parallel_loops_ask_by_quotient_and_remainder() -> None:
-    """11 rows in tiles of 4, and 37 columns in tiles of 16: four kinds of tiles, each without what is beyond the end."""
+    """11 rows in tiles of 4, and 37 columns in tiles of 16: four kinds of tiles, none of what is beyond."""
     func = parse(FUSED.replace("n]", "37]").replace("* n", "* 37").replace("< n", "< 37"), "")
     func = mlcc.parse(mlcc.script(func).replace("(37,)", "(407,)"))["main"]
     assert isinstance(func, tir.PrimFunc)
@@ -132,7 +132,7 @@ def test_fused_parallel_loops_ask_by_quotient_and_remainder() -> None:
 
 
 def test_loops_fused_over_unknown_sizes() -> None:
-    """With a size that is not known there is no last tile to write out: the conditions stay for all tiles at the end."""
+    """There is no last tile to write out: the conditions stay for all tiles at the end."""
     lowered = lower_func(parse(FUSED))
     asked = [n for n in walk(lowered) if isinstance(n, tir.IfThenElse) and n.condition.dtype.lanes == 1]
     masks = [n for n in walk(lowered) if isinstance(n, tir.IfThenElse) and n.condition.dtype.lanes == 16]
