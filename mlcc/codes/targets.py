@@ -68,6 +68,12 @@ CODES: dict[str, tuple[str, str]] = {
         "not a thread axis of a launch",
         "Loops of GPU code are bound to blockIdx.x, .y, .z, threadIdx.x, .y, .z, or to virtual threads (vthread).",
     ),
+    "E0749": (
+        "GPU code that cannot be emulated",
+        "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "
+        "shuffles). A meeting inside of an expression that only some threads evaluate, or inside of the condition of "
+        "a while loop, is no such place: bind its value in a statement of its own before.",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

@@ -1,0 +1,161 @@
+"""What threads carry from region to region: values and local memory that live across a split get arrays over threads.
+
+A definition that is used in its own region alone stays as it is. One that is used in others is computed again there if
+that is all it takes, else it is kept in an array; local memory that is used in others is a slice of an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Stmt
+from mlcc.targets.emulate.split import Region, Splitter, is_pure
+from mlcc.targets.emulate.threads import Body
+from mlcc.targets.llvm.storage import bodies
+
+
+@dataclass(slots=True, eq=False)
+class _Definition:
+    """`region` is the number of the region where it stands; `array` keeps it for others."""
+
+    stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer
+    region: int
+    order: int
+    array: tir.Buffer | None = None
+
+
+def carry(splitter: Splitter, body: Body, around: Callable[[Region, Body], Stmt]) -> Body:
+    """The code with `around(region, body of a thread)` in place of each region; arrays are added to the splitter's."""
+    return _Carry(splitter, body, around).body(body)
+
+
+class _Carry:
+    def __init__(self, splitter: Splitter, body: Body, around: Callable[[Region, Body], Stmt]) -> None:
+        self._splitter = splitter
+        self._around = around
+        self._numbers: dict[int, int] = {}
+        self._needs: list[set[tir.Var]] = []
+        self._definitions: dict[tir.Var, _Definition] = {}
+        regions = list(_regions(body))
+        for number, region in enumerate(regions):
+            self._numbers[id(region)] = number
+            for stmt in region.body:
+                self._define(stmt, number)
+        for region in regions:
+            self._needs.append(self._all_needed(region))
+        for number, needed in enumerate(self._needs):
+            for var in needed:
+                self._cross(self._definitions[var], number)
+
+    def _define(self, stmt: Stmt, region: int) -> None:
+        if isinstance(stmt, (tir.Bind, tir.AllocBuffer, tir.DeclBuffer)):
+            self._definitions[_name(stmt)] = _Definition(stmt, region, len(self._definitions))
+
+    def _all_needed(self, region: Region) -> set[tir.Var]:
+        """The definitions that a region mentions, and those that it takes to compute them."""
+        found: set[tir.Var] = set()
+        pending = [v for stmt in region.body for v in _mentions(stmt)]
+        while pending:
+            var = pending.pop()
+            known = self._definitions.get(var)
+            if known is not None and var not in found:
+                found.add(var)
+                if self._is_repeated(known):
+                    pending.extend(_mentions(known.stmt))
+        return found
+
+    def _is_repeated(self, definition: _Definition) -> bool:
+        """It is stated again in each region that needs it."""
+        stmt = definition.stmt
+        return isinstance(stmt, tir.DeclBuffer) or (isinstance(stmt, tir.Bind) and is_pure(stmt.value))
+
+    def _cross(self, definition: _Definition, region: int) -> None:
+        if definition.region == region or definition.array is not None or self._is_repeated(definition):
+            return
+        stmt, count = definition.stmt, self._splitter.threads.count
+        if isinstance(stmt, tir.Bind):
+            definition.array = self._splitter.array(stmt.var.name, stmt.var.dtype)
+        elif isinstance(stmt, tir.AllocBuffer):
+            size = c.mul(c.cast(INT64, count), c.cast(INT64, _size(stmt.buffer)))
+            definition.array = self._splitter.array(stmt.buffer.name, stmt.buffer.dtype, size)
+
+    # ------------------------------------------------------------ the code
+
+    def body(self, statements: Body) -> Body:
+        return tuple(self._stmt(s) for s in statements)
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Region):
+            return self._region(stmt)
+        if isinstance(stmt, tir.IfThenElse):
+            other = None if stmt.else_body is None else self.body(stmt.else_body)
+            return replace(stmt, then_body=self.body(stmt.then_body), else_body=other)  # type: ignore[no-any-return]
+        if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
+            return replace(stmt, body=self.body(stmt.body))  # type: ignore[no-any-return]
+        return stmt
+
+    def _region(self, region: Region) -> Stmt:
+        number = self._numbers[id(region)]
+        needed = sorted((self._definitions[v] for v in self._needs[number]), key=lambda d: d.order)
+        made: list[Stmt] = [self._again(d) for d in needed if d.region != number]
+        for stmt in region.body:
+            made.extend(self._own(stmt))
+        return self._around(region, tuple(made))
+
+    def _again(self, definition: _Definition) -> Stmt:
+        """A definition of another region."""
+        stmt, array, number = definition.stmt, definition.array, self._splitter.threads.number
+        if array is None:
+            return stmt
+        if isinstance(stmt, tir.Bind):
+            return tir.Bind(stmt.var, c.load(array, number), span=stmt.span)
+        return self._slice(stmt.buffer, array)
+
+    def _own(self, stmt: Stmt) -> Iterator[Stmt]:
+        array = None
+        if isinstance(stmt, (tir.Bind, tir.AllocBuffer)):
+            array = self._definitions[_name(stmt)].array
+        if isinstance(stmt, tir.AllocBuffer) and array is not None:
+            yield self._slice(stmt.buffer, array)
+            return
+        yield stmt
+        if isinstance(stmt, tir.Bind) and array is not None:
+            yield tir.BufferStore(array, stmt.var, (self._splitter.threads.number,))
+
+    def _slice(self, buffer: tir.Buffer, array: tir.Buffer) -> Stmt:
+        """The thread's part of an array for all, as the memory of a local buffer."""
+        size = c.mul(c.cast(INT64, _size(buffer)), buffer.dtype.bytes * buffer.dtype.lanes)
+        offset = c.mul(c.cast(INT64, self._splitter.threads.number), size)
+        return tir.DeclBuffer(buffer, c.call("handle", "handle_add_byte_offset", array.data, offset))
+
+
+def _regions(body: Body) -> Iterator[Region]:
+    for stmt in body:
+        if isinstance(stmt, Region):
+            yield stmt
+        for nested in bodies(stmt):
+            yield from _regions(nested)
+
+
+def _name(stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer) -> tir.Var:
+    return stmt.var if isinstance(stmt, tir.Bind) else stmt.buffer.data
+
+
+def _mentions(stmt: Stmt) -> Iterator[tir.Var]:
+    for part in walk(stmt):
+        if isinstance(part, tir.Var):
+            yield part
+        elif isinstance(part, tir.Buffer):
+            yield part.data
+
+
+def _size(buffer: tir.Buffer) -> tir.Expr:
+    size: tir.Expr = c.const(1, INT64)
+    for dim in buffer.shape:
+        size = c.mul(size, c.cast(INT64, dim))
+    return size

@@ -1,0 +1,111 @@
+"""A kernel as a CPU function that runs a whole grid: `emit_kernel`.
+
+    i32 @NAME(ptr report, i64 grid x, y, z, i32 block x, y, z, i64 dynamic shared bytes, params...)
+
+Blocks run side by side on the pool's threads, the threads of a block one after the other in each region (`split`). The
+value is 0, or an error code of the module's context. Shared memory starts as what was there: nothing clears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.deep import deep_recursion
+from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.node import replace
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.targets.emulate.carry import carry
+from mlcc.targets.emulate.emitter import ThreadEmitter
+from mlcc.targets.emulate.hoist import hoist_collectives
+from mlcc.targets.emulate.split import Region, Splitter
+from mlcc.targets.emulate.threads import Body, Threads
+from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.storage import Storage
+from mlcc.targets.llvm.types import memory_type
+
+HANDLE = DType.of("handle")
+
+
+def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, serial: bool = False) -> None:
+    """Add the function of a kernel to the module; `serial`: its blocks run one after the other. Raises CompileError."""
+    with deep_recursion():
+        report = tir.Var("report", HANDLE)
+        grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
+        dynamic = tir.Var("dynamic_shared", INT64)
+        threads = Threads.of(kernel)
+        body = _grid_loop(grid, threads, _block_body(kernel, threads), serial)
+        _emit(kernel, ctx, (report, *grid, *threads.block, dynamic, *kernel.params), body)
+
+
+def _block_body(kernel: DeviceKernel, threads: Threads) -> Body:
+    """What a block runs."""
+    splitter = Splitter(threads)
+    body = hoist_collectives(_Prepare(kernel).body(kernel.body))
+    split = splitter.body(body)
+
+    def around(region: Region, inner: Body) -> Stmt:
+        if region.mask is not None:
+            inner = (tir.IfThenElse(c.load(region.mask, threads.number), inner),)
+        return threads.each(inner)
+
+    carried = carry(splitter, split, around)
+    return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *carried)
+
+
+def _grid_loop(grid: Sequence[tir.Var], threads: Threads, body: Body, serial: bool) -> Body:
+    x, y, _ = grid
+    block = tir.Var("block", INT64)
+    places = (c.floormod(block, x), c.floormod(c.floordiv(block, x), y), c.floordiv(block, c.mul(x, y)))
+    binds = [
+        tir.Bind(axis, c.cast(axis.dtype, place))
+        for axis, place in zip(threads.block_axes, places, strict=True)
+        if axis is not None
+    ]
+    count = c.mul(c.mul(*grid[:2]), grid[2])
+    kind = ForKind.SERIAL if serial else ForKind.PARALLEL
+    return (tir.For(block, c.const(0, INT64), count, kind, (*binds, *body)),)
+
+
+def _emit(kernel: DeviceKernel, ctx: ModuleContext, params: tuple[tir.Var, ...], body: Body) -> None:
+    types = [("ptr" if p.dtype.is_handle else memory_type(p.dtype), p.name) for p in params]
+    known = {p for p in params if p.dtype.is_int}
+    storage = Storage(body, known, ctx.options.stack_bytes)
+    fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
+    e = ThreadEmitter(fn, ctx, storage)
+    for var, value in zip(params, fn.params, strict=True):
+        e.bind(var, casts.from_memory(e, value, var.dtype))
+    apart = bool(kernel.attrs.get("tir.noalias"))
+    for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
+        if apart and var.dtype.is_handle:
+            e.distinct.add(var)
+        if buffer is not None and buffer.data is not var:
+            e.bind(buffer.data, e.values[var])
+    storage.begin(e)
+    e.body(body)
+    e.finish()
+    storage.finish(e)
+
+
+class _Prepare(Mutator):
+    """Loops of a thread are serial; a failed assertion leaves its number behind and the thread goes on."""
+
+    def __init__(self, kernel: DeviceKernel) -> None:
+        self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
+        error = kernel.params[-1] if kernel.asserts else None
+        self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = super().stmt_for(node)
+        return replace(made, kind=ForKind.SERIAL) if isinstance(made, tir.For) else made
+
+    def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
+        number = self._numbers.get((node.kind, "".join(node.message)))
+        if number is None or self._error is None:
+            return []
+        store = c.store(self._error, c.const(number, INT32), 0)
+        return tir.IfThenElse(c.logical_not(node.condition), (store,), span=node.span)

@@ -1,0 +1,262 @@
+"""A kernel's code split at what its threads do together, into regions that each thread runs through on its own.
+
+Loops and conditions around barriers stay outside of the regions: as they are where all threads of a block see the same
+bounds; else each thread has a flag that says whether it takes part (a mask), and the loop runs for as long as one does.
+That is how a GPU runs code whose threads part, and it makes barriers that not all threads reach visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import BOOL, INT64
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import children, node, replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.targets.emulate.collectives import BARRIERS, EXCHANGES, GROUPS, Gathered, is_collective, name_of
+from mlcc.targets.emulate.threads import Body, Threads
+from mlcc.targets.llvm.storage import bodies
+
+POINTERS = frozenset(f"tir.{n}" for n in ("tvm_access_ptr", "address_of", "handle_add_byte_offset", "ptr_byte_offset"))
+
+
+@node
+class Region(Stmt):
+    """Code that every thread runs from end to end; those of `mask` where there is one."""
+
+    body: tuple[Stmt, ...]
+    mask: tir.Buffer | None
+
+
+def is_pure(value: Expr) -> bool:
+    """It may be computed again where it is used: it reads no memory, and has no effect."""
+    for part in walk(value):
+        if isinstance(part, tir.BufferLoad) or (
+            isinstance(part, tir.Call) and effect_of(part) > Effect.PURE and name_of(part) not in POINTERS
+        ):
+            return False
+    return True
+
+
+class Splitter:
+    """`arrays` are the memory for a block that splitting asked for, `shared` what the kernel allocates for one."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+        self.arrays: list[tir.Buffer] = []
+        self.shared: list[tir.Buffer] = []
+        self._varying: set[tir.Var] = set(threads.axes)
+        self._mask: tir.Buffer | None = None
+        self._splits: dict[int, tuple[Stmt, bool]] = {}
+
+    def body(self, statements: Body) -> Body:
+        """The statements, with regions in them."""
+        made: list[Stmt] = []
+        run: list[Stmt] = []
+        for stmt in self._spliced(statements):
+            if isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local":
+                self.shared.append(stmt.buffer)
+            elif self._is_uniform(stmt):
+                made.append(stmt)
+            elif self._is_split(stmt):
+                self._flush(made, run)
+                run = []
+                self._split(stmt, made, run)
+            else:
+                run.append(stmt)
+        self._flush(made, run)
+        return tuple(made)
+
+    def _spliced(self, statements: Body) -> Iterator[Stmt]:
+        """Annotated scopes with splits inside are only their bodies."""
+        for stmt in statements:
+            if isinstance(stmt, tir.AttrStmt) and self._is_split(stmt):
+                yield from self._spliced(stmt.body)
+            else:
+                yield stmt
+
+    def _flush(self, made: list[Stmt], run: list[Stmt]) -> None:
+        if run:
+            made.append(Region(tuple(run), self._mask))
+
+    def _is_uniform(self, stmt: Stmt) -> bool:
+        """A definition that is the same for all threads; takes note of others."""
+        match stmt:
+            case tir.Bind(var=var, value=value):
+                if self.is_uniform(value) and not is_collective(value):
+                    return True
+                self._varying.add(var)
+            case tir.DeclBuffer(buffer=buffer, data=data):
+                if self.is_uniform(data):
+                    return True
+                self._varying.add(buffer.data)
+            case tir.AllocBuffer(buffer=buffer):
+                self._varying.add(buffer.data)
+        return False
+
+    def is_uniform(self, value: Expr) -> bool:
+        """All threads of a block compute the same."""
+        if not is_pure(value):
+            return False
+        for part in walk(value):
+            if part in self._varying or (isinstance(part, tir.Buffer) and part.data in self._varying):
+                return False
+        return True
+
+    def _is_split(self, stmt: Stmt) -> bool:
+        """Threads do something together inside; shared memory inside belongs to all of them, too."""
+        found = self._splits.get(id(stmt))
+        if found is None:
+            answer = isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local"
+            nested = {id(s) for body in bodies(stmt) for s in body}
+            for body in bodies(stmt):
+                answer = any(self._is_split(s) for s in body) or answer
+            own = (child for child in children(stmt) if id(child) not in nested)
+            answer = answer or any(is_collective(n) for child in own for n in walk(child))
+            found = self._splits[id(stmt)] = stmt, answer
+        return found[1]
+
+    # ------------------------------------------------------------ what is split
+
+    def _split(self, stmt: Stmt, made: list[Stmt], run: list[Stmt]) -> None:
+        """Adds to `made`, and to `run` what belongs to the region that begins now."""
+        match stmt:
+            case tir.Bind(var=var, value=tir.Call() as call):
+                self._together(stmt, call, var, made, run)
+            case tir.Evaluate(value=tir.Call() as call):
+                self._together(stmt, call, None, made, run)
+            case tir.For():
+                self._for(stmt, made)
+            case tir.While():
+                self._while(stmt, made)
+            case tir.IfThenElse():
+                self._if(stmt, made)
+            case _:
+                raise CompileError(error("E0749", f"threads cannot meet in a `{type(stmt).__name__}`", stmt.span))
+
+    def _together(self, stmt: Stmt, call: tir.Call, var: tir.Var | None, made: list[Stmt], run: list[Stmt]) -> None:
+        name = name_of(call)
+        if name in BARRIERS:
+            self.barrier(stmt, call, made)
+            return
+        gathered = self._gather(call, made, var is not None and name in GROUPS)
+        if name in EXCHANGES:
+            value = EXCHANGES[name](gathered)
+            run.append(tir.Evaluate(value) if var is None else tir.Bind(var, value, span=stmt.span))
+            return
+        size, meaning = GROUPS[name]
+        made.append(self._groups(gathered, size, meaning))
+        if var is not None and gathered.result is not None:
+            run.append(tir.Bind(var, c.load(gathered.result, self.threads.number), span=stmt.span))
+
+    def barrier(self, stmt: Stmt, call: tir.Call, made: list[Stmt]) -> None:
+        """A barrier is the end of a region."""
+
+    def _gather(self, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
+        """Put the arguments that differ between threads into arrays."""
+        slots: list[tir.Buffer | None] = []
+        stores: list[Stmt] = []
+        for arg in call.args:
+            if self.is_uniform(arg):
+                slots.append(None)
+                continue
+            slot = self.array("argument", arg.dtype)
+            slots.append(slot)
+            stores.append(tir.BufferStore(slot, arg, (self.threads.number,), span=call.span))
+        self._flush(made, stores)
+        result = self.array("result", call.dtype) if has_result else None
+        return Gathered(call, self.threads, tuple(slots), self._mask, result)
+
+    def _groups(self, gathered: Gathered, size: int, meaning: object) -> Stmt:
+        threads = self.threads
+        group = tir.Var("group", threads.count.dtype)
+        first = tir.Var("first", threads.count.dtype)
+        body: Body = tuple(meaning(gathered, first))  # type: ignore[operator]
+        if gathered.mask is not None:
+            body = (tir.IfThenElse(c.load(gathered.mask, first), body),)
+        count = c.floordiv(c.add(threads.count, size - 1), size)
+        inner = (tir.Bind(first, c.mul(group, size)), *body)
+        return tir.For(group, c.const(0, group.dtype), count, ForKind.SERIAL, inner, span=gathered.call.span)
+
+    def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:
+        """Memory for a value of each thread."""
+        made = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
+        self.arrays.append(made)
+        return made
+
+    # ------------------------------------------------------------ control flow
+
+    def _masked(self, mask: tir.Buffer | None, body: Body) -> Body:
+        outer, self._mask = self._mask, mask
+        made = self.body(body)
+        self._mask = outer
+        return made
+
+    def _taking_part(self) -> Expr:
+        return c.const(True) if self._mask is None else c.load(self._mask, self.threads.number)
+
+    def _if(self, stmt: tir.IfThenElse, made: list[Stmt]) -> None:
+        if self.is_uniform(stmt.condition):
+            then = self._masked(self._mask, stmt.then_body)
+            other = self._masked(self._mask, stmt.else_body) if stmt.else_body else None
+            made.append(replace(stmt, then_body=then, else_body=other))
+            return
+        number = self.threads.number
+        yes = self.array("mask", BOOL)
+        on = tir.And(BOOL, self._taking_part(), stmt.condition)
+        start: list[Stmt] = [tir.BufferStore(yes, on, (number,), span=stmt.span)]
+        no = None
+        if stmt.else_body:
+            no = self.array("mask", BOOL)
+            off = tir.And(BOOL, self._taking_part(), c.logical_not(c.load(yes, number)))
+            start.append(tir.BufferStore(no, off, (number,), span=stmt.span))
+        made.append(Region(tuple(start), None))
+        made.extend(self._masked(yes, stmt.then_body))
+        if no is not None and stmt.else_body:
+            made.extend(self._masked(no, stmt.else_body))
+
+    def _for(self, stmt: tir.For, made: list[Stmt]) -> None:
+        step = stmt.step or c.const(1, stmt.var.dtype)
+        if all(self.is_uniform(part) for part in (stmt.min, stmt.extent, step)):
+            body = self._masked(self._mask, stmt.body)
+            made.append(replace(stmt, body=body, kind=ForKind.SERIAL, annotations=type(stmt.annotations)()))
+            return
+        number, dtype = self.threads.number, stmt.var.dtype
+        bounds = {}
+        for name, value in (("start", stmt.min), ("extent", stmt.extent), ("step", step)):
+            bounds[name] = self.array(name, dtype)
+            made.append(Region((tir.BufferStore(bounds[name], c.cast(dtype, value), (number,)),), self._mask))
+        count = self._word("count", INT64)
+        done = c.mul(c.cast(INT64, c.load(count, 0)), c.cast(INT64, c.load(bounds["step"], number)))
+        goes_on = c.less(done, c.cast(INT64, c.load(bounds["extent"], number)))
+        self._varying.add(stmt.var)
+        start, by = (c.load(bounds[name], number) for name in ("start", "step"))
+        value = c.add(start, c.mul(c.cast(dtype, c.load(count, 0)), by))
+        body = (tir.Bind(stmt.var, value, span=stmt.span), *stmt.body)
+        made.append(c.store(count, c.const(0, INT64), 0))
+        self._loop(stmt, goes_on, body, [c.store(count, c.add(c.load(count, 0), c.const(1, INT64)), 0)], made)
+
+    def _while(self, stmt: tir.While, made: list[Stmt]) -> None:
+        self._loop(stmt, stmt.condition, stmt.body, [], made)
+
+    def _loop(self, stmt: Stmt, goes_on: Expr, body: Body, last: list[Stmt], made: list[Stmt]) -> None:
+        """A loop that each thread leaves when its own condition no longer holds."""
+        number = self.threads.number
+        mask, some = self.array("mask", BOOL), self._word("some", BOOL)
+        made.append(Region((tir.BufferStore(mask, self._taking_part(), (number,)),), None))
+        made.append(c.store(some, c.const(True), 0))
+        test = Region(
+            (
+                tir.BufferStore(mask, tir.And(BOOL, c.load(mask, number), goes_on), (number,), span=stmt.span),
+                tir.IfThenElse(c.load(mask, number), (c.store(some, c.const(True), 0),)),
+            ),
+            None,
+        )
+        inner = tir.IfThenElse(c.load(some, 0), (*self._masked(mask, body), *last))
+        made.append(tir.While(c.load(some, 0), (c.store(some, c.const(False), 0), test, inner), span=stmt.span))
+
+    def _word(self, name: str, dtype: object) -> tir.Buffer:
+        return self.array(name, dtype, c.const(1))
