@@ -73,7 +73,7 @@ class Target:
 
 DEFAULT_ARCH = "sm_80"
 KINDS: dict[str, tuple[str, ...]] = {
-    "cuda": ("arch",),
+    "cuda": ("arch", "fast_math"),
     "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math"),
 }
 

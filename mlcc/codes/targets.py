@@ -68,6 +68,21 @@ CODES: dict[str, tuple[str, str]] = {
         "not a thread axis of a launch",
         "Loops of GPU code are bound to blockIdx.x, .y, .z, threadIdx.x, .y, .z, or to virtual threads (vthread).",
     ),
+    "E0730": (
+        "a kernel uses something that a GPU has no code for",
+        "Kernels are the code of one thread of a device: they have mathematics, memory, barriers, shuffles and atomic "
+        "additions, and no calls of packed functions, of other PrimFuncs, or of C. The message names what was found.",
+    ),
+    "E0731": (
+        "no code for this GPU architecture",
+        "Only architectures whose code was generated and assembled in tests reach LLVM, which ends the process on "
+        "others. `sm_90` runs on compute capability 9.0 and later, `sm_90a` on 9.0 only, `sm_100f` on 10.x.",
+    ),
+    "E0732": (
+        "a kernel needs more than a GPU has",
+        "A block has at most 1024 threads (64 along z) and 48 KiB of static shared memory, a thread 512 KiB of local "
+        "memory, and a launch at most 4 KiB of arguments.",
+    ),
     "E0749": (
         "GPU code that cannot be emulated",
         "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "
@@ -125,8 +140,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0792": (
         "the target has no such option",
-        "`llvm` has cpu, triple, features and num-cores; `cuda` has arch. TVM's mcpu, mtriple and mattr mean cpu, "
-        "triple and features.",
+        "`llvm` has cpu, triple, features and num-cores; `cuda` has arch and fast-math. TVM's mcpu, "
+        "mtriple and mattr mean cpu, triple and features.",
     ),
     "E0793": (
         "an option of the target has a wrong value",

@@ -206,7 +206,8 @@ def _compare(fn: FunctionText, kind: type, dtype: DType, lhs: Value, rhs: Value)
 
 
 def compare(e: Emitter, node: tir.CompareOp) -> Value:
-    return _compare(e.fn, type(node), node.lhs.dtype, e.expr(node.lhs), e.expr(node.rhs))
+    lhs, rhs = e.fn.generic(e.expr(node.lhs)), e.fn.generic(e.expr(node.rhs))
+    return _compare(e.fn, type(node), node.lhs.dtype, lhs, rhs)
 
 
 def minimum(e: Emitter, node: tir.Min) -> Value:
@@ -254,14 +255,14 @@ def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> 
     fn = e.fn
     chosen = e.expr(condition)
     if e.speculatable(true) and e.speculatable(false):
-        return fn.select(chosen, e.expr(true), e.expr(false))
+        return fn.select(chosen, fn.generic(e.expr(true)), fn.generic(e.expr(false)))
     then, other, done = fn.label("then"), fn.label("else"), fn.label("done")
     fn.cond_br(chosen, then, other)
     fn.start(then)
-    true_value, true_end = e.expr(true), fn.block
+    true_value, true_end = fn.generic(e.expr(true)), fn.block
     fn.br(done)
     fn.start(other)
-    false_value, false_end = e.expr(false), fn.block
+    false_value, false_end = fn.generic(e.expr(false)), fn.block
     fn.start(done)
     if true.dtype.is_void:
         return true_value

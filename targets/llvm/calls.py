@@ -29,10 +29,9 @@ def call(e: Emitter, node: tir.Call) -> Value:
     if isinstance(op, relax.GlobalVar):
         return _module_function(e, op.name, node.args, node)
     name = op.name.removeprefix("tir.")
-    emit = intrinsics.TABLE.get(name) or _TABLE.get(name)
+    emit = e.CALLS.get(name)
     if emit is None:
-        known = [*intrinsics.TABLE, *_TABLE]
-        raise unsupported(f"the llvm target has no `T.{name}`", node.span, help=did_you_mean(name, known))
+        raise unsupported(f"the {e.TARGET} target has no `T.{name}`", node.span, help=did_you_mean(name, e.CALLS))
     return emit(e, node)
 
 
@@ -273,7 +272,8 @@ def _sync(e: Emitter, node: tir.Call) -> Value:
     return zero(node.dtype)
 
 
-_TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
+TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
+    **intrinsics.TABLE,
     "call_extern": _extern, "call_pure_extern": _extern,
     "call_llvm_intrin": _llvm_intrinsic, "call_llvm_pure_intrin": _llvm_intrinsic,
     **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), packed.call),

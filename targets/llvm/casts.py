@@ -35,7 +35,7 @@ def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:
         return fn.fcmp("une", value, zero(source)) if source.is_float else fn.icmp("ne", value, zero(source))
     if source.is_handle or target.is_handle:
         op = "inttoptr" if target.is_handle else "ptrtoint"
-        return value if source.is_handle and target.is_handle else fn.convert(op, value, type)
+        return value if source.is_handle and target.is_handle else fn.convert(op, fn.generic(value), type)
     if target.is_float:
         return _to_float(e, value, source, target)
     if source.is_float:
@@ -90,6 +90,8 @@ def mangled(type: str) -> str:
     if type[0] == "<":
         lanes, scalar = type[1:-1].split(" x ")
         return f"v{lanes}{mangled(scalar)}"
+    if type.startswith("ptr addrspace("):
+        return f"p{type[14:-1]}"
     return {"float": "f32", "double": "f64", "ptr": "p0"}.get(type, type)
 
 

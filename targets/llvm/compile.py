@@ -18,11 +18,16 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A CPU to generate code for; `features` are LLVM's, each with its sign: `+avx2`."""
+    """A CPU or GPU to generate code for; `features` are LLVM's, each with its sign: `+avx2`."""
 
     triple: str = "x86_64-unknown-linux-gnu"
     cpu: str = "x86-64"
     features: tuple[str, ...] = ()
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether `asm` is all that there is: PTX."""
+        return self.triple.startswith("nvptx")
 
     @property
     def enabled(self) -> frozenset[str]:
@@ -82,7 +87,7 @@ def compile_text(
             if function.name.startswith(NATIVE_PREFIX) and not function.is_declaration:
                 function.linkage = "internal"
         module.verify()
-        _optimise(llvm, tm, module, level)
+        _optimise(llvm, tm, module, level, not machine.is_gpu)
         return Compiled(
             tm.emit_object(module) if "obj" in emit else b"",
             tm.emit_assembly(module) if "asm" in emit else "",
@@ -97,6 +102,11 @@ def target_machine(machine: Machine, level: int) -> Any:
     """
     import llvmlite.binding as llvm
 
+    if machine.is_gpu:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        gpu = llvm.Target.from_triple(machine.triple)
+        return gpu.create_target_machine(cpu=machine.cpu, features=",".join(machine.features), opt=level)
     if machine.triple == llvm.get_default_triple():
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -111,8 +121,8 @@ def target_machine(machine: Machine, level: int) -> Any:
     )
 
 
-def _optimise(llvm: Any, tm: Any, module: Any, level: int) -> None:
+def _optimise(llvm: Any, tm: Any, module: Any, level: int, vectors: bool) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.slp_vectorization = level >= 2
+    options.loop_vectorization = options.slp_vectorization = level >= 2 and vectors
     builder = llvm.create_pass_builder(tm, options)
     builder.getModulePassManager().run(module, builder)

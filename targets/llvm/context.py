@@ -77,9 +77,24 @@ class ModuleContext:
         return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
 
     @property
-    def has_half_conversions(self) -> bool:
-        """The CPU converts between float16 and float32 itself."""
-        return "f16c" in self.features or self.module.triple.startswith("aarch64")
+    def is_x86(self) -> bool:
+        return not self.module.triple.startswith(("aarch64", "nvptx"))
+
+    @property
+    def is_gpu(self) -> bool:
+        """The code is of one thread of many: it has no libm, no vectors to speak of, and little memory of its own."""
+        return self.module.triple.startswith("nvptx")
+
+    @property
+    def has_fma(self) -> bool:
+        return "fma" in self.features or not self.is_x86
+
+    @property
+    def converted_floats(self) -> frozenset[str]:
+        """The dtypes below float32 that the machine converts from and to it itself."""
+        if self.is_gpu:
+            return frozenset({"float16", "bfloat16"}) if "bf16" in self.features else frozenset({"float16"})
+        return frozenset({"float16"}) if "f16c" in self.features or not self.is_x86 else frozenset()
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""

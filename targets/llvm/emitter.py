@@ -6,9 +6,9 @@ and functions) and `statements`; the tables at the end of this file put them tog
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from mlcc.errors import CompileError, Label
 from mlcc.ir import tir
@@ -18,7 +18,7 @@ from mlcc.targets.llvm import arith, calls, casts, memory, outline, statements
 from mlcc.targets.llvm.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.storage import Storage
+from mlcc.targets.llvm.storage import Memory
 
 # pure calls that are cheap and never fault, so that evaluating one for nothing does no harm
 _CHEAP = frozenset(
@@ -37,9 +37,14 @@ class Emitter:
     variable where it was computed without overflow, for addresses. Every way out of the function goes through `leave`.
     `storage` gives memory to buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels,
     and `result` is the dtype and place of a returned value.
+
+    Other machines than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` names it in messages.
     """
 
-    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Storage | None = None) -> None:
+    TARGET: ClassVar[str] = "llvm"
+    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = calls.TABLE
+
+    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Memory | None = None) -> None:
         self.fn = fn
         self.ctx = ctx
         self.storage = storage
@@ -142,6 +147,10 @@ class Emitter:
     def bind(self, var: tir.Var, value: Value) -> None:
         self.values[var] = value
         self.wide.pop(var, None)
+
+    def loop_hint(self, stmt: tir.For) -> str:
+        """The metadata node that tells LLVM what to make of a loop; none if empty."""
+        return ""
 
     def allocate(self, buffer: tir.Buffer) -> Value:
         """Memory for a buffer."""

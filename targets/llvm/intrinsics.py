@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm import arith, casts, small_float, vmath
-from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
+from mlcc.targets.llvm.ir_text import NULL, Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
 
@@ -265,7 +265,7 @@ def _true(e: Emitter, node: tir.Call) -> Value:
 
 def _isnullptr(e: Emitter, node: tir.Call) -> Value:
     (x,) = _arguments(e, node, 1)
-    return e.fn.icmp("eq", x, Value("ptr", "null"))
+    return e.fn.icmp("eq", e.fn.generic(x), NULL)
 
 
 def _halves(which: str) -> Emit:

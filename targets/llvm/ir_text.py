@@ -256,14 +256,18 @@ class FunctionText:
         return value if value.type == type else self.op(type, f"{op} {value} to {type}")
 
     def load(self, type: str, pointer: Value, align: int = 0, suffix: str = "") -> Value:
-        return self.op(type, f"load {type}, ptr {pointer.ref}" + (f", align {align}" if align else "") + suffix)
+        return self.op(type, f"load {type}, {pointer}" + (f", align {align}" if align else "") + suffix)
 
     def store(self, value: Value, pointer: Value, align: int = 0) -> None:
-        self.line(f"store {value}, ptr {pointer.ref}" + (f", align {align}" if align else ""))
+        self.line(f"store {value}, {pointer}" + (f", align {align}" if align else ""))
 
     def gep(self, type: str, pointer: Value, *indices: Value, flags: str = "inbounds ") -> Value:
         """The address of an element: `type` is what the first index steps over."""
-        return self.op("ptr", f"getelementptr {flags}{type}, ptr {pointer.ref}, {', '.join(map(str, indices))}", "p")
+        return self.op(pointer.type, f"getelementptr {flags}{type}, {pointer}, {', '.join(map(str, indices))}", "p")
+
+    def generic(self, pointer: Value) -> Value:
+        """A pointer into any memory, from one into a part of it (`ptr addrspace(3)`); other values as they are."""
+        return self.convert("addrspacecast", pointer, "ptr") if pointer.type.startswith("ptr") else pointer
 
     def alloca(self, type: str, count: int = 1, align: int = 0, hint: str = "s") -> Value:
         """Stack memory of the function, allocated once on entry whatever the current block."""

@@ -100,15 +100,15 @@ def _not(e: Emitter, mask: Value) -> Value:
 
 def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
     """A run of elements; lanes that are off are zero."""
-    name = f"llvm.masked.load.{mangled(type)}.p0"
-    callee = e.ctx.module.declare(name, type, ["ptr", "i32", mask.type, type])
+    name = f"llvm.masked.load.{mangled(type)}.{mangled(pointer.type)}"
+    callee = e.ctx.module.declare(name, type, [pointer.type, "i32", mask.type, type])
     return e.fn.call(type, callee, [pointer, integer("i32", align), mask, Value(type, "zeroinitializer")])
 
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
     """A run of elements, those of lanes that are on."""
-    name = f"llvm.masked.store.{mangled(value.type)}.p0"
-    callee = e.ctx.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
+    name = f"llvm.masked.store.{mangled(value.type)}.{mangled(pointer.type)}"
+    callee = e.ctx.module.declare(name, "void", [value.type, pointer.type, "i32", mask.type])
     e.fn.call("void", callee, [value, pointer, integer("i32", align), mask])
 
 
@@ -128,4 +128,4 @@ def scatter(e: Emitter, value: Value, pointers: Value, mask: Value, align: int) 
 
 def pointers(e: Emitter, scalar: str, base: Value, indices: Value, lanes: int) -> Value:
     """The addresses of elements, by a vector of i64; those of lanes that are off may be anywhere."""
-    return e.fn.op(vector("ptr", lanes), f"getelementptr {scalar}, ptr {base.ref}, {indices}", "p")
+    return e.fn.op(vector(base.type, lanes), f"getelementptr {scalar}, {base}, {indices}", "p")

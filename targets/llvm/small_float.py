@@ -82,7 +82,7 @@ _Body = Callable[["_Bits", Value], Value]
 
 
 def _call(e: Emitter, what: str, dtype: DType, value: Value, type: str, native: _Body, bits: _Body) -> Value:
-    use_native = str(dtype.element) == "float16" and e.ctx.has_half_conversions
+    use_native = str(dtype.element) in e.ctx.converted_floats
     return _helper(e, f"mlcc.{what}.{dtype}", value, type, native if use_native else bits, _format(dtype))
 
 
@@ -207,17 +207,18 @@ def _fabs(b: _Bits, type: str) -> str:
     return b.fn.module.declare(f"llvm.fabs.{suffix}", type, [type])
 
 
-def _half(b: _Bits) -> str:
-    return vector("half", b.lanes)
+def _narrow(b: _Bits) -> str:
+    """LLVM's type of the format."""
+    return vector("half" if b.form.most == 15 else "bfloat", b.lanes)
 
 
 def _native_round(b: _Bits, x: Value) -> Value:
-    return b.fn.convert("fpext", b.fn.convert("fptrunc", x, _half(b)), vector("float", b.lanes))
+    return b.fn.convert("fpext", b.fn.convert("fptrunc", x, _narrow(b)), vector("float", b.lanes))
 
 
 def _native_pack(b: _Bits, x: Value) -> Value:
-    return b.fn.convert("bitcast", b.fn.convert("fptrunc", x, _half(b)), vector("i16", b.lanes))
+    return b.fn.convert("bitcast", b.fn.convert("fptrunc", x, _narrow(b)), vector("i16", b.lanes))
 
 
 def _native_unpack(b: _Bits, x: Value) -> Value:
-    return b.fn.convert("fpext", b.fn.convert("bitcast", x, _half(b)), vector("float", b.lanes))
+    return b.fn.convert("fpext", b.fn.convert("bitcast", x, _narrow(b)), vector("float", b.lanes))

@@ -96,7 +96,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     e.loops.pop()
     fn.start(latch)
     fn.line(f"%{step_back} = add {'nuw' if dtype.is_uint else 'nuw nsw'} {count}, 1")
-    fn.br(head)
+    fn.br(head, loop=e.loop_hint(stmt))
     fn.start(done)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -34,6 +34,22 @@ class Region:
     offset: int
     size: int
     last: int
+
+
+class Memory(Protocol):
+    """What gives memory to the buffers of a function, and what happens on its ways out."""
+
+    def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """A pointer to memory for the buffer."""
+
+    def on_stack(self, buffer: tir.Buffer) -> bool:
+        """Whether it lies on the stack of the function that allocates it."""
+
+    def is_fixed(self, buffer: tir.Buffer) -> bool:
+        """Whether its place needs nothing but the stack or the workspace."""
+
+    def leave(self, e: Emitter, code: Value) -> None:
+        """End the function with a code: 0, or that of an error."""
 
 
 class Storage:

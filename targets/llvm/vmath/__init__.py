@@ -43,15 +43,15 @@ _LONG = frozenset({"pow", "sin", "cos", "tan", "fmod"})
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
     """A function of `UNARY`, `BINARY` or `ROUNDING` on values of one float type with so many lanes."""
     x = args[0]
-    if name == "sqrt" or name in ROUNDING and (not _is_x86(e) or "sse4.1" in e.ctx.features):
-        return e.intrinsic(f"llvm.{name}", x)  # the CPU's own
+    if name == "sqrt" or name in ROUNDING and (not e.ctx.is_x86 or "sse4.1" in e.ctx.features):
+        return e.intrinsic(f"llvm.{name}", x)  # the machine's own
     return e.fn.call(x.type, _helper(e, name, _format_of(x), lanes, len(args)), args)
 
 
 def fma(e: Emitter, args: list[Value], lanes: int) -> Value:
     """x * y + z, rounded once. For `double` on a CPU that cannot it is libm's, lane by lane."""
     form = _format_of(args[0])
-    if _has_fma(e) or form is DOUBLE:
+    if e.ctx.has_fma or form is DOUBLE:
         return e.intrinsic("llvm.fma", *args)
     return e.fn.call(args[0].type, _helper(e, "fma", form, lanes, 3), args)
 
@@ -63,7 +63,7 @@ def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
     if not e.ctx.module.has_helper(symbol):
         params = [(x.type, "x"), (exponent.type, "n")]
         fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), _ATTRS)
-        code = Code(fn, lanes, form, _has_fma(e))
+        code = Code(fn, lanes, form, e.ctx.has_fma)
         fn.ret(rounding.ldexp(code, Num(code, fn.params[0]), Int(code, fn.params[1])).v)
         e.ctx.module.helper(symbol, fn.text())
     return e.fn.call(x.type, f"@{symbol}", [x, exponent])
@@ -73,17 +73,11 @@ def _format_of(x: Value) -> Format:
     return DOUBLE if "double" in x.type else FLOAT
 
 
-def _is_x86(e: Emitter) -> bool:
-    return not e.ctx.module.triple.startswith("aarch64")
-
-
-def _has_fma(e: Emitter) -> bool:
-    return "fma" in e.ctx.features or not _is_x86(e)
-
-
 def _native_lanes(e: Emitter, form: Format) -> int:
-    """How many values a register of the CPU holds."""
+    """How many values a register holds."""
     features = e.ctx.features
+    if e.ctx.is_gpu:
+        return 1
     return (512 if "avx512f" in features else 256 if "avx" in features else 128) // form.bits
 
 
@@ -99,7 +93,7 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     if lanes > _native_lanes(e, form):
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:
-        code = Code(fn, lanes, form, _has_fma(e))
+        code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu)
         fn.ret(_FORMULAS[name](code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())
 
@@ -109,7 +103,7 @@ def _in_pieces(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int
     so that code stays small."""
     piece = _native_lanes(e, form)
     most = _LONG_REPEATED if name in _LONG else _REPEATED
-    looped = lanes // piece * piece if lanes > most * piece else 0
+    looped = lanes // piece * piece if lanes > most * piece and not e.ctx.is_gpu else 0
     whole = _in_loop(e, fn, name, form, lanes, looped) if looped else Value(fn.ret_type, "poison")
     for start in range(looped, lanes, piece):
         count = min(piece, lanes - start)

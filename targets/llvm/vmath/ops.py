@@ -70,12 +70,14 @@ DOUBLE = Format("double", 52, 11, 64)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Where instructions go: a function, the number of lanes, the format, whether the CPU has fused multiply-add."""
+    """Where instructions go: a function, the number of lanes, the format, whether the machine has fused multiply-add,
+    and libm."""
 
     fn: FunctionText
     lanes: int
     format: Format
     fused: bool
+    libm: bool = True
 
     def number(self, value: float) -> Num:
         return Num(self, self.fn.splat(floating(self.format.type, self.format.rounded(value)), self.lanes))
@@ -133,7 +135,7 @@ class Code:
 
     def other(self, format: Format) -> Code:
         """The same place with values of another format."""
-        return Code(self.fn, self.lanes, format, self.fused)
+        return Code(self.fn, self.lanes, format, self.fused, self.libm)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+"""Where the `shared.dyn` buffers of a kernel lie in the dynamic shared memory of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import walk
+
+ALIGNMENT = 16  # of a buffer that asks for no more than all buffers do
+_USUAL = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DynamicLayout:
+    """The first byte of each buffer, by its data variable, and how many bytes all take: int64 expressions."""
+
+    offsets: Mapping[tir.Var, tir.Expr]
+    size: tir.Expr
+
+
+def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:
+    """One buffer after the other, in order of allocation, each from a multiple of its alignment on."""
+    offsets: dict[tir.Var, tir.Expr] = {}
+    end: tir.Expr = tir.IntImm(INT64, 0)
+    for stmt in body:
+        for node in walk(stmt):
+            if isinstance(node, tir.AllocBuffer) and node.buffer.scope == "shared.dyn":
+                buffer = node.buffer
+                start = _aligned(end, buffer.alignment if buffer.alignment > _USUAL else ALIGNMENT)
+                size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
+                for dim in buffer.shape:
+                    size = c.mul(size, c.cast(INT64, dim))
+                offsets[buffer.data] = start
+                end = c.add(start, size)
+    return DynamicLayout(offsets, _aligned(end, ALIGNMENT))
+
+
+def _aligned(size: tir.Expr, alignment: int) -> tir.Expr:
+    return c.mul(c.floordiv(c.add(size, alignment - 1), alignment), alignment)

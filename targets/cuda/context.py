@@ -1,0 +1,42 @@
+"""What the kernels of one PTX module share while they are emitted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.targets.cuda.archs import Arch
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.refuse import unsupported
+
+_NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")
+
+
+@dataclass(slots=True)
+class DeviceContext(ModuleContext):
+    """`asserts` are those of the kernel under way, `symbols` the PTX names given so far."""
+
+    arch: Arch = field(kw_only=True)
+    asserts: tuple[tuple[str, str], ...] = ()
+    symbols: set[str] = field(default_factory=set)
+
+    def begin(self, kernel: DeviceKernel) -> None:
+        """Turn to another kernel."""
+        self.asserts = kernel.asserts
+        self.problems = []
+
+    def error_code(self, kind: str, message: str) -> int:
+        """The number of an assertion in its kernel, from 1."""
+        if (kind, message) not in self.asserts:
+            raise unsupported(f"the kernel has nowhere to report `{message}`")
+        return self.asserts.index((kind, message)) + 1
+
+    def symbol(self, name: str) -> str:
+        """A name of its own that PTX takes."""
+        base = _NOT_IN_SYMBOLS.sub("_", name)
+        made, number = base, 1
+        while made in self.symbols:
+            made, number = f"{base}_{number}", number + 1
+        self.symbols.add(made)
+        return made

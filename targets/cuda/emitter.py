@@ -1,0 +1,50 @@
+"""The emitter of the llvm target for the code of one GPU thread.
+
+What differs: pointers have address spaces, a kernel returns nothing, what failed is stored for the host, and there are
+intrinsics of a GPU in place of calls of packed functions, kernels and C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from mlcc.ir import tir
+from mlcc.targets.cuda import intrinsics
+from mlcc.targets.cuda.storage import DeviceStorage
+from mlcc.targets.llvm import calls
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.emitter import Emitter
+from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
+
+_OF_HOSTS = (
+    "call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked", "prefetch", "tvm_kernel_replace_point",
+)  # fmt: skip
+
+
+class DeviceEmitter(Emitter):
+    """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll."""
+
+    TARGET: ClassVar[str] = "cuda"
+    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {
+        **{name: emit for name, emit in calls.TABLE.items() if name not in _OF_HOSTS},
+        **intrinsics.TABLE,
+    }
+
+    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: DeviceStorage) -> None:
+        super().__init__(fn, ctx, storage)
+        self.error = NULL
+        self.unrolled: frozenset[tir.Var] = frozenset()
+
+    def body(self, statements: tuple[tir.Stmt, ...]) -> None:
+        """Never in functions of their own: a call would put what is in registers into memory."""
+        self.plain_body(statements)
+
+    def loop_hint(self, stmt: tir.For) -> str:
+        if stmt.var not in self.unrolled:
+            return ""
+        module = self.ctx.module
+        return module.metadata(f"!self, {module.metadata(_UNROLL)}", distinct=True)
+
+
+_UNROLL = '!"llvm.loop.unroll.full"'

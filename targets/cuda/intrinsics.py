@@ -1,0 +1,159 @@
+"""What only the threads of a GPU do: barriers, shuffles, atomics. `TABLE` maps a name (without `tir.`) to its emitter.
+
+Names and arguments are TVM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.targets.llvm import casts, memory
+from mlcc.targets.llvm.ir_text import Value, integer
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.types import memory_type, zero
+
+if TYPE_CHECKING:
+    from mlcc.targets.cuda.emitter import DeviceEmitter
+
+Emit = Callable[[Any, tir.Call], Value]
+
+
+def nvvm(e: DeviceEmitter, name: str, ret: str, *args: Value) -> Value:
+    """Call `llvm.nvvm.NAME`."""
+    callee = e.ctx.module.declare(f"llvm.nvvm.{name}", ret, [a.type for a in args])
+    return e.fn.call(ret, callee, args)
+
+
+# ---------------------------------------------------------------- barriers
+
+
+def _sync(e: DeviceEmitter, node: tir.Call) -> Value:
+    """tvm_storage_sync("shared" or "warp"): of all threads of the block, or of those of the warp."""
+    scope = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
+    if scope == "warp":
+        nvvm(e, "bar.warp.sync", "void", integer("i32", -1))
+    elif scope in ("shared", "shared.dyn"):
+        nvvm(e, "barrier.cta.sync.aligned.all", "void", integer("i32", 0))
+    else:
+        help = 'a kernel has `T.tvm_storage_sync("shared")` and `("warp")`; kernels after each other wait anyway'
+        raise unsupported(f"no barrier for the scope `{scope}`", node.span, help=help)
+    return zero(node.dtype)
+
+
+# ---------------------------------------------------------------- shuffles
+
+# TVM's name -> PTX's, and the lanes that a segment of `width` lanes may read up to: c = (32 - width) << 8 | clamp
+_SHUFFLES = {"": ("idx", 31), "_up": ("up", 0), "_down": ("down", 31), "_xor": ("bfly", 31)}
+WARP = 32
+
+
+def _shuffle(suffix: str) -> Emit:
+    """tvm_warp_shuffle(mask, value, lane or distance, width, 32): the value of another lane of the warp."""
+    mode, clamp = _SHUFFLES[suffix]
+
+    def emit(e: DeviceEmitter, node: tir.Call) -> Value:
+        if len(node.args) != 5:
+            raise unsupported(f"`T.tvm_warp_shuffle{suffix}` takes 5 arguments, not {len(node.args)}", node.span)
+        mask, value, lane, width, warp = node.args
+        if tir.const_int(warp) != WARP:
+            raise unsupported(f"a warp has {WARP} threads", node.span)
+        known = tir.const_int(width)
+        if known is None or known not in (1, 2, 4, 8, 16, 32):
+            raise unsupported("the width of a shuffle is 1, 2, 4, 8, 16 or 32", node.span)
+        if not (mask.dtype.is_int and lane.dtype.is_int) or mask.dtype.lanes > 1 or lane.dtype.lanes > 1:
+            raise unsupported("the mask and the lane of a shuffle are integers", node.span)
+        if value.dtype.is_handle or value.dtype.is_void:
+            raise unsupported(f"a shuffle of {value.dtype}", node.span)
+        control = integer("i32", (WARP - known) << 8 | clamp)
+        members, from_lane = (_int32(e, a) for a in (mask, lane))
+        return _by_words(
+            e, e.expr(value), value.dtype,
+            lambda word: nvvm(e, f"shfl.sync.{mode}.i32", "i32", members, word, from_lane, control),
+        )  # fmt: skip
+
+    return emit
+
+
+def _int32(e: DeviceEmitter, node: tir.Expr) -> Value:
+    dtype = DType.of("uint32" if node.dtype.is_uint else "int32")
+    return casts.cast(e, e.expr(node), node.dtype, dtype)
+
+
+def _by_words(e: DeviceEmitter, value: Value, dtype: DType, through: Callable[[Value], Value]) -> Value:
+    """A value of any arithmetic dtype, 32 bits after the other."""
+    fn = e.fn
+    packed = casts.to_memory(e, value, dtype)
+    bits = dtype.bytes * 8 * dtype.lanes
+    count = -(-bits // WARP)
+    whole = fn.convert("bitcast", packed, f"i{bits}")
+    whole = fn.convert("zext", whole, f"i{count * 32}")
+    if count == 1:
+        made = through(whole)
+    else:
+        words = fn.convert("bitcast", whole, f"<{count} x i32>")
+        moved = Value(words.type, "poison")
+        for at in range(count):
+            moved = fn.insert(moved, through(fn.extract(words, at)), at)
+        made = fn.convert("bitcast", moved, f"i{count * 32}")
+    made = fn.convert("trunc", made, f"i{bits}")
+    return casts.from_memory(e, fn.convert("bitcast", made, packed.type), dtype)
+
+
+def _active_mask(e: DeviceEmitter, node: tir.Call) -> Value:
+    """Which lanes of the warp run this."""
+    return e.fn.op("i32", 'call i32 asm sideeffect "activemask.b32 $0;", "=r"() convergent nounwind')
+
+
+# ---------------------------------------------------------------- atomics
+
+
+def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
+    """atomic_add(address, value, order...): adds to what is there, and gives what was there."""
+    if len(node.args) < 2:
+        raise unsupported("`T.atomic_add` takes an address and a value", node.span)
+    place, value = node.args[0], node.args[1]
+    dtype = value.dtype
+    fits = dtype.lanes == 1 and (dtype.is_int and dtype.bits >= 32 or dtype.kind == "float" and dtype.bits >= 32)
+    if not (place.dtype.is_handle or isinstance(place, tir.BufferLoad)) or not fits:
+        help = "int32, uint32, int64, uint64, float32 and float64 are added to atomically"
+        raise unsupported(f"no atomic addition of {dtype}", node.span, help=help)
+    if isinstance(place, tir.BufferLoad):
+        where = memory.address(e, place.buffer, place.indices[0])
+    else:
+        where = e.expr(place)
+    by = e.expr(value)
+    op = "fadd" if dtype.is_float else "add"
+    text = f'atomicrmw {op} {where}, {by} syncscope("device") monotonic, align {dtype.bytes}'
+    return e.fn.op(memory_type(dtype), text)
+
+
+# ---------------------------------------------------------------- what a kernel does not do
+
+
+def _module_function(e: DeviceEmitter, node: tir.Call) -> Value:
+    name = node.op.name if isinstance(node.op, relax.GlobalVar) else str(node.op)
+    raise unsupported(f"the PrimFunc `{name}` is called inside a kernel", node.span, help="inline it")
+
+
+def refused(what: str, help: str) -> Emit:
+    def emit(e: DeviceEmitter, node: tir.Call) -> Value:
+        raise unsupported(what, node.span, help=help)
+
+    return emit
+
+
+_HOST_ONLY = refused(
+    "a packed function is called inside a kernel",
+    "kernels run on the device and cannot call back: call it from the graph, or outside of the thread-bound loops",
+)
+
+TABLE: dict[str, Emit] = {
+    "tvm_storage_sync": _sync,
+    **{f"tvm_warp_shuffle{suffix}": _shuffle(suffix) for suffix in _SHUFFLES},
+    "tvm_warp_activemask": _active_mask,
+    "atomic_add": _atomic_add,
+    **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), _HOST_ONLY),
+}

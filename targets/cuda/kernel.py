@@ -1,0 +1,143 @@
+"""A DeviceKernel as an NVVM function: `emit_kernel`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.ir import tir
+from mlcc.ir.deep import deep_recursion
+from mlcc.ir.node import walk
+from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
+from mlcc.targets.cuda.context import DeviceContext
+from mlcc.targets.cuda.emitter import DeviceEmitter
+from mlcc.targets.cuda.storage import GLOBAL, DeviceStorage
+from mlcc.targets.cuda.unrolling import loops_to_unroll
+from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.types import memory_type
+
+MOST_THREADS = 1024
+MOST_STATIC_SHARED = 48 * 1024
+_AXIS_LIMITS = {"threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64}
+_SREG = {**dict(zip(GRID, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True)),
+         **dict(zip(BLOCK, ("tid.x", "tid.y", "tid.z"), strict=True))}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What is known of an emitted kernel: its symbol, the static shared memory in bytes, and the threads of a block
+    along x, y and z where they are constants."""
+
+    name: str
+    symbol: str
+    static_shared: int
+    block: tuple[int | None, int | None, int | None]
+
+
+def emit_kernel(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
+    """Add a kernel to the module. Raises CompileError."""
+    ctx.begin(kernel)
+    try:
+        with deep_recursion():
+            made = _emit(kernel, ctx)
+        if ctx.problems:
+            raise CompileError(list({(p.code, p.message, p.primary.span): p for p in ctx.problems}.values()))
+    except CompileError as exc:
+        raise CompileError([_of_device(p) for p in exc.diagnostics]) from None
+    return made
+
+
+def _of_device(found: Diagnostic) -> Diagnostic:
+    """What the shared emission refuses is refused here for the same reason, in the words of GPUs."""
+    return replace(found, code="E0730") if found.code == "E0701" else found
+
+
+def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
+    block = _block(kernel)
+    symbol = ctx.symbol(kernel.name)
+    storage = DeviceStorage(symbol, kernel.body)
+    noalias = bool(kernel.attrs.get("tir.noalias"))
+    written = _written(kernel)
+    params, attrs = [], []
+    for param, buffer in zip(kernel.params, kernel.buffers, strict=True):
+        name = buffer.name if buffer is not None else param.name
+        if param.dtype.is_handle:
+            params.append((GLOBAL, name))
+            access = [] if written is None or param in written else ["readonly"]
+            attrs.append(" ".join([*(["noalias"] if noalias else []), *access, "align 16" if buffer else "align 4"]))
+        else:
+            params.append((memory_type(param.dtype), name))
+            attrs.append("")
+    fn = ctx.module.function("void", symbol, params, linkage="ptx_kernel", param_attrs=attrs, attrs=_attrs(block))
+    e = DeviceEmitter(fn, ctx, storage)
+    for param, value in zip(kernel.params, fn.params, strict=True):
+        e.bind(param, casts.from_memory(e, value, param.dtype))
+        if noalias and param.dtype.is_handle:
+            e.distinct.add(param)
+    if kernel.asserts:
+        e.error = fn.params[-1]
+    _bind_axes(e, kernel)
+    e.unrolled = loops_to_unroll(kernel.body)
+    e.body(kernel.body)
+    e.finish()
+    if storage.static_shared > MOST_STATIC_SHARED:
+        message = f"`{kernel.name}` has {storage.static_shared} bytes of static shared memory"
+        help = "allocate in the scope `shared.dyn`, which may have more"
+        raise CompileError(error("E0732", message, text=f"at most {MOST_STATIC_SHARED} fit", help=help))
+    return KernelFacts(kernel.name, symbol, storage.static_shared, block)
+
+
+def _block(kernel: DeviceKernel) -> tuple[int | None, int | None, int | None]:
+    """The threads of a block along each axis; None where only a launch knows. Raises CompileError for too many."""
+    sizes: list[int | None] = []
+    for tag in BLOCK:
+        extent = kernel.extents.get(tag)
+        size = 1 if extent is None else tir.const_int(extent)
+        if size is not None and size > _AXIS_LIMITS[tag]:
+            message = f"`{kernel.name}` has {size} threads along {tag}"
+            raise CompileError(error("E0732", message, extent.span if extent else None, f"at most {_AXIS_LIMITS[tag]}"))
+        sizes.append(size)
+    x, y, z = sizes
+    if x is not None and y is not None and z is not None and x * y * z > MOST_THREADS:
+        message = f"`{kernel.name}` has {x * y * z} threads in a block"
+        raise CompileError(error("E0732", message, text=f"at most {MOST_THREADS}", help="bind smaller loops"))
+    return x, y, z
+
+
+def _attrs(block: tuple[int | None, int | None, int | None]) -> str:
+    """With the size of the block, LLVM knows the range of thread indices and ptxas how many registers there are."""
+    known = [max(size, 1) for size in block if size is not None]
+    if len(known) < 3:
+        return f'convergent nounwind "nvvm.maxntid"="{MOST_THREADS}"'
+    return f'convergent nounwind "nvvm.reqntid"="{",".join(map(str, known))}"'
+
+
+def _bind_axes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
+    for tag, var in kernel.axes.items():
+        callee = e.ctx.module.declare(f"llvm.nvvm.read.ptx.sreg.{_SREG[tag]}", "i32", [])
+        place = e.fn.call("i32", callee, [])
+        e.bind(var, place if var.dtype.bits == 32 else e.fn.convert("zext", place, f"i{var.dtype.bits}"))
+
+
+def _written(kernel: DeviceKernel) -> set[tir.Var] | None:
+    """The pointer parameters that the kernel may write through; None if that cannot be told."""
+    sources: dict[tir.Var, tir.Var] = {}  # of buffers declared over others
+    found: set[tir.Var] = set()
+    for stmt in kernel.body:
+        for node in walk(stmt):
+            match node:
+                case tir.DeclBuffer(data=tir.Var() as data, buffer=buffer):
+                    sources[buffer.data] = data
+                case tir.BufferStore(buffer=buffer):
+                    found.add(buffer.data)
+                case tir.Call() if any(a.dtype.is_handle for a in node.args) or _hands_out(node):
+                    return None
+    for data in tuple(found):
+        while data in sources:
+            data = sources[data]
+            found.add(data)
+    return found
+
+
+def _hands_out(node: tir.Call) -> bool:
+    return node.op in (tir.Op("tir.address_of"), tir.Op("tir.tvm_access_ptr"))

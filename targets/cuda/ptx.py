@@ -1,0 +1,56 @@
+"""From kernels to PTX: `emit_ptx`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcc.errors import CompileError, error
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.target import Target
+from mlcc.targets.cuda.archs import TRIPLE, Arch
+from mlcc.targets.cuda.context import DeviceContext
+from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
+from mlcc.targets.llvm.compile import compile_text
+from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.ir_text import ModuleText
+
+
+@dataclass(frozen=True, slots=True)
+class PtxModule:
+    """The PTX of some kernels. `kernels` are the facts of each by its name, `llvm_ir` what LLVM was given, or, where
+    asked for (`optimised`), what it made of it before it went on to PTX."""
+
+    text: str
+    arch: Arch
+    kernels: Mapping[str, KernelFacts]
+    llvm_ir: str
+
+    @property
+    def requirements(self) -> dict[str, object]:
+        """What a manifest says of the code: PTX ISA, compute capability, CUDA version and driver."""
+        cuda, driver = self.arch.driver
+        return {
+            "arch": self.arch.name, "ptx_isa": ".".join(map(str, self.arch.isa)), "runs_on": self.arch.runs_on,
+            "compute_capability": list(self.arch.capability), "variant": self.arch.variant, "cuda": cuda,
+            "driver": driver,
+        }  # fmt: skip
+
+
+def emit_ptx(
+    kernels: Sequence[DeviceKernel], target: Target | str, *, opt_level: int = 3, optimised: bool = False
+) -> PtxModule:
+    """One PTX module of kernels. Raises CompileError (E0730 to E0732) for what has no PTX."""
+    target = Target.parse(target)
+    arch = Arch.of(target)
+    module = ModuleText(TRIPLE)
+    options = EmitOptions(fast_math=target.fast_math)
+    ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch)
+    facts = [emit_kernel(kernel, ctx) for kernel in kernels]
+    given = module.text()
+    emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
+    made = compile_text(given, arch.machine(), opt_level, emit)
+    if f".target {arch.name}\n" not in made.asm:
+        message = f"this LLVM generates no code for `{arch.name}`"
+        raise CompileError(error("E0731", message, help="install a newer llvmlite"))
+    return PtxModule(made.asm, arch, {f.name: f for f in facts}, made.llvm_ir if optimised else given)

@@ -1,0 +1,99 @@
+"""NVIDIA's assembler, where there is one: what it makes of PTX, in registers and memory.
+
+Nothing here is needed to compile: drivers assemble PTX themselves. It comes with CUDA toolkits, and by itself in the
+wheels nvidia-cuda-nvcc (CUDA 13) and nvidia-cuda-nvcc-cu12.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What a kernel needs: registers of a thread, static shared memory of a block, bytes of a thread's stack in local
+    memory, and how many bytes are written there and read because registers ran out."""
+
+    registers: int
+    shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+
+
+class PtxasError(Exception):
+    """ptxas refused the text; the message is its own."""
+
+
+@cache
+def find_ptxas() -> Path | None:
+    """On PATH, under CUDA_HOME or CUDA_PATH, or in an installed wheel; None where there is none."""
+    for found in _candidates():
+        if found.is_file() and os.access(found, os.X_OK):
+            return found
+    return None
+
+
+def _candidates() -> Iterator[Path]:
+    if on_path := shutil.which("ptxas"):
+        yield Path(on_path)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if root := os.environ.get(name):
+            yield Path(root) / "bin" / "ptxas"
+    nvidia = importlib.util.find_spec("nvidia")
+    for root in (nvidia.submodule_search_locations or ()) if nvidia else ():
+        for folder in ("cuda_nvcc", "cu13", "cu12"):
+            yield Path(root) / folder / "bin" / "ptxas"
+
+
+def version(ptxas: Path) -> tuple[int, int]:
+    """The CUDA release that it belongs to."""
+    text = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"release (\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assembled]:
+    """What each kernel of a PTX module needs on an architecture, by symbol. Raises PtxasError."""
+    program = ptxas or find_ptxas()
+    if program is None:
+        raise PtxasError("there is no ptxas here")
+    with tempfile.TemporaryDirectory(prefix="mlcc-ptxas-") as folder:
+        source = Path(folder, "kernels.ptx")
+        source.write_text(text)
+        command = [
+            str(program),
+            "-arch",
+            arch,
+            "-v",
+            "--warn-on-spills",
+            str(source),
+            "-o",
+            str(Path(folder, "out.cubin")),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PtxasError(done.stderr.strip() or f"ptxas ended with {done.returncode}")
+    return dict(_read(done.stderr))
+
+
+def _read(report: str) -> Iterator[tuple[str, Assembled]]:
+    parts = _ENTRY.split(report)
+    for symbol, text in zip(parts[1::2], parts[2::2], strict=True):
+        registers, stack, shared = (found.search(text) for found in (_REGISTERS, _STACK, _SHARED))
+        frame = [int(n) for n in stack.groups()] if stack else [0, 0, 0]
+        yield symbol, Assembled(int(registers[1]) if registers else 0, int(shared[1]) if shared else 0, *frame)

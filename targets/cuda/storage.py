@@ -1,0 +1,74 @@
+"""Where a kernel's buffers live: registers or local memory of a thread, static or dynamic shared memory of a block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.passes.gpu.shared_layout import dynamic_layout
+from mlcc.targets.llvm.ir_text import Value
+from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.storage import byte_size
+from mlcc.targets.llvm.types import memory_type
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.emitter import Emitter
+
+GLOBAL = "ptr addrspace(1)"
+SHARED = "ptr addrspace(3)"
+ALIGNMENT = 16
+MOST_LOCAL = 512 * 1024  # bytes of local memory that a thread may have on every architecture
+DYNAMIC = "mlcc_shared"
+
+
+class DeviceStorage:
+    """Gives memory to the allocations of a kernel. `static_shared` is what they took so far, in bytes."""
+
+    def __init__(self, symbol: str, body: tuple[tir.Stmt, ...]) -> None:
+        self._symbol = symbol
+        self._dynamic = dynamic_layout(body).offsets
+        self._private: set[tir.Var] = set()
+        self._count = 0
+        self._local = 0
+        self.static_shared = 0
+
+    def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        if buffer.scope == "shared.dyn":
+            start = e.ctx.module.global_(DYNAMIC, f"external addrspace(3) global [0 x i8], align {ALIGNMENT}")
+            return e.fn.gep("i8", Value(SHARED, start), e.index(self._dynamic[buffer.data]))
+        size = byte_size(buffer)
+        if not isinstance(size, int):
+            message = f"`{buffer.name}` of scope `{buffer.scope}` needs a constant size"
+            raise unsupported(message, buffer.span, help="sizes that are known at a launch only fit `shared.dyn`")
+        scalar = memory_type(buffer.dtype.element)
+        type = f"[{max(size // buffer.dtype.bytes, 1)} x {scalar}]"
+        if buffer.scope == "shared":
+            return self._static(e, buffer, type, size)
+        if buffer.scope != "local":
+            raise unsupported(f"`{buffer.name}` of scope `{buffer.scope}` is allocated inside a kernel", buffer.span)
+        self._local += size
+        if self._local > MOST_LOCAL:
+            message = f"the local buffers of a thread come to {self._local} bytes"
+            raise CompileError(error("E0732", message, buffer.span, f"at most {MOST_LOCAL} fit"))
+        self._private.add(buffer.data)
+        return e.fn.alloca(type, 1, ALIGNMENT, buffer.name)
+
+    def _static(self, e: Emitter, buffer: tir.Buffer, type: str, size: int) -> Value:
+        self.static_shared = -(-self.static_shared // ALIGNMENT) * ALIGNMENT + size
+        self._count += 1
+        definition = f"internal addrspace(3) global {type} poison, align {ALIGNMENT}"
+        name = e.ctx.module.global_(f"{self._symbol}_shared_{self._count}", definition)
+        return Value(SHARED, name)
+
+    def on_stack(self, buffer: tir.Buffer) -> bool:
+        return buffer.data in self._private
+
+    def is_fixed(self, buffer: tir.Buffer) -> bool:
+        return True
+
+    def leave(self, e: Emitter, code: Value) -> None:
+        """The end of a thread; what failed is stored where the host looks."""
+        if code.ref != "0":
+            e.fn.store(code, e.error_place(), 4)  # type: ignore[attr-defined]
+        e.fn.ret()

@@ -1,0 +1,80 @@
+"""Which loops are unrolled so that the local buffers of a thread can be registers.
+
+A register has no address: a `local` buffer is one only where every index into it is a constant in the end. So loops of
+constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.targets.llvm.storage import bodies
+
+MOST_COPIES = 4096  # of a statement
+
+
+def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
+    """The variables of these loops."""
+    finder = _Finder()
+    finder.visit(body, 1)
+    return frozenset(finder.found)
+
+
+class _Finder:
+    """`sources` are the loop variables that a bound variable is computed from; `copies` how often what is here would be
+    repeated if the loops around it that index local buffers were unrolled."""
+
+    def __init__(self) -> None:
+        self._local: set[tir.Var] = set()
+        self._sources: dict[tir.Var, frozenset[tir.Var]] = {}
+        self.found: set[tir.Var] = set()
+
+    def visit(self, body: tuple[tir.Stmt, ...], copies: int) -> None:
+        for stmt in body:
+            match stmt:
+                case tir.AllocBuffer(buffer=buffer) if buffer.scope == "local":
+                    self._local.add(buffer.data)
+                case tir.DeclBuffer(buffer=buffer, data=tir.Var() as data) if data in self._local:
+                    self._local.add(buffer.data)
+                case tir.Bind():
+                    self._sources[stmt.var] = self._variables(stmt.value)
+                case tir.For():
+                    self._loop(stmt, copies)
+                    continue
+            for nested in bodies(stmt):
+                self.visit(nested, copies)
+
+    def _loop(self, stmt: tir.For, copies: int) -> None:
+        extent = tir.const_int(stmt.extent)
+        self._sources[stmt.var] = frozenset((stmt.var,))
+        inside = copies * extent if extent is not None and self._indexes_local(stmt) else copies
+        if extent is not None and inside != copies and inside <= MOST_COPIES:
+            self.found.add(stmt.var)
+        self.visit(stmt.body, min(inside, MOST_COPIES + 1))
+
+    def _indexes_local(self, loop: tir.For) -> bool:
+        inner = _Finder()
+        inner._local, inner._sources = set(self._local), dict(self._sources)
+        return inner._reaches(loop.body, loop.var)
+
+    def _reaches(self, body: tuple[tir.Stmt, ...], var: tir.Var) -> bool:
+        """Does an index into a local buffer depend on `var`?"""
+        for node in (n for stmt in body for n in walk(stmt)):
+            match node:
+                case tir.AllocBuffer(buffer=buffer) if buffer.scope == "local":
+                    self._local.add(buffer.data)
+                case tir.Bind():
+                    self._sources[node.var] = self._variables(node.value)
+                case tir.For():
+                    self._sources[node.var] = frozenset((node.var,)) | self._variables(node.min)
+                case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices):
+                    if buffer.data in self._local and any(var in self._variables(i) for i in indices):
+                        return True
+        return False
+
+    def _variables(self, node: tir.Expr) -> frozenset[tir.Var]:
+        made: set[tir.Var] = set()
+        for found in walk(node):
+            if isinstance(found, tir.Var):
+                made |= self._sources.get(found, frozenset((found,)))
+        return frozenset(made)

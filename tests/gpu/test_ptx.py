@@ -1,0 +1,161 @@
+"""PTX from kernels: what it says, what ptxas makes of it, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import mlcc
+from mlcc import CompileError
+from mlcc.ir import tir
+from mlcc.passes.gpu import lower_gpu
+from mlcc.targets.cuda.archs import DRIVERS, ISA, Arch
+from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
+from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
+
+ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100", "sm_120")
+PTXAS = find_ptxas()
+needs_ptxas = pytest.mark.skipif(PTXAS is None or version(PTXAS) < (12, 8), reason="no ptxas of CUDA 12.8 or later")
+
+
+def ptx(text: str, arch: str = "sm_80", name: str = "f", extra: str = "") -> PtxModule:
+    """The PTX of the kernels of a function."""
+    func = mlcc.parse(text)[name]
+    assert isinstance(func, tir.PrimFunc)
+    return emit_ptx(lower_gpu(name, func).kernels, f"cuda{{arch={arch} {extra}}}")
+
+
+def assembled(text: str, arch: str = "sm_80") -> Assembled:
+    """What the only kernel needs on an architecture."""
+    (found,) = assemble(ptx(text, arch).text, arch).values()
+    return found
+
+
+def refused(text: str) -> tuple[str, str]:
+    """Code and message of what is wrong with the function."""
+    with pytest.raises(CompileError) as caught:
+        ptx(text)
+    (found,) = caught.value.diagnostics
+    return found.code, found.message
+
+
+REVERSE = """
+@T.prim_func
+def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 8)
+    tx = T.launch_thread("threadIdx.x", 128)
+    S = T.alloc_buffer((128,), "float32", scope="shared")
+    S[tx] = A[bx * 128 + tx]
+    T.tvm_storage_sync("shared")
+    B[bx * 128 + tx] = S[127 - tx]
+"""
+
+
+def test_a_kernel_has_an_entry_its_block_and_a_barrier() -> None:
+    made = ptx(REVERSE)
+    text = made.text
+    assert ".visible .entry f_kernel(" in text
+    assert ".reqntid 128, 1, 1" in text
+    for instruction in ("ld.global", "st.shared", "bar.sync", "ld.shared", "st.global"):
+        assert text.count(instruction) == 1, instruction
+    assert text.index("st.shared") < text.index("bar.sync") < text.index("ld.shared")
+    facts = made.kernels["f_kernel"]
+    assert (facts.symbol, facts.static_shared, facts.block) == ("f_kernel", 512, (128, 1, 1))
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ARCHS)
+def test_ptxas_takes_it(arch: str) -> None:
+    made = assembled(REVERSE, arch)
+    assert made.shared == 512
+    assert 0 < made.registers <= 32
+    assert (made.stack, made.spill_stores, made.spill_loads) == (0, 0, 0)
+
+
+def test_sixteen_bytes_at_once() -> None:
+    text = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    T.func_attr({"tir.noalias": True})
+    A = T.match_buffer(a, (4096,), "float32")
+    B = T.match_buffer(b, (4096,), "float32")
+    bx = T.launch_thread("blockIdx.x", 8)
+    tx = T.launch_thread("threadIdx.x", 128)
+    for v in T.vectorized(4):
+        B[bx * 512 + tx * 4 + v] = A[bx * 512 + tx * 4 + v] * T.float32(2) + T.float32(1)
+"""
+    made = ptx(text).text
+    assert len(re.findall(r"ld\.global(\.nc)?\.v4", made)) == 1
+    assert made.count("st.global.v4") == 1
+    assert made.count("fma.rn.f32") == 4
+
+
+def test_local_buffers_are_registers() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    L = T.alloc_buffer((8,), "float32", scope="local")
+    for i in range(8):
+        L[i] = A[i * 128 + tx]
+    for i in range(8):
+        B[i * 128 + tx] = L[7 - i]
+"""
+    made = ptx(text).text
+    assert ".local" not in made
+    assert made.count("ld.global") == made.count("st.global") == 8
+
+
+def test_dynamic_shared_memory_has_one_start_and_offsets() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    P = T.alloc_buffer((130,), "int8", scope="shared.dyn")
+    S = T.alloc_buffer((128,), "float32", scope="shared.dyn")
+    P[tx] = T.int8(1)
+    S[tx] = A[tx]
+    T.tvm_storage_sync("shared")
+    B[tx] = S[127 - tx] + T.Cast("float32", P[tx])
+"""
+    made = ptx(text).text
+    assert len(re.findall(r"\.extern \.shared \.align 16 \.b8 mlcc_shared\[\]", made)) == 1
+    assert re.search(r"st\.shared\.b32 \t\[%rd\d+\+144\]", made), made
+
+
+@pytest.mark.parametrize("arch", sorted(ISA))
+def test_every_architecture_has_its_isa_and_driver(arch: str) -> None:
+    made = Arch.of(f"cuda{{arch={arch}}}")
+    assert made.isa in DRIVERS
+    assert f".version {made.isa[0]}.{made.isa[1]}\n.target {arch}\n" in ptx(REVERSE, arch).text
+    assert made.fits(made.capability)
+    assert made.fits((made.capability[0], 9)) is (made.variant != "a" and made.capability[1] <= 9)
+    assert made.fits((99, 0)) is (made.variant == "")
+
+
+def test_an_unknown_architecture_gets_the_list_and_the_nearest() -> None:
+    for name, near in (("sm_91", "sm_90"), ("sm_70", "sm_75"), ("sm_200", "sm_121"), ("sm_90f", "sm_90")):
+        with pytest.raises(CompileError) as caught:
+            Arch.of(f"cuda{{arch={name}}}")
+        (found,) = caught.value.diagnostics
+        assert found.code == "E0731"
+        assert found.help is not None and found.help.startswith(f"did you mean `{near}`?")
+        assert all(known in found.help for known in ISA)
+
+
+def test_what_a_kernel_cannot_do_is_refused() -> None:
+    body = """
+@T.prim_func
+def f(A: T.Buffer((128,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    {}
+"""
+    code, message = refused(body.format('T.evaluate(T.call_packed("env.f", A.data))'))
+    assert code == "E0730" and "packed function" in message
+    code, message = refused(body.format("A[tx] = T.q_multiply_shift_per_axis(1, 1, 1, 1, 1, T.bool(1), T.bool(1))"))
+    assert code == "E0730"
+    code, message = refused(REVERSE.replace("(128,)", "(16384,)"))
+    assert code == "E0732" and "65536 bytes" in message
+    code, message = refused(REVERSE.replace('"threadIdx.x", 128', '"threadIdx.x", 2048'))
+    assert code == "E0732" and "2048 threads" in message
