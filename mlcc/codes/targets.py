@@ -129,6 +129,15 @@ CODES: dict[str, tuple[str, str]] = {
         "stand alone in some shape, so that a caller gives them values.",
     ),
     "E0758": ("no such function", "A call in the graph names a function that the module does not have."),
+    "E0780": (
+        "a kernel has no form in a source language",
+        "`--emit cuda-c` and `--emit metal` print kernels as source text. Metal has no float64, neither language has "
+        "8-bit floats here, and intrinsics of one vendor's GPUs have no form in the other's language.",
+    ),
+    "E0781": (
+        "an unknown source language",
+        "Kernels are printed as `cuda-c` and as `metal`.",
+    ),
     "E0790": (
         "a target's text cannot be read",
         "A target is written `llvm`, `llvm{cpu=native}` or `cuda{arch=sm_90}`: a name, and options in braces separated "

@@ -1,0 +1,142 @@
+"""CUDA C++, as nvcc and NVRTC compile it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mlcc.errors import Span
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.targets.source.dialect import Dialect, Param, refuse
+
+_VECTORS = {
+    "int8": "char", "uint8": "uchar", "bool": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
+    "uint32": "uint", "int64": "longlong", "uint64": "ulonglong", "float32": "float", "float64": "double",
+}  # fmt: skip
+_NARROW = {"float16": ("__half2float", "__float2half_rn", "__double2half"),
+           "bfloat16": ("__bfloat162float", "__float2bfloat16_rn", "__double2bfloat16")}  # fmt: skip
+_MATH_NAMES = """
+    acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp exp2 exp10 log log2 log10 log1p sqrt rsqrt
+    erf fabs floor ceil trunc pow fmod atan2 hypot copysign nextafter fma
+"""
+_MATH = frozenset(_MATH_NAMES.split())
+_OTHER_MATH = {"round": "rint", "nearbyint": "rint"}
+_SYNC = {"shared": "__syncthreads()", "shared.dyn": "__syncthreads()", "warp": "__syncwarp()"}
+_SHUFFLES = {
+    "tvm_warp_shuffle": "__shfl_sync", "tvm_warp_shuffle_up": "__shfl_up_sync",
+    "tvm_warp_shuffle_down": "__shfl_down_sync", "tvm_warp_shuffle_xor": "__shfl_xor_sync",
+}  # fmt: skip
+
+
+class CudaC(Dialect):
+    name = "CUDA C"
+    words = Dialect.words | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dynamic_shared", "bytes"}
+    inline = "static __device__ __forceinline__"
+    shared = "__shared__ __align__(16)"
+    types = {
+        "bool": "unsigned char", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
+        "uint16": "unsigned short", "int32": "int", "uint32": "unsigned int", "int64": "long long",
+        "uint64": "unsigned long long", "float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float",
+        "float64": "double",
+    }  # fmt: skip
+    long_suffix = "ll"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._headers: dict[str, None] = {}
+
+    # ------------------------------------------------------------ types
+
+    def memory(self, dtype: DType, span: Span | None = None) -> str:
+        if str(dtype.element) in _NARROW:
+            self._headers.setdefault("cuda_fp16.h" if dtype.kind == "float" else "cuda_bf16.h")
+        return super().memory(dtype, span)
+
+    def vector(self, dtype: DType, lanes: int) -> str | None:
+        if lanes * dtype.bytes not in (2, 4, 8, 16):
+            return None
+        known = _VECTORS.get(str(dtype))
+        if known is not None and (lanes == 2 or (lanes == 4 and dtype.bytes <= 4)):
+            return f"{known}{lanes}"
+        self.use("lanes")
+        return f"lanes<{self.memory(dtype)}, {lanes}>"
+
+    def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        type = self.vector(dtype, len(lanes)) or ""
+        made = ", ".join(lanes)
+        return f"{type}{{{{{made}}}}}" if type.startswith("lanes<") else f"make_{type}({made})"
+
+    def lane(self, vector: str, dtype: DType, lanes: int, lane: int) -> str:
+        type = self.vector(dtype, lanes) or ""
+        return f"{vector}.at[{lane}]" if type.startswith("lanes<") else f"{vector}.{'xyzw'[lane]}"
+
+    def pointer(self, type: str, scope: str, const: bool = False) -> str:
+        return f"{'const ' if const else ''}{type}*"
+
+    # ------------------------------------------------------------ values
+
+    def from_memory(self, text: str, dtype: DType) -> str:
+        return f"{_NARROW[str(dtype)][0]}({text})"
+
+    def to_memory(self, text: str, dtype: DType, source: DType) -> str:
+        self.memory(dtype)
+        return f"{_NARROW[str(dtype)][2 if source.bits == 64 else 1]}({text})"
+
+    # ------------------------------------------------------------ functions
+
+    def math(self, name: str, dtype: DType, span: Span | None) -> str:
+        known = _OTHER_MATH.get(name, name if name in _MATH else None)
+        if known is None:
+            raise refuse(f"`T.{name}` has no form in CUDA C", span)
+        return known if dtype.bits == 64 else f"{known}f"
+
+    def intrinsic(self, name: str, args: Sequence[str], node: tir.Call) -> str | None:
+        if name == "tvm_storage_sync":
+            return _SYNC.get(args[0])
+        if name in _SHUFFLES:
+            return f"{_SHUFFLES[name]}({', '.join(args[:4])})"
+        if name == "tvm_warp_activemask":
+            return "__activemask()"
+        if name == "atomic_add":
+            return f"atomicAdd({', '.join(args[:2])})"
+        if name in ("popcount", "clz"):
+            return _count_bits(name, args[0], node)
+        if name == "ldexp":
+            return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
+        if name in ("call_extern", "call_pure_extern"):
+            return f"{args[0]}({', '.join(args[1:])})"
+        return None
+
+    # ------------------------------------------------------------ kernels
+
+    def head(
+        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: bool
+    ) -> list[str]:
+        bounds = "" if threads is None else f" __launch_bounds__({threads})"
+        listed = [_declared(p) for p in params]
+        made = [f'extern "C" __global__ void{bounds} {name}({", ".join(listed)}) {{']
+        made += [f"  const int {variable} = {axis};" for axis, variable in axes.items()]
+        return made + ["  extern __shared__ __align__(16) unsigned char dynamic_shared[];"] * dynamic
+
+    def includes(self) -> list[str]:
+        made = [f"#include <{h}>" for h in self._headers]
+        if self.uses("lanes"):
+            made += ["", "template <typename T, int N>", "struct __align__(sizeof(T) * N) lanes {", "  T at[N];", "};"]
+        return made
+
+
+def _declared(param: Param) -> str:
+    if not param.is_pointer:
+        return f"{param.type} {param.name}"
+    restrict = " __restrict__" if param.restrict else ""
+    return f"{'const ' if param.const else ''}{param.type}*{restrict} {param.name}"
+
+
+def _count_bits(name: str, arg: str, node: tir.Call) -> str:
+    source = node.args[0].dtype
+    wide = source.bits == 64
+    function = ("__popc" if name == "popcount" else "__clz") + ("ll" if wide else "")
+    if source.bits < 32:  # without the sign's copies, and the zeros before them
+        made = f"{function}((unsigned int)({arg}) & {(1 << source.bits) - 1}u)"
+        return made if name == "popcount" else f"({made} - {32 - source.bits})"
+    return f"{function}({arg})"

@@ -1,0 +1,176 @@
+"""What differs between languages of the C family that kernels are written in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from mlcc.errors import CompileError, Span, error
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+
+_C_WORDS = """
+    alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default
+    delete do double else enum explicit extern false float for friend goto if inline int long mutable
+    namespace new noexcept not nullptr operator or private protected public register return short signed
+    sizeof static struct switch template this throw true try typedef typename union unsigned using virtual
+    void volatile while xor half bfloat uint uchar ushort ulong min max abs exp log sin cos tan pow sqrt floor
+    ceil round trunc main error
+"""
+C_WORDS = frozenset(_C_WORDS.split())
+
+
+def refuse(message: str, span: Span | None = None, help: str | None = None) -> CompileError:
+    """The error for what a language cannot state."""
+    return CompileError(error("E0780", message, span, help=help))
+
+
+class Dialect(ABC):
+    """One language. Remembers which helpers the printed text uses; `prelude` defines those."""
+
+    name: ClassVar[str]
+    words: ClassVar[frozenset[str]] = C_WORDS
+    inline: ClassVar[str]  # what stands before a helper function
+    shared: ClassVar[str]  # what stands before memory of a block
+    types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
+    long_suffix: ClassVar[str]
+
+    helpers: ClassVar[Mapping[str, tuple[str, str, str]]] = {}  # those of this language, as in HELPERS
+
+    def __init__(self) -> None:
+        self._helpers: dict[str, None] = {}
+
+    # ------------------------------------------------------------ types
+
+    def memory(self, dtype: DType, span: Span | None = None) -> str:
+        """The type of one element in memory. Raises CompileError for a dtype that the language lacks."""
+        found = self.types.get(str(dtype.element))
+        if found is None:
+            raise refuse(f"{self.name} has no {dtype.element}", span)
+        return found
+
+    def register(self, dtype: DType, span: Span | None = None) -> str:
+        """The type of a value while it is computed with: bool, and float for what is narrower than it."""
+        if dtype.is_bool:
+            return "bool"
+        if dtype.is_float and dtype.bits < 32:
+            self.memory(dtype, span)
+            return "float"
+        return self.memory(dtype, span)
+
+    @abstractmethod
+    def vector(self, dtype: DType, lanes: int) -> str | None:
+        """The vector type in memory, if there is one of that size."""
+
+    @abstractmethod
+    def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        """A value of that type from elements as they lie in memory."""
+
+    @abstractmethod
+    def lane(self, vector: str, dtype: DType, lanes: int, lane: int) -> str:
+        """One lane of a value of that type, as it lies in memory."""
+
+    @abstractmethod
+    def pointer(self, type: str, scope: str, const: bool = False) -> str:
+        """A pointer to elements of a type in a storage scope."""
+
+    # ------------------------------------------------------------ values
+
+    @abstractmethod
+    def from_memory(self, text: str, dtype: DType) -> str:
+        """An element of a narrow float as a float."""
+
+    @abstractmethod
+    def to_memory(self, text: str, dtype: DType, source: DType) -> str:
+        """A float (or double, by `source`) rounded to an element of a narrow float."""
+
+    def round(self, text: str, dtype: DType, source: DType) -> str:
+        """A float rounded to a narrower one, as a float."""
+        return self.from_memory(self.to_memory(text, dtype, source), dtype)
+
+    # ------------------------------------------------------------ functions
+
+    @abstractmethod
+    def math(self, name: str, dtype: DType, span: Span | None) -> str:
+        """The function for an intrinsic on float32 or float64."""
+
+    @abstractmethod
+    def intrinsic(self, name: str, args: Sequence[str], node: tir.Call) -> str | None:
+        """A call of what threads do together, and other intrinsics of GPUs; None if there is no such."""
+
+    # ------------------------------------------------------------ kernels
+
+    @abstractmethod
+    def head(
+        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: bool
+    ) -> list[str]:
+        """The lines from the name of the kernel to its opening brace, and those that define the axes in use: variables
+        by axis. `threads`: of a block, if that is known. `dynamic`: it uses `dynamic_shared`, memory of a block whose
+        size the launch tells."""
+
+    # ------------------------------------------------------------ helpers
+
+    def use(self, helper: str) -> str:
+        """The name of a helper function, which the prelude will define."""
+        self._helpers.setdefault(helper)
+        return helper
+
+    def uses(self, helper: str) -> bool:
+        return helper in self._helpers
+
+    @abstractmethod
+    def includes(self) -> list[str]: ...
+
+    def prelude(self) -> list[str]:
+        """What stands before the kernels: includes, and the helpers in use."""
+        made = [f"// {self.name} by mlcc", *self.includes()]
+        for name, (result, params, body) in {**HELPERS, **self.helpers}.items():
+            if name in self._helpers:
+                types = [f"typename {t}" for t in ("T", "F") if t in f"{result} {params}".split()]
+                made += ["", *([f"template <{', '.join(types)}>"] if types else [])]
+                made += [f"{self.inline} {result} {name}({params}) {{", f"  {body}", "}"]
+        return [*made, ""]
+
+
+class Param:
+    """A parameter as printed: its name, its type, and whether it is a pointer (`const`: only read through)."""
+
+    __slots__ = ("const", "is_pointer", "name", "restrict", "type")
+
+    def __init__(self, name: str, type: str, is_pointer: bool, const: bool, restrict: bool) -> None:
+        self.name, self.type, self.is_pointer, self.const, self.restrict = name, type, is_pointer, const, restrict
+
+
+# name -> result type, parameters, body; integers divide as everywhere: x / 0 = x % 0 = 0, and MIN / -1 = MIN
+HELPERS: dict[str, tuple[str, str, str]] = {
+    "div_trunc": ("T", "T a, T b", "return b == 0 ? T(0) : (T(-1) < T(0) && b == T(-1)) ? T(T(0) - a) : T(a / b);"),
+    "mod_trunc": ("T", "T a, T b", "return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);"),
+    "div_floor": (
+        "T", "T a, T b",
+        "return b == 0 ? T(0) : (T(-1) < T(0) && b == T(-1)) ? T(T(0) - a)\n"
+        "       : T(a / b - ((a % b != 0) & ((a % b < 0) != (b < 0))));",
+    ),
+    "mod_floor": (
+        "T", "T a, T b",
+        "return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0)\n"
+        "       : T(a % b + (((a % b != 0) & ((a % b < 0) != (b < 0))) ? b : T(0)));",
+    ),
+    "least": ("T", "T a, T b", "return a < b ? a : b;"),
+    "most": ("T", "T a, T b", "return a > b ? a : b;"),
+    "floor_mod": (
+        "F", "F a, F b",
+        "const F r = fmod(a, b);\n"
+        "  return r == F(0) ? copysign(F(0), b) : (r < F(0)) != (b < F(0)) ? r + b : r;",
+    ),
+    "saturated": (
+        "T", "F x, T low, T high",
+        "return x != x ? T(0) : x <= F(low) ? low : x >= F(high) ? high : T(x);",
+    ),
+    "as_type": ("T", "F x", "T y;\n  memcpy(&y, &x, sizeof(T));\n  return y;"),
+    "shift_up": ("T", "T a, T n", "return n < 0 || n >= T(8 * sizeof(T)) ? T(0) : T(a << n);"),
+    "shift_down": (
+        "T", "T a, T n", "const T most = T(8 * sizeof(T) - 1);\n"
+        "  return n >= 0 && n <= most ? T(a >> n) : T(-1) < T(0) ? T(a >> most) : T(0);",
+    ),
+}  # fmt: skip

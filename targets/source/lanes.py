@@ -1,0 +1,87 @@
+"""Vector expressions lane by lane: C has none of the kind, and lanes of a kernel's vectors are few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr
+from mlcc.targets.source.dialect import refuse
+
+Loads = Mapping[int, list[Expr]]  # by the identity of a load: its lanes, where they were loaded before
+
+
+class Lanes:
+    """Lanes of vector expressions. `vectors` maps vector variables to the scalars that stand for their lanes."""
+
+    def __init__(self) -> None:
+        self.vectors: dict[tir.Var, list[tir.Var]] = {}
+
+    def of(self, node: Expr, lane: int, loads: Loads) -> Expr:
+        """Lane `lane` of an expression; a scalar one is its only lane. Raises CompileError."""
+        if node.dtype.lanes == 1 and not loads:
+            return node
+        match node:
+            case tir.Var() if node.dtype.lanes > 1:
+                return self.vectors[node][lane]
+            case tir.Ramp():
+                return c.add(node.base, c.mul(node.stride, c.const(lane, node.stride.dtype)))
+            case tir.Broadcast():
+                return self.of(node.value, lane % node.value.dtype.lanes, loads)
+            case tir.BufferLoad() if node.dtype.lanes > 1:
+                return loads[id(node)][lane]
+            case tir.Shuffle():
+                return self._shuffled(node, lane, loads)
+            case tir.BinaryOp():
+                return type(node)(
+                    node.dtype.element, self.of(node.lhs, lane, loads), self.of(node.rhs, lane, loads), span=node.span
+                )
+            case tir.Cast() | tir.Not():
+                value = self.of(node.value, lane, loads)
+                return replace(node, dtype=node.dtype.element, value=value)  # type: ignore[no-any-return]
+            case tir.Select():
+                a, t, f = (self.of(x, lane, loads) for x in (node.condition, node.true_value, node.false_value))
+                return tir.Select(node.dtype.element, a, t, f, span=node.span)
+            case tir.Call(op=tir.Op(name=name)):
+                return self._call(node, name.removeprefix("tir."), lane, loads)
+        if node.dtype.lanes == 1:
+            return node
+        raise refuse(f"a vector `{type(node).__name__}` has no source form", node.span)
+
+    def _call(self, node: tir.Call, name: str, lane: int, loads: Loads) -> Expr:
+        if name in ("vectorlow", "vectorhigh"):
+            first = node.dtype.lanes if name == "vectorhigh" else 0
+            return self.of(node.args[0], first + lane, loads)
+        if name == "vectorcombine":
+            low, high = node.args[:2]
+            count = low.dtype.lanes
+            return self.of(low, lane, loads) if lane < count else self.of(high, lane - count, loads)
+        if name == "get_active_lane_mask":
+            base, limit = node.args
+            return c.less(c.add(base, c.const(lane, base.dtype)), limit)
+        if name == "dp4a":
+            return node
+        args = tuple(self.of(a, lane, loads) for a in node.args)
+        return tir.Call(node.dtype.element, node.op, args, span=node.span)
+
+    def _shuffled(self, node: tir.Shuffle, lane: int, loads: Loads) -> Expr:
+        number = tir.const_int(node.indices[lane])
+        for part in node.vectors:
+            count = part.dtype.lanes
+            if number is not None and number < count:
+                return self.of(part, number, loads)
+            number = None if number is None else number - count
+        raise refuse("a computed lane has no source form", node.span)
+
+
+def vector_loads(node: Expr, visit: Callable[[tir.BufferLoad], None]) -> None:
+    """Calls `visit` for every load of several lanes in an expression, inner ones first."""
+    from mlcc.ir.node import children
+
+    for child in children(node):
+        if isinstance(child, Expr):
+            vector_loads(child, visit)
+    if isinstance(node, tir.BufferLoad) and node.dtype.lanes > 1:
+        visit(node)

@@ -1,0 +1,40 @@
+"""Facts about a kernel's code that its text depends on."""
+
+from __future__ import annotations
+
+import re
+
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+
+
+def scalars(buffer: tir.Buffer) -> tir.Buffer:
+    """The same memory, element by element."""
+    return buffer if buffer.dtype.lanes == 1 else replace(buffer, dtype=buffer.dtype.element)  # type: ignore[no-any-return]
+
+
+def identifier(hint: str, words: frozenset[str]) -> str:
+    """A C identifier that is none of `words`."""
+    made = re.sub(r"\W", "_", hint, flags=re.ASCII) or "x"
+    made = f"_{made}" if made[0].isdigit() else made
+    return f"{made}_" if made in words else made
+
+
+def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
+    """Pointers through which something may be written."""
+    found: set[tir.Var] = set()
+    for stmt in body:
+        for node in walk(stmt):
+            match node:
+                case tir.BufferStore(buffer=buffer):
+                    found.add(buffer.data)
+                case tir.DeclBuffer(data=data):
+                    found |= {n for n in walk(data) if isinstance(n, tir.Var)}
+                case tir.Bind(var=var, value=value) if var.dtype.is_handle:
+                    found |= {n for n in walk(value) if isinstance(n, tir.Var)}
+                case tir.Call(args=args):
+                    for arg in args:
+                        found |= {n for n in walk(arg) if isinstance(n, tir.Var) and n.dtype.is_handle}
+                        if isinstance(arg, tir.Call):
+                            found |= {n.buffer.data for n in walk(arg) if isinstance(n, tir.BufferLoad)}
+    return found
