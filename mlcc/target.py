@@ -17,8 +17,22 @@ from mlcc.options import Item, Option, format_item, format_value, parse_one
 from mlcc.typed_options import Codes, given_fields, typed_fields
 
 _CODES = Codes(unknown="E0792", value="E0793", missing="E0793")
-_TVM_NAMES = {"mcpu": "cpu", "mtriple": "triple", "mattr": "features"}
-_TVM_WITHOUT_MEANING = {"keys", "model", "tag", "device", "libs", "system_lib", "runtime", "host"}
+_TVM_NAMES = {
+    "mcpu": "cpu", "mtriple": "triple", "mattr": "features", "max_threads_per_block": "max_threads",
+    "max_shared_memory_per_block": "shared_bytes", "registers_per_block": "registers", "l2_cache_size_bytes": "l2",
+}  # fmt: skip
+_TVM_WITHOUT_MEANING = {
+    "keys",
+    "model",
+    "tag",
+    "device",
+    "libs",
+    "system_lib",
+    "runtime",
+    "host",
+    "thread_warp_size",
+    "max_num_threads",
+}
 _WORD = re.compile(r"[\w.+-]*$")
 
 
@@ -29,7 +43,9 @@ class Target:
     llvm: an empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
     `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability. `num_cores` 0: as
     many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are
-    what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`). `fast_math`: floating-point
+    what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`). So are, for cuda, the number of
+    multiprocessors, and the threads, bytes of shared memory and registers that a block may have; 0 is what is known of
+    the architecture (`mlcc.gpu_facts`). `fast_math`: floating-point
     arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count.
     """
 
@@ -44,6 +60,10 @@ class Target:
     l3: int = 0
     vector_width: int = 0
     fast_math: bool = False
+    sm_count: int = 0
+    max_threads: int = 0
+    shared_bytes: int = 0
+    registers: int = 0
 
     @staticmethod
     def parse(text: str | Target) -> Target:
@@ -73,7 +93,7 @@ class Target:
 
 DEFAULT_ARCH = "sm_80"
 KINDS: dict[str, tuple[str, ...]] = {
-    "cuda": ("arch", "fast_math"),
+    "cuda": ("arch", "fast_math", "sm_count", "max_threads", "shared_bytes", "registers", "l2"),
     "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math"),
 }
 
@@ -118,9 +138,11 @@ def _check(option: Option, value: Any) -> None:
     if option.name == "num_cores" and not 0 <= value <= 65536:
         _wrong(option, "a number of cores from 1 on expected, or 0 for all")
     if option.name in ("l1", "l2", "l3") and not 0 <= value <= 1 << 40:
-        _wrong(option, "a size in bytes expected, or 0 for what is known of the CPU")
+        _wrong(option, "a size in bytes expected, or 0 for what is known of the machine")
     if option.name == "vector_width" and value not in (0, 64, 128, 256, 512, 1024, 2048):
         _wrong(option, "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own")
+    if option.name in ("sm_count", "max_threads", "shared_bytes", "registers") and not 0 <= value <= 1 << 20:
+        _wrong(option, "a number expected, or 0 for what is known of the architecture")
     if option.name == "arch" and not re.fullmatch(r"sm_\d{2,3}[af]?", value):
         _wrong(option, "a compute capability such as sm_90 expected")
     if isinstance(value, str) and not _WORD.match(value):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from mlcc.gpus import Arch
 from mlcc.passes.gpu.device import DeviceKernel
-from mlcc.targets.cuda.archs import Arch
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.refuse import unsupported
 

@@ -8,9 +8,9 @@ import pytest
 
 import mlcc
 from mlcc import CompileError
+from mlcc.gpus import DRIVERS, ISA, Arch
 from mlcc.ir import tir
 from mlcc.passes.gpu import lower_gpu
-from mlcc.targets.cuda.archs import DRIVERS, ISA, Arch
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
 from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
 

@@ -1,4 +1,4 @@
-"""The architectures that kernels are made for, the PTX ISA that each needs, and the drivers that load it.
+"""NVIDIA's architectures that kernels are made for: the PTX ISA that each needs, the drivers that load it.
 
 LLVM reports what it cannot do by ending the process, so only what is listed reaches it: each of these was emitted with
 the PTX ISA that LLVM takes by default, the lowest one for the architecture, and assembled by ptxas 13.0.
@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
 from mlcc.target import Target
-from mlcc.targets.llvm.compile import Machine
-
-TRIPLE = "nvptx64-nvidia-cuda"
 
 # architecture -> PTX ISA
 ISA: dict[str, tuple[int, int]] = {
@@ -77,10 +74,6 @@ class Arch:
     def number(self) -> int:
         """80 for sm_80, 120 for sm_120a."""
         return self.capability[0] * 10 + self.capability[1]
-
-    def machine(self) -> Machine:
-        """What LLVM generates code for."""
-        return Machine(TRIPLE, self.name)
 
     @property
     def abilities(self) -> frozenset[str]:
