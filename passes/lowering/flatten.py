@@ -70,6 +70,12 @@ def _add(a: Expr, b: Expr) -> Expr:
     return c.add(a, b)
 
 
+def shifted_index(index: Expr, offset: Expr) -> Expr:
+    """index + offset, a scalar, in the wider of their types; ramps stay ramps."""
+    wider = offset.dtype if offset.dtype.bits > index.dtype.bits else index.dtype.element
+    return _add(_as(wider, index), c.cast(wider, offset))
+
+
 def _scaled(index: Expr, step: Expr) -> Expr:
     if isinstance(index, tir.Ramp):
         return tir.Ramp(index.dtype, c.mul(index.base, step), c.mul(index.stride, step), index.lanes)

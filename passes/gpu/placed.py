@@ -1,0 +1,138 @@
+"""Copies of code in which buffers lie elsewhere: at a distance from where they were, in a larger allocation.
+
+Code names memory in three ways, and all of them move: by index (loads and stores), by pointer (`tvm_access_ptr`, the
+data variable alone), and, in the intrinsics of tensor cores, by a data variable and an offset beside it (`OFFSETS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.flatten import shifted_index
+from mlcc.passes.lowering.folding import Copier
+from mlcc.passes.lowering.mutator import Body
+
+# intrinsic: positions of data variables, each with that of the offset in elements that counts from there
+OFFSETS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "ptx_mma": ((6, 7), (8, 9), (10, 11)), "ptx_mma_sp": ((6, 7), (8, 9), (10, 11), (12, 13)),
+    "ptx_ldmatrix": ((3, 4), (5, 6)), "mma_store": ((3, 4),), "mma_fill": ((1, 2),),
+    "ptx_cp_async": ((0, 1), (2, 3)), "ptx_cp_async_bulk": ((0, 1), (2, 3)),
+}  # fmt: skip
+# and of fragments, whose numbers count matrices rather than elements: (variable, number, places of the matrix's sizes)
+FRAGMENTS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "tvm_load_matrix_sync": ((0, 4),), "tvm_store_matrix_sync": ((0, 4),), "tvm_fill_fragment": ((0, 4),),
+    "tvm_mma_sync": ((0, 1), (2, 3), (4, 5), (6, 7)), "tvm_bmma_sync": ((0, 1), (2, 3), (4, 5), (6, 7)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`buffer`, flat, in place of another one, whose first element lies at `offset` in it."""
+
+    buffer: tir.Buffer
+    offset: Expr
+
+
+class Placed(Copier):
+    """A copy with variables replaced, binders of its own, and buffers (by data variable) in other places."""
+
+    def __init__(
+        self,
+        values: dict[tir.Var, Expr],
+        places: Mapping[tir.Var, Place],
+        fragments: Mapping[tir.Var, int] | None = None,
+    ) -> None:
+        """`fragments` has how many elements a fragment of a buffer has, see `fragment_sizes`."""
+        super().__init__(values)
+        self._places = places
+        self._fragments = fragments or {}
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        place = self._places.get(node.buffer.data)
+        if place is None:
+            return super().expr_load(node)
+        (index,) = self.exprs(node.indices)
+        return tir.BufferLoad(node.dtype, place.buffer, (shifted_index(index, place.offset),), span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        place = self._places.get(node.buffer.data)
+        if place is None:
+            return super().stmt_store(node)
+        (index,) = self.exprs(node.indices)
+        return tir.BufferStore(
+            place.buffer, self.expr(node.value), (shifted_index(index, place.offset),), span=node.span
+        )
+
+    def expr_var(self, node: tir.Var) -> Expr:
+        place = self._places.get(node)
+        return super().expr_var(node) if place is None else _pointer(place)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
+        if name == "tvm_access_ptr":
+            kind, data, offset, *rest = node.args
+            place = self._places.get(data) if isinstance(data, tir.Var) else None
+            if place is not None:
+                start = c.div(place.offset, kind.dtype.lanes) if kind.dtype.lanes > 1 else place.offset
+                args = (kind, place.buffer.data, _sum(self.expr(offset), start), *self.exprs(tuple(rest)))
+                return replace(node, args=args)  # type: ignore[no-any-return]
+        args_made = list(self.exprs(node.args))
+        for at, beside in (*OFFSETS.get(name, ()), *FRAGMENTS.get(name, ())):
+            data = node.args[at] if at < len(node.args) else None
+            place = self._places.get(data) if isinstance(data, tir.Var) else None
+            if place is not None and isinstance(data, tir.Var):
+                start = place.offset
+                if name in FRAGMENTS:
+                    start = c.floordiv(start, self._fragments.get(data, 256))
+                args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
+        return replace(node, args=tuple(args_made))  # type: ignore[no-any-return]
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    return c.add(a, c.cast(a.dtype, b))
+
+
+def _pointer(place: Place) -> Expr:
+    """Where the buffer's first element is."""
+    if tir.const_int(place.offset) == 0:
+        return place.buffer.data
+    kind = tir.Call(place.buffer.dtype, tir.Op("tir.type_annotation"), ())
+    return c.call("handle", "tvm_access_ptr", kind, place.buffer.data, place.offset, 0, 3)
+
+
+def fragment_sizes(body: Body) -> dict[tir.Var, int]:
+    """How many elements the matrices in a buffer of fragments have, by data variable."""
+    found: dict[tir.Var, int] = {}
+    for stmt in body:
+        for node in walk(stmt):
+            match node:
+                case tir.Call(
+                    op=tir.Op(name="tir.tvm_load_matrix_sync" | "tir.tvm_store_matrix_sync" | "tir.tvm_fill_fragment"),
+                    args=(tir.Var(pointer=tir.PointerType(scope=scope)) as data, m, n, k, *_),
+                ):
+                    sizes = [tir.const_int(x) or 1 for x in (m, n, k)]
+                    left_out = {"wmma.matrix_a": 1, "wmma.matrix_b": 0}.get(scope, 2)
+                    found[data] = prod(sizes) // sizes[left_out]
+    return found
+
+
+def enlarged(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:
+    """An allocation for so many of a flat buffer, and the distance from one to the next in elements.
+
+    Each begins at an address as round as the first, as far as vectors and matrices ask for it (16 bytes).
+    """
+    (size,) = buffer.shape
+    bytes_each = buffer.dtype.bytes * buffer.dtype.lanes
+    unit = max(1, 16 // bytes_each)
+    known = tir.const_int(size)
+    distance: Expr = size
+    if known is not None and known >= unit:
+        distance = c.const(-(-known // unit) * unit, size.dtype)
+    data = tir.Var(buffer.data.name, buffer.data.dtype, buffer.data.pointer, span=buffer.data.span)
+    return replace(buffer, data=data, shape=(c.mul(distance, copies),)), distance

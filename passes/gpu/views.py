@@ -1,0 +1,63 @@
+"""Views of buffers (`T.match_buffer` in a block, declared buffers over a pointer) become accesses of what they view.
+
+Afterwards each piece of memory has one name, that of its allocation or parameter, wherever views are over memory of the
+same element type, from an offset that is known by its variables. Others stay.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.placed import Place, Placed
+from mlcc.passes.lowering.accesses import is_steady
+
+
+def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code, without views."""
+    return replace(func, body=_Resolver(func).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Resolver(Placed):
+    """Binders and buffers stay as they are, except those of views."""
+
+    def __init__(self, func: tir.PrimFunc) -> None:
+        self._known: dict[tir.Var, Place] = {}
+        super().__init__({}, self._known)
+        self._roots = {b.data: b for b in func.buffers if b is not None}
+
+    def binder(self, node: tir.Var) -> tir.Var:
+        return node
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return node
+
+    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
+        return node
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        self._roots[node.buffer.data] = node.buffer
+        return node
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
+        view, pointer = node.buffer, self.expr(node.data)
+        offset: Expr = c.const(0)
+        match pointer:
+            case tir.Var():
+                data = pointer
+            case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(kind, tir.Var() as data, offset, _, _)):
+                if kind.dtype is not view.dtype:
+                    return replace(node, data=pointer)  # type: ignore[no-any-return]
+            case _:
+                return replace(node, data=pointer)  # type: ignore[no-any-return]
+        root = self._roots.get(data)
+        if data is view.data or root is None:  # the flat form of a parameter
+            self._roots.setdefault(view.data, view)
+            if data is view.data:
+                self._roots[data] = view
+            return replace(node, data=pointer)  # type: ignore[no-any-return]
+        if root.dtype is not view.dtype or len(root.shape) != 1 or not is_steady(offset):
+            return replace(node, data=pointer)  # type: ignore[no-any-return]
+        self._known[view.data] = Place(root, offset)
+        return []

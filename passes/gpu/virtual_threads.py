@@ -1,0 +1,204 @@
+"""Virtual threads: loops bound to `vthread.x`, `.y`, `.z` become several threads' work in the code of one.
+
+A statement that speaks of a virtual thread stands once for each of them, next to one another; what says the same for
+all of them stands once, and loops and conditions around are shared, so that one tile in shared memory serves them all.
+What is allocated inside and differs between them exists once for each. As iterations of a thread-bound loop are
+independent, any order of their statements computes the same.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.unroll import nested_bodies
+
+UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
+
+
+def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code, without virtual threads."""
+    return replace(func, body=_Injector().body(func.body))  # type: ignore[no-any-return]
+
+
+class _Injector(Mutator):
+    """From the inside out."""
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = super().stmt_for(node)
+        assert isinstance(made, tir.For)
+        if made.kind is not ForKind.THREAD_BINDING or not _is_virtual(made.thread):
+            return made
+        return list(_threads(made.var, made.min, made.extent, made.body))
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        made = super().stmt_attr(node)
+        axis = node.subject
+        if not isinstance(made, tir.AttrStmt) or not isinstance(axis, tir.IterVar):
+            return made
+        if node.key == "virtual_thread" or (node.key == "thread_extent" and _is_virtual(axis.thread_tag)):
+            return list(_threads(axis.var, c.const(0, axis.var.dtype), c.as_expr(made.value), made.body))
+        return made
+
+
+def _is_virtual(axis: str | None) -> bool:
+    return axis is not None and axis.startswith(("vthread", "cthread"))
+
+
+def _threads(var: tir.Var, low: Expr, extent: Expr, body: Body) -> Body:
+    count = tir.const_int(extent)
+    differs = Differences(body, var)
+    many = count is None or count > UNROLLED
+    if count is None or (many and differs.declares):
+        return (tir.For(var, low, extent, ForKind.SERIAL, body),)  # one after the other, in memory used again
+    return _Interleaver(var, low, count, differs, fragment_sizes(body), many).run(body)
+
+
+class Differences:
+    """What depends on a variable: names and memory whose contents may differ with it, or be written only for some.
+
+    `memory` are data variables (roots of views); `names` scalars and views.
+    """
+
+    def __init__(self, body: Body, var: tir.Var) -> None:
+        self.names: set[tir.Var] = {var}
+        self.memory: set[tir.Var] = set()
+        self._aliases = Aliases()
+        size = -1
+        while size != len(self.names) + len(self.memory):
+            size = len(self.names) + len(self.memory)
+            self._visit(body, False)
+        self.declares = any(map(self.declared, _statements(body)))
+
+    def declared(self, stmt: Stmt) -> bool:
+        """Whether a statement brings a name, or memory, of which each needs its own."""
+        match stmt:
+            case tir.Bind(var=var):
+                return var in self.names
+            case tir.DeclBuffer(buffer=buffer):
+                return buffer.data in self.names
+            case tir.AllocBuffer(buffer=buffer):
+                return buffer.data in self.memory
+        return False
+
+    def of(self, node: Node) -> bool:
+        """Whether an expression may differ."""
+        for part in walk(node):
+            if isinstance(part, tir.Var):
+                if part in self.names or self._root(part) in self.memory:
+                    return True
+            elif isinstance(part, tir.Buffer) and (self._root(part.data) in self.memory or part.data in self.names):
+                return True
+        return False
+
+    def _root(self, data: tir.Var) -> tir.Var:
+        return self._aliases.of(data).root or data
+
+    def _visit(self, body: Body, within: bool) -> None:
+        """`within`: under a condition, or in a loop, that differs."""
+        for stmt in body:
+            match stmt:
+                case tir.BufferStore(buffer=buffer, value=value, indices=indices):
+                    if within or self.of(value) or any(map(self.of, indices)) or buffer.data in self.names:
+                        self.memory.add(self._root(buffer.data))
+                case tir.Bind(var=var, value=value):
+                    if var.dtype.is_handle:
+                        self._aliases.bind(var, value)
+                    if self.of(value):
+                        self.names.add(var)
+                case tir.DeclBuffer(buffer=buffer, data=data):
+                    self._aliases.bind(buffer.data, data)
+                    if any(n in self.names for n in walk(data) if isinstance(n, tir.Var)):
+                        self.names.add(buffer.data)
+                case tir.Evaluate(value=value):
+                    if within or self.of(value):
+                        for call in (n for n in walk(value) if isinstance(n, tir.Call)):
+                            if effect_of(call) >= Effect.UPDATE:
+                                self._written(call)
+            inside = within
+            match stmt:
+                case tir.For():
+                    parts = (stmt.min, stmt.extent, *(() if stmt.step is None else (stmt.step,)))
+                    inside = within or any(map(self.of, parts))
+                case tir.IfThenElse(condition=condition) | tir.While(condition=condition):
+                    inside = within or self.of(condition)
+            for nested in nested_bodies(stmt):
+                self._visit(nested, inside)
+
+    def _written(self, call: tir.Call) -> None:
+        for part in walk(call):
+            if isinstance(part, tir.Var) and part.dtype.is_handle:
+                self.memory.add(self._root(part))
+            elif isinstance(part, tir.Buffer):
+                self.memory.add(self._root(part.data))
+
+
+def _statements(body: Body) -> list[Stmt]:
+    found: list[Stmt] = []
+    for stmt in body:
+        found.append(stmt)
+        for nested in nested_bodies(stmt):
+            found += _statements(nested)
+    return found
+
+
+class _Interleaver:
+    """The statements of all virtual threads. With `loops`, statements that differ stand in a loop over them."""
+
+    def __init__(
+        self, var: tir.Var, low: Expr, count: int, differs: Differences, fragments: dict[tir.Var, int], loops: bool
+    ) -> None:
+        self._var = var
+        self._low = low
+        self._differs = differs
+        self._loops = loops
+        self._count = count
+        self._places: list[dict[tir.Var, Place]] = [{} for _ in range(0 if loops else count)]
+        self._copies = [
+            Placed({var: c.add(low, number)}, places, fragments) for number, places in enumerate(self._places)
+        ]
+
+    def run(self, body: Body) -> Body:
+        made: list[Stmt] = []
+        for stmt in body:
+            made += self._stmt(stmt)
+        return tuple(made)
+
+    def _stmt(self, stmt: Stmt) -> Body:
+        differs = self._differs
+        match stmt:
+            case tir.AllocBuffer(buffer=buffer) if buffer.data in differs.memory:
+                whole, distance = enlarged(buffer, self._count)
+                for number, places in enumerate(self._places):
+                    places[buffer.data] = Place(whole, c.mul(distance, number))
+                return (replace(stmt, buffer=whole),)
+            case tir.For():
+                parts = (stmt.min, stmt.extent, *(() if stmt.step is None else (stmt.step,)))
+                if not any(map(differs.of, parts)):
+                    return (replace(stmt, body=self.run(stmt.body)),)
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                if not differs.of(condition):
+                    return (
+                        replace(stmt, then_body=self.run(then), else_body=None if other is None else self.run(other)),
+                    )
+            case tir.While(condition=condition, body=inner):
+                if not differs.of(condition):
+                    return (replace(stmt, body=self.run(inner)),)
+            case tir.AttrStmt(subject=subject, value=value, body=inner):
+                if not any(isinstance(part, Node) and differs.of(part) for part in (subject, value)):
+                    return (replace(stmt, body=self.run(inner)),)
+        if not differs.of(stmt):
+            return (stmt,)
+        if self._loops:
+            own = tir.Var(self._var.name, self._var.dtype, span=self._var.span)
+            copy = Placed({self._var: own}, {}, {}).body((stmt,))
+            return (tir.For(own, self._low, c.const(self._count, own.dtype), ForKind.SERIAL, copy),)
+        return tuple(s for copy in self._copies for s in copy.body((stmt,)))
