@@ -88,6 +88,18 @@ CODES: dict[str, tuple[str, str]] = {
         "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "
         "shuffles). A meeting inside of an expression that only some threads evaluate, or inside of the condition of "
         "a while loop, is no such place: bind its value in a statement of its own before.",
+    "E0770": (
+        "a loop that cannot be pipelined as asked",
+        "`software_pipeline_stage` has one number for each statement of the loop's body: those of the block in it, if "
+        "one block is all there is, and 3 for a pipeline inside (prologue, body, epilogue). `software_pipeline_order` "
+        "names the place of each, and `software_pipeline_async_stages` lists stages. The loop is serial, with step 1.",
+    ),
+    "E0771": (
+        "a pipeline that would turn dependences around",
+        "Two parts of a pipelined loop use the same memory, and one of them writes it: the one that comes first in the "
+        "loop has a lower stage, or the same stage and a lower place in the order. Memory that is allocated outside of "
+        "the loop is shared by its iterations, so that a part can only run ahead of another by as many of them as "
+        "their accesses are apart. A buffer that only lives in the loop can be allocated there.",
     ),
     "E0750": (
         "two functions with one C symbol",

@@ -378,6 +378,7 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "tvm_stack_make_array": _make_array,
     "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
     "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
+    "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
     "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,
     "end_profile_intrinsic": _nothing,
 }  # fmt: skip

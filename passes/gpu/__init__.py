@@ -8,6 +8,7 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
@@ -28,8 +29,9 @@ def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFun
     """
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
-        func = simplify_divisions(realize_blocks(with_empty_inits(func)))
-        func = inject_virtual_threads(resolve_views(flatten_buffers(func, functions or {})))
+        func = simplify_divisions(realize_blocks(with_empty_inits(func), pipelines=True))
+        func = resolve_views(flatten_buffers(func, functions or {}))
+        func = inject_virtual_threads(pipeline_loops(func))
         func = vectorize_loops(func, options)
         func = unroll_loops(func, options.unroll_limit)
         return split_host_device(name, func)

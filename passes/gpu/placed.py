@@ -84,12 +84,12 @@ class Placed(Copier):
                 return replace(node, args=args)  # type: ignore[no-any-return]
         args_made = list(self.exprs(node.args))
         for at, beside in (*OFFSETS.get(name, ()), *FRAGMENTS.get(name, ())):
-            data = node.args[at] if at < len(node.args) else None
-            place = self._places.get(data) if isinstance(data, tir.Var) else None
-            if place is not None and isinstance(data, tir.Var):
+            named = node.args[at] if at < len(node.args) else None
+            if isinstance(named, tir.Var) and named in self._places:
+                place = self._places[named]
                 start = place.offset
                 if name in FRAGMENTS:
-                    start = c.floordiv(start, self._fragments.get(data, 256))
+                    start = c.floordiv(start, self._fragments.get(named, 256))
                 args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
         return replace(node, args=tuple(args_made))  # type: ignore[no-any-return]
 

@@ -1,17 +1,21 @@
 """Views of buffers (`T.match_buffer` in a block, declared buffers over a pointer) become accesses of what they view.
 
 Afterwards each piece of memory has one name, that of its allocation or parameter, wherever views are over memory of the
-same element type, from an offset that is known by its variables. Others stay.
+same element type, from an offset that is known by its variables. Others stay. Names of small integer expressions (the
+strides and offsets of views) become these, and what is asserted of them goes where it holds.
 """
 
 from __future__ import annotations
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.placed import Place, Placed
 from mlcc.passes.lowering.accesses import is_steady
+
+_SMALL = 64  # nodes of a value that takes the place of its name
 
 
 def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -25,6 +29,7 @@ class _Resolver(Placed):
     def __init__(self, func: tir.PrimFunc) -> None:
         self._known: dict[tir.Var, Place] = {}
         super().__init__({}, self._known)
+        self._analyzer = Analyzer()
         self._roots = {b.data: b for b in func.buffers if b is not None}
 
     def binder(self, node: tir.Var) -> tir.Var:
@@ -39,6 +44,22 @@ class _Resolver(Placed):
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         self._roots[node.buffer.data] = node.buffer
         return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(self.expr(node.min), self.expr(node.extent)))
+        return super().stmt_for(node)
+
+    def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
+        value = self.expr(node.value)
+        if node.var.dtype.is_int and is_steady(value) and sum(1 for _ in walk(value)) <= _SMALL:
+            self.values[node.var] = value
+            return []
+        return replace(node, value=value)  # type: ignore[no-any-return]
+
+    def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
+        condition = self.expr(node.condition)
+        return [] if self._analyzer.prove(condition) else replace(node, condition=condition)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
         view, pointer = node.buffer, self.expr(node.data)

@@ -10,20 +10,23 @@ from mlcc.passes.lowering.allocate import ALIGN, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import compact_strides, match
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.pipeline_parts import DOUBLE, bracketed, is_pipelined, opened
 
 
-def realize_blocks(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func` without blocks."""
+def realize_blocks(func: tir.PrimFunc, pipelines: bool = False) -> tir.PrimFunc:
+    """`func` without blocks. With `pipelines`, the statements that annotations of pipelined loops speak of are
+    bracketed (see `pipeline_parts`); CompileError where the two do not agree."""
     defined = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
-    return replace(func, body=_Realizer({*func.params, *defined}).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Realizer({*func.params, *defined}, pipelines).body(func.body))  # type: ignore[no-any-return]
 
 
 class _Realizer(Mutator):
     """Carries the values of axes down, and new buffers where a shape mentions an axis. `defined` are the variables
     that have a value: a view binds the others that it mentions."""
 
-    def __init__(self, defined: set[tir.Var]) -> None:
+    def __init__(self, defined: set[tir.Var], pipelines: bool) -> None:
         self._defined = defined
+        self._pipelines = pipelines
         self._values: dict[tir.Var, Expr] = {}
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
         self._notes: dict[tir.Var, Attrs] = {}
@@ -55,25 +58,49 @@ class _Realizer(Mutator):
         return made
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
+        allocated, views, groups = self._open(node)
+        made = views + [s for group in groups for s in group]
+        block = node.block
+        for key, value in block.annotations.items():
+            if key.startswith("pragma_") or (self._pipelines and key == DOUBLE):
+                made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
+        self._align(block)
+        body = place_allocations(allocated, tuple(made), self._notes)
+        return list(_guarded(self.expr(node.predicate), body))
+
+    def _open(self, node: tir.BlockRealize) -> tuple[tuple[tir.Buffer, ...], list[Stmt], list[Body]]:
+        """What a block allocates, its views, and what becomes of its statements, the init first if it has one."""
         block = node.block
         values = self.exprs(node.values)
         for axis, value in zip(block.iter_vars, values, strict=True):
             self._values[axis.var] = value
         allocated = tuple(self.buffer_binder(b) for b in block.alloc_buffers)
-        made: list[Stmt] = []
+        views: list[Stmt] = []
         for view in block.match_buffers:
             source = self.buffer(view.source.buffer)
             region = map_value(view.source.region, self.node)
-            made += match(self._view(view.buffer, source), source, region, self._defined)
+            views += match(self._view(view.buffer, source), source, region, self._defined)
+        groups: list[Body] = []
         if block.init is not None:
-            made += _guarded(at_start(block, values, self.expr), self.body(block.init))
-        made += self.body(block.body)
-        for key, value in block.annotations.items():
-            if key.startswith("pragma_"):
-                made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
-        self._align(block)
-        body = place_allocations(allocated, tuple(made), self._notes)
-        return list(_guarded(self.expr(node.predicate), body))
+            groups.append(_guarded(at_start(block, values, self.expr), self.body(block.init)))
+        groups += [self.body((s,)) for s in block.body]
+        return allocated, views, groups
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if not self._pipelines or not is_pipelined(node):
+            return super().stmt_for(node)
+        groups: list[Body] = []
+        first: list[Stmt] = []
+        for stmt, inside in zip(node.body, opened(node), strict=True):
+            if inside and isinstance(stmt, tir.BlockRealize):
+                allocated, views, more = self._open(stmt)
+                first += [*(tir.AllocBuffer(b, self._notes.get(b.data, EMPTY), span=b.span) for b in allocated), *views]
+                groups += more
+            else:
+                groups.append(self.body((stmt,)))
+        parts = [bracketed(group, number) for number, group in enumerate(groups)]
+        made = super().stmt_for(replace(node, body=()))
+        return replace(made, body=(*first, *parts))  # type: ignore[no-any-return]
 
     def _align(self, block: tir.Block) -> None:
         """What a block asks of the strides of the buffers that it writes goes to their allocations."""

@@ -27,7 +27,7 @@ class _Unroller(Mutator):
         trips = tir.const_int(made.extent)
         if made.kind is not ForKind.UNROLLED or trips is None or tir.const_int(made.step) not in (None, 1):
             return made  # type: ignore[no-any-return]
-        if trips * max(1, size_of(made.body)) > self._limit or _jumps(made.body):
+        if trips * max(1, size_of(made.body)) > self._limit or has_jump(made.body):
             return made  # type: ignore[no-any-return]
         copies: list[Stmt] = []
         for number in range(trips):
@@ -56,11 +56,11 @@ def nested_bodies(stmt: Stmt) -> tuple[Body, ...]:
     return ()
 
 
-def _jumps(body: Body) -> bool:
+def has_jump(body: Body) -> bool:
     """Whether a `break` or `continue` of this loop is inside."""
     for stmt in body:
         if isinstance(stmt, (tir.Break, tir.Continue)):
             return True
-        if not isinstance(stmt, (tir.For, tir.While)) and any(_jumps(nested) for nested in nested_bodies(stmt)):
+        if not isinstance(stmt, (tir.For, tir.While)) and any(has_jump(nested) for nested in nested_bodies(stmt)):
             return True
     return False

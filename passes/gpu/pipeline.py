@@ -1,0 +1,291 @@
+"""Software pipelines: a loop whose parts work on several iterations at once.
+
+A part of stage s works in each round of the loop on the iteration s before that of the round; the parts stand in the
+order of the annotation. What the first stages do ahead stands before the loop, what the last ones have left to do after
+it. A buffer that is allocated in the loop, and lives from one round to a later one, exists as often as iterations use
+it at once, and iteration i uses number i modulo that.
+
+In asynchronous stages copies to shared memory (`async_copy`) may end later. Each round closes a group of them per run
+of such parts, copies or not, so that one count of the groups that may still be on their way is right in every round;
+the wait for it, and the barrier that shows everyone's copies to all, stand before the first part that uses them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
+from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.pipeline_parts import (
+    ASYNC_STAGES,
+    DOUBLE,
+    ORDER,
+    PART,
+    STAGE,
+    Plan,
+    is_pipelined,
+    plan_of,
+    refused,
+)  # fmt: skip
+from mlcc.passes.lowering.unroll import has_jump, nested_bodies
+
+PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
+VOID = DType.of("void")
+ASYNC = "async_scope"  # around what may end later
+
+
+def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code with parts bracketed, with annotated loops pipelined. Raises CompileError E0770
+    and E0771."""
+    return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))  # type: ignore[no-any-return]
+
+
+class _Statements(Mutator):
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+
+class _Unbracketed(_Statements):
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        if node.key in (PART, PHASE, DOUBLE):
+            return list(self.body(node.body))
+        return super().stmt_attr(node)
+
+
+class _Pipeliner(_Statements):
+    """From the inside out."""
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = super().stmt_for(node)
+        return list(_Pipeline(made).made()) if isinstance(made, tir.For) and is_pipelined(made) else made
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A run of asynchronous parts of one stage, by their places in the order, that is committed together."""
+
+    stage: int
+    first: int
+    last: int
+
+
+class _Pipeline:
+    """One loop. `parts` are in the order of the text; `row` has their numbers in the order of the plan."""
+
+    def __init__(self, loop: tir.For) -> None:
+        self.loop = loop
+        self.plan = plan = plan_of(loop)
+        self.allocated, self.parts = _parts(loop)
+        self._check_form(plan)
+        self.touches = [part_touches(part) for part in self.parts]
+        check_dependences(loop, plan, self.touches, {a.buffer.data for a in self.allocated})
+        self.row = sorted(range(len(self.parts)), key=plan.order.__getitem__)
+        self.fragments = fragment_sizes(loop.body)
+        self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
+        self.groups = self._groups()
+
+    def _check_form(self, plan: Plan) -> None:
+        loop = self.loop
+        if len(self.parts) != len(plan.stage):
+            message = f"its body has {len(self.parts)} statements, and `{STAGE}` has {len(plan.stage)} numbers"
+            raise refused(loop, message)
+        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            raise refused(loop, f"it is a loop of kind `{loop.kind.value}`", "pipelines are serial loops")
+        if tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
+            raise refused(loop, "it has a step, or is left by `break` or `continue`")
+        if plan.asynchronous and any(_commits(part) for part in self.parts):
+            raise refused(loop, "a pipeline in it has asynchronous stages too", "one of the two can have them")
+
+    def made(self) -> Body:
+        """The allocations, and prologue, body and epilogue in brackets."""
+        loop, depth = self.loop, self.plan.depth
+        allocations = tuple(map(self._versioned, self.allocated))
+        extent = tir.const_int(loop.extent)
+        zero = c.const(0, loop.extent.dtype)
+        most: Expr = c.maximum(loop.extent, depth) if extent is None else c.const(max(extent, depth), zero.dtype)
+        before = [s for t in range(depth) for s in self._round(c.const(t, zero.dtype), known=t)]
+        var = tir.Var(loop.var.name, loop.var.dtype, span=loop.var.span)
+        inner = tuple(self._round(c.add(var, depth), body=True))
+        rest = loop.annotations.without(STAGE, ORDER, ASYNC_STAGES)
+        rounds = c.sub(most, depth)
+        start, trips = c.const(0, var.dtype), c.cast(var.dtype, rounds)
+        body = replace(loop, var=var, min=start, extent=trips, body=inner, annotations=rest)
+        after = [s for t in range(depth) for s in self._round(c.add(most, t), known=_sum(most, t), last=t)]
+        phases = (tuple(before), () if tir.const_int(rounds) == 0 else (body,), tuple(after))
+        return (*allocations, *(tir.AttrStmt(tir.StringImm("phase"), PHASE, 1, phase) for phase in phases))
+
+    # ------------------------------------------------------------ memory
+
+    def _versioned(self, allocation: tir.AllocBuffer) -> tir.AllocBuffer:
+        count = self._versions(allocation.buffer.data)
+        if count == 1:
+            return allocation
+        whole, distance = enlarged(allocation.buffer, count)
+        self.places[allocation.buffer.data] = (whole, distance, count)
+        return replace(allocation, buffer=whole)  # type: ignore[no-any-return]
+
+    def _versions(self, data: tir.Var) -> int:
+        """TVM's count: from the stage that first writes to the one that last reads, of two only if one is written
+        in a round before it is read there for the iteration before."""
+        stage, order = self.plan.stage, self.plan.order
+        uses = [(n, t) for n, ts in enumerate(self.touches) for t in ts if t.data is data]
+        written = [(n, t) for n, t in uses if t.writes]
+        read = [(n, t) for n, t in uses if not t.writes]
+        if not written or not read:
+            return 1
+        count = max(stage[r] for r, _ in read) - min(stage[w] for w, _ in written) + 1
+        if count == 2 and all(
+            order[w] > order[r] or stage[w] >= stage[r] or apart(self.loop, there, here, 1)
+            for w, here in written
+            for r, there in read
+        ):
+            count = 1
+        doubled = any(data in _doubled(part) for part in self.parts)
+        return max(count, 2 if doubled else 1)
+
+    def _placed(self, number: Expr) -> dict[tir.Var, Place]:
+        """Where the buffers of iteration `number`, counted from 0, are."""
+        made = {}
+        for data, (whole, distance, count) in self.places.items():
+            slot = c.cast(distance.dtype, c.floormod(_reduced(number, count), count))
+            made[data] = Place(whole, c.mul(slot, distance))
+        return made
+
+    # ------------------------------------------------------------ rounds
+
+    def _round(
+        self, time: Expr, *, known: int | None = None, last: int | None = None, body: bool = False
+    ) -> list[Stmt]:
+        """What is done in round `time`, counted from 0. `known` is its number; of the rounds after the loop `last` says
+        which one it is. Parts whose iteration there is not are left out, or under a condition."""
+        loop, plan = self.loop, self.plan
+        made: list[Stmt] = []
+        waited: tuple[int, int] | None = None
+        committed = 0
+        for place, part in enumerate(self.row):
+            stage = plan.stage[part]
+            number = c.sub(time, stage)
+            active: Expr = tir.TRUE
+            if not body:
+                early = known is not None and known < stage
+                late = last is not None and last >= stage
+                active = c.const(False) if early or late else c.less(number, loop.extent)
+            if tir.const_int(active) != 0:
+                pending = self._pending(part, place)
+                if pending is not None and (waited is None or waited[0] + committed - waited[1] > pending):
+                    made += _wait(pending)
+                    waited = (pending, committed)
+                made += self._part(part, number, active)
+            if any(g.last == place for g in self.groups):
+                made.append(_call("ptx_commit_group"))
+                committed += 1
+        return made
+
+    def _part(self, part: int, number: Expr, active: Expr) -> Body:
+        value = c.add(self.loop.min, c.cast(self.loop.min.dtype, number))
+        copy = Placed({self.loop.var: c.cast(self.loop.var.dtype, value)}, self._placed(number), self.fragments)
+        code = copy.body(self.parts[part])
+        if self.plan.stage[part] in self.plan.asynchronous:
+            code = (tir.AttrStmt(tir.StringImm("async"), ASYNC, 1, code),)
+        return code if tir.const_int(active) == 1 else (tir.IfThenElse(active, code),)
+
+    # ------------------------------------------------------------ groups of copies
+
+    def _groups(self) -> list[_Group]:
+        found: list[_Group] = []
+        for place, part in enumerate(self.row):
+            stage = self.plan.stage[part]
+            if stage not in self.plan.asynchronous:
+                continue
+            if found and found[-1].last == place - 1 and found[-1].stage == stage:
+                found[-1] = _Group(stage, found[-1].first, place)
+            else:
+                found.append(_Group(stage, place, place))
+        return found
+
+    def _pending(self, part: int, place: int) -> int | None:
+        """How many groups may be on their way when a part begins; None if it waits for none."""
+        allowed: list[int] = []
+        before = sum(g.last < place for g in self.groups)
+        for at, group in enumerate(self.groups):
+            if group.first <= place <= group.last:
+                continue
+            for writer in self.row[group.first : group.last + 1]:
+                if not self._shares(writer, part):
+                    continue
+                rounds = self.plan.stage[part] - group.stage + (writer > part)
+                allowed.append(before - at - 1 + rounds * len(self.groups))
+        return min(allowed, default=None)
+
+    def _shares(self, writer: int, part: int) -> bool:
+        written = {t.data for t in self.touches[writer] if t.writes and _is_shared(t.data)}
+        return any(t.data in written for t in self.touches[part])
+
+
+def _wait(pending: int) -> list[Stmt]:
+    """Until all but `pending` groups have arrived, of all threads."""
+    return [_call("ptx_wait_group", c.const(pending, INT32)), _call("tvm_storage_sync", tir.StringImm("shared"))]
+
+
+def _sum(extent: Expr, number: int) -> int | None:
+    known = tir.const_int(extent)
+    return None if known is None else known + number
+
+
+def _reduced(number: Expr, count: int) -> Expr:
+    """The same number modulo `count`, not negative where `number` is not, its constant small."""
+    match number:
+        case tir.Add(lhs=lhs, rhs=tir.IntImm(value=more)):
+            return c.add(lhs, more % count)
+        case tir.Sub(lhs=lhs, rhs=tir.IntImm(value=less)):
+            return c.add(lhs, -less % count)
+    return number
+
+
+def _call(name: str, *args: Expr) -> Stmt:
+    return tir.Evaluate(tir.Call(VOID, tir.Op(f"tir.{name}"), args))
+
+
+def _commits(part: Body) -> bool:
+    return any(isinstance(n, tir.Call) and n.op == tir.Op("tir.ptx_commit_group") for s in part for n in walk(s))
+
+
+def _is_shared(data: tir.Var) -> bool:
+    return data.pointer is not None and data.pointer.scope.startswith("shared")
+
+
+def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
+    """What a loop's body allocates, and its parts; those of an inner pipeline in place of it."""
+    allocated: list[tir.AllocBuffer] = []
+    parts: list[Body] = []
+    for stmt in loop.body:
+        match stmt:
+            case tir.AllocBuffer():
+                allocated.append(stmt)
+            case tir.AttrStmt(key=key, body=body) if key == PART:
+                inner = [s for s in body if not isinstance(s, tir.AllocBuffer)]
+                if inner and all(isinstance(s, tir.AttrStmt) and s.key == PHASE for s in inner):
+                    allocated += [s for s in body if isinstance(s, tir.AllocBuffer)]
+                    parts += [(s,) for s in inner]
+                else:
+                    parts.append(body)
+            case _:
+                raise refused(loop, "its body has names or views that belong to no statement of it")
+    return allocated, parts
+
+
+def _doubled(part: Body) -> set[tir.Var]:
+    """What is written under `double_buffer_scope`."""
+    found: set[tir.Var] = set()
+    for stmt in part:
+        if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE:
+            found |= {t.data for t in part_touches((stmt,)) if t.writes}
+        for nested in nested_bodies(stmt):
+            found |= _doubled(nested)
+    return found

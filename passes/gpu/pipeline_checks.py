@@ -1,0 +1,124 @@
+"""Which orders of a pipeline's parts keep what the loop computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.errors import CompileError, Label, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.visit import substitute
+from mlcc.passes.gpu.effects import touches
+from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.mutator import Body
+from mlcc.passes.lowering.pipeline_parts import Plan
+from mlcc.passes.lowering.unroll import nested_bodies
+
+
+@dataclass(frozen=True, slots=True)
+class PartTouch:
+    """An access of a part: of memory `data`, at `index` (None: not known) inside `loops`."""
+
+    data: tir.Var
+    writes: bool
+    index: tir.Expr | None
+    loops: tuple[tir.For, ...]
+
+
+def part_touches(part: Body) -> list[PartTouch]:
+    """All accesses of a part of memory that is not its own."""
+    found: list[PartTouch] = []
+    own: set[tir.Var] = set()
+    _collect(part, (), found, own)
+    return [t for t in found if t.data not in own]
+
+
+def _collect(body: Body, loops: tuple[tir.For, ...], found: list[PartTouch], own: set[tir.Var]) -> None:
+    for stmt in body:
+        if isinstance(stmt, tir.AllocBuffer):
+            own.add(stmt.buffer.data)
+        inner = (*loops, stmt) if isinstance(stmt, tir.For) else loops
+        nested = nested_bodies(stmt)
+        for deeper in nested:
+            _collect(deeper, inner, found, own)
+        if not nested:
+            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches(stmt)]
+        elif isinstance(stmt, (tir.IfThenElse, tir.While)):
+            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches(stmt.condition)]
+        elif isinstance(stmt, tir.For):
+            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches((stmt.min, stmt.extent))]  # type: ignore[arg-type]
+
+
+def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartTouch]], private: set[tir.Var]) -> None:
+    """Raises CompileError E0771 if two parts that share memory would change places. `private` memory is each
+    iteration's own."""
+    stage, order = plan.stage, plan.order
+    for second, theirs in enumerate(parts):
+        for first, ours in enumerate(parts[:second]):
+            for mine, other in _conflicts(ours, theirs):
+                ahead = stage[second] - stage[first]
+                swapped = (ahead, order[second]) < (0, order[first])
+                turned = [(mine, other, 0)] if swapped else []
+                if mine.data not in private:
+                    for d in range(1, abs(ahead) + 1):
+                        if (ahead, order[second]) > (d, order[first]):
+                            turned.append((other, mine, d))
+                        if (-ahead, order[first]) > (d, order[second]):
+                            turned.append((mine, other, d))
+                if not all(apart(loop, early, late, distance) for early, late, distance in turned):
+                    raise _refused(loop, plan, first, second, mine.data)
+
+
+def _conflicts(ours: list[PartTouch], theirs: list[PartTouch]) -> list[tuple[PartTouch, PartTouch]]:
+    return [(a, b) for a in ours for b in theirs if a.data is b.data and (a.writes or b.writes)]
+
+
+def apart(loop: tir.For, early: PartTouch, late: PartTouch, distance: int) -> bool:
+    """Is what `early` touches in an iteration never what `late` touches `distance` iterations on?"""
+    if early.index is None or late.index is None:
+        return False
+    analyzer = Analyzer()
+    analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    here = _range(early, analyzer)
+    there = _range(late, analyzer)
+    if here is None or there is None:
+        return False
+    later = c.add(loop.var, distance)
+    low, high = (substitute(bound, {loop.var: later}) for bound in there)
+    return analyzer.prove(c.less(here[1], low)) or analyzer.prove(c.less(high, here[0]))
+
+
+def _range(touch: PartTouch, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | None:
+    """The least and the greatest index of an access in one iteration of the pipelined loop."""
+    assert touch.index is not None
+    if not is_steady(touch.index):
+        return None
+    domains = {f.var: from_range(tir.Range(f.min, f.extent)) for f in touch.loops}
+    index: tir.Expr = touch.index
+    reach = 0
+    if isinstance(index, tir.Ramp):
+        step = tir.const_int(index.stride)
+        if step is None or step < 0:
+            return None
+        reach = step * (index.lanes - 1)
+        index = index.base
+    elif index.dtype.lanes > 1:
+        return None
+    found: Interval = eval_set(index, domains, analyzer)
+    if found.low is None or found.high is None:
+        return None
+    return found.low, c.add(found.high, reach)
+
+
+def _refused(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:
+    message = f"the loop `{loop.var.name}` cannot be pipelined: its parts {first} and {second} would change places"
+    help = (
+        f"part {first} has stage {plan.stage[first]} and place {plan.order[first]}, part {second} has stage "
+        f"{plan.stage[second]} and place {plan.order[second]}; what comes first and is used later has the lower stage, "
+        "or the same stage and the lower place"
+    )
+    related = () if data.span is None else (Label(data.span, f"both use `{data.name}`, and one writes it"),)
+    return CompileError(error("E0771", f"{message} at `{data.name}`", loop.span, help=help, related=related))

@@ -1,0 +1,104 @@
+"""Software pipelines in the text: loops annotated with `software_pipeline_stage` and what the numbers there speak of.
+
+The numbers count the statements of the loop's body: those of the block in it if that is all there is, and in place of
+a block among them that has several statements (its init counts as one) those. An inner pipeline counts as three:
+prologue, body, epilogue. `realize_blocks` brackets them, because a block becomes any number of statements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.ir.tir import Stmt
+
+STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+ASYNC_STAGES = "software_pipeline_async_stages"
+PART = "software_pipeline_part"  # the key of the brackets
+DOUBLE = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
+MOST_STAGES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`stage[i]` and `order[i]` of part i: it works on the iteration `stage` before that of the loop, and stands at
+    place `order` in the loop's body. Copies to shared memory in `asynchronous` stages need not end there."""
+
+    stage: tuple[int, ...]
+    order: tuple[int, ...]
+    asynchronous: frozenset[int]
+
+    @property
+    def depth(self) -> int:
+        """How many iterations the last part is behind."""
+        return max(self.stage, default=0)
+
+
+def is_pipelined(stmt: Stmt) -> bool:
+    """Whether a statement is a loop that asks to be pipelined."""
+    return isinstance(stmt, tir.For) and STAGE in stmt.annotations
+
+
+def plan_of(loop: tir.For) -> Plan:
+    """What the annotations say. Raises CompileError E0770 for what is no plan."""
+    stage = _integers(loop, STAGE)
+    order = _integers(loop, ORDER) if ORDER in loop.annotations else tuple(range(len(stage)))
+    asynchronous = _integers(loop, ASYNC_STAGES) if ASYNC_STAGES in loop.annotations else ()
+    if any(not 0 <= s <= MOST_STAGES for s in stage):
+        raise refused(loop, f"stages are numbers from 0 to {MOST_STAGES}, not {list(stage)}")
+    if len(order) != len(stage):
+        raise refused(loop, f"there are {len(stage)} stages, and {len(order)} places in the order")
+    if sorted(order) != list(range(len(order))):
+        raise refused(loop, f"the order {list(order)} does not name each place from 0 to {len(order) - 1} once")
+    return Plan(stage, order, frozenset(asynchronous))
+
+
+def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
+    value = loop.annotations[key]
+    values = value if isinstance(value, tuple) else (value,)
+    found = [tir.const_int(v) if isinstance(v, (int, tir.IntImm)) else None for v in values]
+    if any(v is None for v in found):
+        raise refused(loop, f"`{key}` is a list of integers")
+    return tuple(int(v) for v in found if v is not None)
+
+
+def refused(loop: tir.For, message: str, help: str | None = None) -> CompileError:
+    """The diagnostic for a loop that cannot be pipelined as asked."""
+    return CompileError(
+        error("E0770", f"the loop `{loop.var.name}` cannot be pipelined: {message}", loop.span, help=help)
+    )
+
+
+def bracketed(body: tuple[Stmt, ...], number: int) -> Stmt:
+    """Statements as part `number` of a pipeline."""
+    return tir.AttrStmt(tir.StringImm("part"), PART, number, body)
+
+
+def opened(loop: tir.For) -> list[bool]:
+    """Of each statement of a pipelined loop's body, which has blocks: do the numbers count what is in it?
+
+    Raises CompileError if the numbers count neither what is in blocks nor the statements themselves.
+    """
+    count = len(plan_of(loop).stage)
+    inside = [_inside(s) for s in loop.body]
+    widths = sum(_width(s) for part in inside for s in part)
+    if widths == count:
+        return [part != [stmt] for part, stmt in zip(inside, loop.body, strict=True)]
+    if sum(map(_width, loop.body)) == count:
+        return [False] * len(inside)
+    message = f"its body has {widths} statements, and `{STAGE}` has {count} numbers"
+    raise refused(loop, message, "an inner pipeline counts as three: prologue, body and epilogue")
+
+
+def _inside(stmt: Stmt) -> list[Stmt]:
+    """The statements of a block that has several, the init as one; of others themselves."""
+    if not isinstance(stmt, tir.BlockRealize) or tir.const_int(stmt.predicate) != 1:
+        return [stmt]
+    block = stmt.block
+    found = [*(() if block.init is None else (tir.IfThenElse(tir.TRUE, block.init),)), *block.body]
+    return found if len(found) > 1 else [stmt]
+
+
+def _width(stmt: Stmt) -> int:
+    return 3 if is_pipelined(stmt) else 1
