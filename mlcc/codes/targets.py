@@ -88,6 +88,7 @@ CODES: dict[str, tuple[str, str]] = {
         "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "
         "shuffles). A meeting inside of an expression that only some threads evaluate, or inside of the condition of "
         "a while loop, is no such place: bind its value in a statement of its own before.",
+    ),
     "E0770": (
         "a loop that cannot be pipelined as asked",
         "`software_pipeline_stage` has one number for each statement of the loop's body: those of the block in it, if "
