@@ -21,6 +21,7 @@ PASSES: dict[str, str] = {
     "expand-tuple-arguments": "mlcc.passes.expand_tuple_arguments:ExpandTupleArguments",
     "fold-batch-norm": "mlcc.passes.fold_batch_norm:FoldBatchNorm",
     "fold-constants": "mlcc.passes.fold_constants:FoldConstants",
+    "fold-transposes": "mlcc.passes.fold_transposes:FoldTransposes",
     "fuse": "mlcc.passes.fuse:Fuse",
     "fuse-by-pattern": "mlcc.passes.fuse_by_pattern:FuseByPattern",
     "fuse-dense-add": "mlcc.passes.fuse_pair:FuseDenseAdd",

@@ -9,7 +9,7 @@ from mlcc.cpu_facts import CpuFacts
 from mlcc.ir import relax, tir
 from mlcc.passes.auto_schedule.tiles import best_tile
 
-TRANSPOSED = 2.0  # cycles for each element that goes to another place
+TRANSPOSED = 0.75  # cycles for each element that goes to another place
 COPIED = 0.5  # and for each one that is copied as it lies
 USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
 

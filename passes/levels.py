@@ -3,7 +3,7 @@
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir"
 _KERNELS = f"lower-to-tir,{_FUSED}"
-_SCHEDULED = f"lower-to-tir,split-kernels,{_FUSED},auto-schedule,pack-weights"
+_SCHEDULED = f"lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled

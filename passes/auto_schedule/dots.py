@@ -19,15 +19,10 @@ JOINED = 4  # lanes that one step puts together at the end
 def dots(kernel: Kernel) -> str:
     """The rule: tiles of dot products, see the module."""
     block, product = only_product(kernel)
-    if product.consecutive(product.rhs) not in product.k or product.consecutive(product.lhs) not in product.k:
-        not_this("an operand is not consecutive in depth")
+    why = why_no_dots(kernel, product)
+    if why is not None:
+        not_this(why)
     lanes = element_lanes(kernel, product)
-    last = product.k[-1]
-    depth = product.extent(last)
-    if product.consecutive(product.rhs) != last or product.consecutive(product.lhs) != last:
-        not_this("the operands are consecutive along different axes")
-    if lanes < 2 or (depth is not None and depth < 2 * lanes):
-        not_this("the sums are too short for vectors")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
     rows, columns = _tile(kernel, product)
@@ -47,6 +42,20 @@ def dots(kernel: Kernel) -> str:
         kernel.sch.decompose_reduction(part, first)
     schedule_others(kernel, others, epilogue or block)
     return f"`{product.stage.block.name}` is a few dot products of long rows"
+
+
+def why_no_dots(kernel: Kernel, product: Contraction) -> str | None:
+    """Why a product is not made of dot products along consecutive elements; None if it may be."""
+    last = product.k[-1]
+    depth = product.extent(last)
+    lanes = element_lanes(kernel, product)
+    if product.consecutive(product.rhs) not in product.k or product.consecutive(product.lhs) not in product.k:
+        return "an operand is not consecutive in depth"
+    if product.consecutive(product.rhs) != last or product.consecutive(product.lhs) != last:
+        return "the operands are consecutive along different axes"
+    if lanes < 2 or (depth is not None and depth < 2 * lanes):
+        return "the sums are too short for vectors"
+    return None
 
 
 def _tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:

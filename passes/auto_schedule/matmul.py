@@ -15,6 +15,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
+from mlcc.passes.auto_schedule.dots import why_no_dots
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
@@ -90,7 +91,9 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     unknown = product.reuse is None and not in_rows and (n is None or n >= tile.lanes)
     panels = constant or unknown or (reused and not ready)
     if not panels and not in_rows:
-        not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
+        if why_no_dots(kernel, product) is None:
+            not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
+        panels = True
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     own = [p for p in product.outer if product.rhs.has(p)]
     outer = (*own, *(p for p in product.outer if p not in own))
@@ -181,7 +184,8 @@ def _fill_panels(kernel: Kernel, copy: Copy, product: Contraction, lanes: int, l
             sch.vectorize(strip[-1])
     else:
         far, near = sch.split(inside.pop(), [None, lanes])
-        sch.reorder(*outer, panel, *strip[:-1], *inside, far, strip[-1], near)
+        sch.reorder(*outer, panel, *strip[:-1], *inside, far, near, strip[-1])
+        sch.vectorize(strip[-1])
     if many:
         share_out(kernel, [*outer, panel])
 

@@ -1,15 +1,18 @@
 """Kernels that read along one axis and store along another: transposes, other layouts, and what is computed on the way.
 
-Blocks of both axes, as wide as a line of the cache, so that what is read and what is stored are whole lines.
+Blocks of both axes, as wide as a line of the cache, so that what is read and what is stored are whole lines. Code
+generation turns them in registers (`lowering/crossings`).
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, share_out, spatial_nest, vector_place, worth_threads
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 
 def transposes(kernel: Kernel) -> str:
@@ -49,17 +52,43 @@ MOST_STEP = 4  # elements between those that a vector is still put together from
 
 
 def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
+    """Block after block along whichever axis is longer: that makes streams, of as many rows as a block has."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     many = worth_threads(kernel, stage)
     line = max(kernel.facts.line_bytes // stage.element_bytes, 2)
-    far, near = sch.split(loops[store], [None, _part(stage.extents[store], line)])
-    strip, row = sch.split(loops[read], [None, _part(stage.extents[read], line)])
-    outer = [loop for n, loop in enumerate(loops) if n not in (store, read)]
-    sch.reorder(*outer, strip, far, row, near)
+    stored, loaded = _alike(stage, store, read), _alike(stage, read, store)
+    outer = [loop for n, loop in enumerate(loops) if n not in (*stored, *loaded)]
+    sch.reorder(*outer, *(loops[n] for n in (*loaded, *stored)))
+    along, across = _one(kernel, [loops[n] for n in loaded]), _one(kernel, [loops[n] for n in stored])
+    reads, stores = _times(stage, loaded), _times(stage, stored)
+    far, near = sch.split(across, [None, _part(stores, line)])
+    strip, row = sch.split(along, [None, _part(reads, line)])
+    first, second = (strip, far) if stores is None or reads is not None and reads <= stores else (far, strip)
+    sch.reorder(*outer, first, second, row, near)
     sch.vectorize(near)
     kernel.say(f"`{stage.block.name}`: blocks of {line} x {line}")
     if many:
-        share_out(kernel, [*outer, strip])
+        share_out(kernel, [*outer, first, second])
+
+
+def _alike(stage: Stage, place: int, other: int) -> list[int]:
+    """The loops that may as well be one with a loop, outermost first: everything lies alike along them."""
+    found = [place]
+    for n in reversed(range(place)):
+        if n == other or not stage.fusable(n, found[0]):
+            break
+        found.insert(0, n)
+    return found
+
+
+def _one(kernel: Kernel, loops: list[LoopRV]) -> LoopRV:
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def _times(stage: Stage, places: list[int]) -> int | None:
+    """How often loops run together."""
+    extents = [stage.extents[n] for n in places]
+    return None if None in extents else prod(n for n in extents if n is not None)
 
 
 def _part(size: int | None, most: int) -> int:

@@ -12,6 +12,7 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.compact import compact_buffers
+from mlcc.passes.lowering.crossings import turn_crossings
 from mlcc.passes.lowering.divisions import simplify_divisions
 from mlcc.passes.lowering.edges import split_edges
 from mlcc.passes.lowering.flatten import flatten_buffers
@@ -35,4 +36,5 @@ def lower_func(
         func = flatten_buffers(func, functions or {})
         func = split_edges(func, options.edge_limit)
         func = vectorize_loops(func, options)
+        func = turn_crossings(func, options)
         return unroll_loops(func, options.unroll_limit)

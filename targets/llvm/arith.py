@@ -315,6 +315,11 @@ def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
         picks = ", ".join(f"i32 {k}" for k in known)
         type = register_type(node.dtype)
         return fn.op(type, f"shufflevector {value}, {value.type} poison, <{len(known)} x i32> <{picks}>")
+    if len(node.vectors) == 2 and count == node.vectors[1].dtype.lanes > 1 < len(known):
+        one, other = (e.expr(v) for v in node.vectors)
+        if all(k is not None and 0 <= k < 2 * count for k in known):
+            picks = ", ".join(f"i32 {k}" for k in known)
+            return fn.op(register_type(node.dtype), f"shufflevector {one}, {other}, <{len(known)} x i32> <{picks}>")
     lanes: list[tuple[Value, int | None]] = []
     for part in node.vectors:
         value = e.expr(part)

@@ -103,6 +103,17 @@ def test_matrices_that_are_used_once(rule: str, product: Product) -> None:
     assert_right(product, arrays, 4, known)
 
 
+@pytest.mark.parametrize("form", ["mk,nk->mn", "km,nk->mn"])
+def test_few_rows_of_short_sums(form: str) -> None:
+    """Too short for dot products, and read too rarely for panels: panels all the same."""
+    product = Product(form, {"m": 6, "n": 40, "k": 5}, epilogue="bias")
+    found = made(product)
+    assert found.rule == "matmul" and found.func is not None
+    arrays = product.arrays({}, 4)
+    run_prim_func(found.func, arrays)
+    assert_right(product, arrays, 4)
+
+
 def test_a_batch_of_unknown_width() -> None:
     product = Product("bmk,bnk->bmn", {"b": 5, "m": 33, "n": "size", "k": 7}, epilogue="twice")
     found = made(product)

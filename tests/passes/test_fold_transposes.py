@@ -1,0 +1,76 @@
+"""`fold-transposes`: products read what was transposed for them as it lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.interp import run_function
+from mlcc.ir import IRModule
+from mlcc.passes.graph import all_bindings, tir_callee
+from tests.auto_schedule.kernels import NATIVE
+
+PIPELINE = "normalize,lower-to-tir,fold-transposes,dead-code"
+
+
+def graph(params: dict[str, str], *lines: str, result: str = "y") -> IRModule:
+    given = ", ".join(f'{n}: R.Tensor(({shape},), "float32")' for n, shape in params.items())
+    sizes = sorted({s for shape in params.values() for s in shape.split(", ") if not s.isdigit()})
+    body = [f"        {s.strip(chr(34))} = T.int64()" for s in sizes] + ["        with R.dataflow():"]
+    body += [f"            {line}" for line in (*lines, f"R.output({result})")]
+    head = f"@I.ir_module\nclass Module:\n    @R.function\n    def main({given}):"
+    return mlcc.parse("\n".join([head, *body, f"        return {result}"]) + "\n")
+
+
+def called(module: IRModule) -> list[str]:
+    return [tir_callee(b.value) or "" for b, _ in all_bindings(module["main"].body)]  # type: ignore[attr-defined]
+
+
+CASES = [
+    ({"a": "5, 7", "b": "3, 7"}, ["t = R.permute_dims(b)", "y = R.matmul(a, t)"], 1),
+    ({"a": "7, 5", "b": "7, 3"}, ["t = R.permute_dims(a)", "y = R.matmul(t, b)"], 1),
+    ({"a": "7, 5", "b": "3, 7"}, ["t = R.permute_dims(a)", "s = R.permute_dims(b)", "y = R.matmul(t, s)"], 1),
+    ({"a": "5, 7"}, ["t = R.permute_dims(a)", "y = R.matmul(a, t)"], 1),
+    ({"a": "2, 5, 7", "b": "2, 3, 7"}, ["t = R.permute_dims(b, axes=[0, 2, 1])", "y = R.matmul(a, t)"], 1),
+    ({"a": "2, 5, 7", "b": "7, 3, 2"}, ["t = R.permute_dims(b, axes=[2, 0, 1])", "y = R.matmul(a, t)"], 1),
+    ({"a": '"n", 7', "b": '"m", 7'}, ["t = R.permute_dims(b)", "y = R.matmul(a, t)"], 1),
+    ({"a": "5, 7", "b": "3, 7"}, ["t = R.permute_dims(b)", "s = R.exp(t)", "y = R.matmul(a, s)"], 3),
+    ({"a": "5, 7", "b": "3, 7"}, ["t = R.permute_dims(b)", "p = R.matmul(a, t)", "s = R.sum(t)", "y = R.add(p, s)"], 4),
+]
+
+
+@pytest.mark.parametrize(("params", "lines", "calls"), CASES)
+def test_the_numbers_stay(params: dict[str, str], lines: list[str], calls: int) -> None:
+    before = graph(params, *lines)
+    after = mlcc.run_passes(before, PIPELINE)
+    assert len(called(after)) == calls
+    sizes = {'"n"': "5", '"m"': "3"}
+    rng = np.random.default_rng(0)
+    shapes = [[int(sizes.get(s, s)) for s in shape.split(", ")] for shape in params.values()]
+    given = [rng.standard_normal(shape, "float32") for shape in shapes]
+    expected = run_function(before, "main", given)
+    np.testing.assert_allclose(run_function(after, "main", given), expected, 1e-5, 1e-5)
+    found = mlcc.load(mlcc.build(before, NATIVE, 3))["main"](*given)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
+def test_what_it_reads() -> None:
+    params, lines, _ = CASES[0]
+    after = mlcc.run_passes(graph(params, *lines), PIPELINE)
+    assert called(after) == ["matmul_T"] and "[v_i1, v_k]" in after.script()
+
+
+def test_a_transpose_that_somebody_has_scheduled_stays() -> None:
+    params, lines, _ = CASES[0]
+    lowered = mlcc.run_passes(graph(params, *lines), "normalize,lower-to-tir")
+    scheduled = mlcc.apply_schedule(
+        lowered, 'l = sch.get_loops(sch.get_block("T_transpose", func_name="transpose"))\nsch.parallel(l[0])\n'
+    )
+    mlcc.assert_structural_equal(mlcc.run_passes(scheduled, "fold-transposes"), scheduled)
+
+
+def test_convolutions_keep_their_layout() -> None:
+    lines = ["t = R.permute_dims(x, axes=[0, 3, 1, 2])", "y = R.nn.conv2d(t, w)"]
+    lowered = mlcc.run_passes(graph({"x": "1, 5, 5, 3", "w": "4, 3, 3, 3"}, *lines), "normalize,lower-to-tir")
+    mlcc.assert_structural_equal(mlcc.run_passes(lowered, "fold-transposes"), lowered)
