@@ -20,7 +20,6 @@ from mlcc.passes.manager import Pass, PassContext
 from mlcc.passes.schedule.tree import Tree
 from mlcc.relax.module_builder import ModuleBuilder
 
-
 Axes = tuple[int, ...]  # for each axis of what is copied, where it is in the copy
 
 
