@@ -119,7 +119,7 @@ def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, mad
     one = c.const(1, index.base.dtype)
     parts = []
     for group in range(0, index.lanes, width):
-        rows = []
+        rows: list[Expr] = []
         for row in range(group, group + width):
             start = c.add(base, c.mul(index.stride, row))
             ramp = tir.Ramp(index.base.dtype.with_lanes(width), start, one, width)
