@@ -83,6 +83,37 @@ CODES: dict[str, tuple[str, str]] = {
         "A block has at most 1024 threads (64 along z) and 48 KiB of static shared memory, a thread 512 KiB of local "
         "memory, and a launch at most 4 KiB of arguments.",
     ),
+    "E0740": (
+        "a barrier that not all threads reach",
+        "Found by emulation: at `T.tvm_storage_sync` some threads of the block (or of the warp) wait for others that "
+        "took another way. On a GPU that hangs, or gives wrong results. The condition or loop has to be the same for "
+        "all of them, or the barrier has to stand outside of it.",
+    ),
+    "E0741": (
+        "two threads write to one place",
+        "Found by emulation: two threads write different values to one element, and no barrier orders them; which one "
+        "stays is left to chance. Blocks of one launch are never ordered. Writing the same value twice is no fault.",
+    ),
+    "E0742": (
+        "a read and a write of one place in no order",
+        "Found by emulation: one thread writes what another reads, and no barrier between the two says which comes "
+        "first. In a loop the read of one iteration may meet the write of the next.",
+    ),
+    "E0743": (
+        "shared memory that is read before it is written",
+        "Found by emulation: no thread of the block has written the element of shared memory that is read. What is "
+        "there on a GPU is left to chance.",
+    ),
+    "E0744": (
+        "an access outside of its memory",
+        "Found by emulation: an index is negative or beyond the end of a buffer in global, shared or local memory. The "
+        "access is left out, and the kernel goes on.",
+    ),
+    "E0745": (
+        "a shuffle with lanes that are not there",
+        "Found by emulation: the mask of a warp shuffle names lanes that took another way. On a GPU that is undefined. "
+        "`T.tvm_warp_activemask()` names those that are there.",
+    ),
     "E0749": (
         "GPU code that cannot be emulated",
         "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "

@@ -1,16 +1,27 @@
-"""Kernels to functions in memory: machine code by LLVM, mapped by the loader of objects."""
+"""Kernels as functions of this process: machine code by LLVM, mapped by the loader of objects, and how it is called."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mlcc.errors import CompileError
+import numpy as np
+
+from mlcc.errors import CallError, CompileError, error
+from mlcc.interp.expressions import ExprCompiler
+from mlcc.interp.state import State
+from mlcc.ir import tir
+from mlcc.ir.narrow import encode
+from mlcc.ir.tensor_data import storage_dtype
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
 from mlcc.target import Target
+from mlcc.targets.emulate import checks
+from mlcc.targets.emulate.checks import Checks
+from mlcc.targets.emulate.findings import Findings
 from mlcc.targets.emulate.kernel import emit_kernel
 from mlcc.targets.llvm.compile import Machine, compile_text
 from mlcc.targets.llvm.context import ModuleContext
@@ -21,29 +32,122 @@ _TYPES: dict[str, Any] = {
     "ptr": ctypes.c_void_p, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
     "float": ctypes.c_float, "double": ctypes.c_double,
 }  # fmt: skip
+_NOTIFY = ctypes.CFUNCTYPE(
+    None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32
+)
+
+Room = Callable[[int], int]  # how many bytes of memory there are at an address
 
 
-def kernels_text(kernels: Sequence[DeviceKernel], machine: Machine, serial: bool = False) -> tuple[str, ModuleContext]:
-    """The LLVM IR of all kernels. Raises CompileError."""
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """`check`: report what threads do wrong. `trace`: also write down up to so many accesses."""
+
+    check: bool = True
+    trace: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Emulated:
+    """A kernel that can be launched."""
+
+    kernel: DeviceKernel
+    function: Callable[..., int]
+    checks: Checks
+    mode: Mode
+
+    def launch(
+        self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any], room: Room
+    ) -> np.ndarray | None:
+        """Run a grid; `args` are addresses and numbers. What is traced is the value: a row for each access, with its
+        site, thread, loops, offset, bytes and block. Raises CallError for what the checks found."""
+        if 0 in (*grid, *block):
+            return None
+        passed = [_as_bits(a, p) for a, p in zip(args, self.kernel.params, strict=True)]
+        report, findings, trace, kept = self._report(grid, block, args, room)
+        address = None if report is None else report.ctypes.data
+        if self.function(address, *grid, *block, shared_bytes, *passed):
+            raise CallError(error("E0865", f"no memory to emulate `{self.kernel.name}`"))
+        del kept
+        if findings is not None and (found := findings.diagnostics()):
+            raise CallError(found)
+        return None if trace is None or report is None else trace[: report[checks.USED]]
+
+    def _report(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], room: Room
+    ) -> tuple[np.ndarray | None, Findings | None, np.ndarray | None, list[Any]]:
+        """What a checked kernel is given: shadow memory, and whom to tell."""
+        if not self.mode.check and not self.mode.trace:
+            return None, None, None, []
+        values = dict(zip(self.kernel.params, args, strict=True))
+        values.update(zip(self.checks.threads.block, block, strict=True))
+        words = np.zeros(checks.ROOTS + 2 * len(self.checks.roots), np.int64)
+        sizes, kept = [], []
+        shared = sum(_cells(r, r.size, values) for r in self.checks.roots if r.scope.startswith("shared"))
+        cells = np.zeros(max(shared, 1) * checks.MARKS, np.int32)
+        words[checks.SHARED_CELLS], words[checks.SHARED_BYTES] = cells.ctypes.data, cells.nbytes
+        used = 0
+        for root in self.checks.roots:
+            at = checks.ROOTS + 2 * root.number
+            if root.size is None:
+                size = room(int(values[root.data] or 0))
+                own = np.zeros(max(size // root.granule, 1) * checks.MARKS, np.int32)
+                kept.append(own)
+                words[at + 1] = own.ctypes.data
+            else:
+                size = evaluate(root.size, values)
+                words[at + 1] = cells.ctypes.data + used * checks.MARKS * 4
+                used += _cells(root, root.size, values) if root.scope.startswith("shared") else 0
+            words[at] = size
+            sizes.append(size)
+        findings = Findings(self.checks, grid, block, sizes)
+        notify = _NOTIFY(findings.take)
+        words[checks.NOTIFY] = ctypes.cast(notify, ctypes.c_void_p).value or 0
+        trace = np.empty((self.mode.trace, 6), np.int64) if self.mode.trace else None
+        if trace is not None:
+            words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
+        return words, findings, trace, [*kept, cells, notify]
+
+
+def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Emulated]:
+    """The kernels, compiled and linked. Raises CompileError."""
+    machine = Machine.of(Target.parse("llvm{cpu=native}"))
     ctx = ModuleContext(ModuleText(machine.triple), {}, machine.enabled, function_attrs=machine.function_attrs)
+    found = {}
     for kernel in kernels:
-        emit_kernel(kernel, ctx, serial)
+        found[kernel.name] = emit_kernel(kernel, ctx, mode.check or mode.trace > 0, mode.trace > 0)
         if ctx.problems:
             raise CompileError(ctx.problems)
-    return ctx.module.text(), ctx
+    obj = compile_text(ctx.module.text(), machine, 2).obj
+    image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
+    return {
+        k.name: Emulated(
+            k, ctypes.CFUNCTYPE(ctypes.c_int32, *_signature(k))(image.functions[k.name]), found[k.name], mode
+        )
+        for k in kernels
+    }
 
 
-def load_kernels(kernels: Sequence[DeviceKernel]) -> Mapping[str, Callable[..., int]]:
-    """The kernels as functions of this process. Raises CompileError."""
-    machine = Machine.of(Target.parse("llvm{cpu=native}"))
-    text, _ = kernels_text(kernels, machine)
-    image = link_image(
-        elf.read_object(compile_text(text, machine).obj),
-        lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL),
-    )
-    return {k.name: ctypes.CFUNCTYPE(ctypes.c_int32, *_signature(k))(image.functions[k.name]) for k in kernels}
+def evaluate(expr: tir.Expr, values: Mapping[tir.Var, Any]) -> int:
+    """An integer expression over the parameters of a kernel."""
+    state = State({}, {})
+    state.values.update(values)
+    return int(ExprCompiler().expr(expr)(state))
+
+
+def _cells(root: checks.Root, size: tir.Expr | None, values: Mapping[tir.Var, Any]) -> int:
+    assert size is not None
+    return max(evaluate(size, values) // root.granule, 1)
 
 
 def _signature(kernel: DeviceKernel) -> list[Any]:
     head = [ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_int32] * 3, ctypes.c_int64]
     return head + [_TYPES["ptr" if p.dtype.is_handle else memory_type(p.dtype)] for p in kernel.params]
+
+
+def _as_bits(value: Any, param: tir.Var) -> Any:
+    """A value as the kernel's function takes it: floats of 16 and 8 bits are their bits."""
+    dtype = param.dtype
+    if dtype.is_float and dtype.bits < 32:
+        return int(encode(value, dtype).view(f"int{storage_dtype(dtype).itemsize * 8}")[()])
+    return float(value) if dtype.is_float else None if value is None else int(value)

@@ -13,14 +13,17 @@ from collections.abc import Sequence
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
-from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.targets.emulate.carry import carry
+from mlcc.targets.emulate.checked import CheckedEmitter
+from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.emitter import ThreadEmitter
 from mlcc.targets.emulate.hoist import hoist_collectives
+from mlcc.targets.emulate.meetings import CheckedSplitter
 from mlcc.targets.emulate.split import Region, Splitter
 from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.llvm import casts
@@ -28,38 +31,43 @@ from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.storage import Storage
 from mlcc.targets.llvm.types import memory_type
 
-HANDLE = DType.of("handle")
 
+def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False, trace: bool = False) -> Checks:
+    """Add the function of a kernel to the module. Raises CompileError.
 
-def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, serial: bool = False) -> None:
-    """Add the function of a kernel to the module; `serial`: its blocks run one after the other. Raises CompileError."""
+    `checking`: blocks run one after the other, and what they do wrong is reported; the value says how to read that.
+    `trace`: every access is written down as well.
+    """
     with deep_recursion():
-        report = tir.Var("report", HANDLE)
-        grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
-        dynamic = tir.Var("dynamic_shared", INT64)
         threads = Threads.of(kernel)
-        body = _grid_loop(grid, threads, _block_body(kernel, threads), serial)
-        _emit(kernel, ctx, (report, *grid, *threads.block, dynamic, *kernel.params), body)
+        checks = Checks(kernel, threads, trace)
+        grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
+        body = hoist_collectives(_Prepare(kernel).body(kernel.body))
+        if checking:
+            checks.find_roots(body)
+        code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
+        params = (checks.report, *grid, *threads.block, tir.Var("dynamic_shared", INT64), *kernel.params)
+        _emit(kernel, ctx, params, code, checks if checking else None)
+        return checks
 
 
-def _block_body(kernel: DeviceKernel, threads: Threads) -> Body:
+def _block_body(threads: Threads, body: Body, checks: Checks | None) -> Body:
     """What a block runs."""
-    splitter = Splitter(threads)
-    body = hoist_collectives(_Prepare(kernel).body(kernel.body))
+    splitter = Splitter(threads) if checks is None else CheckedSplitter(threads, checks)
     split = splitter.body(body)
 
     def around(region: Region, inner: Body) -> Stmt:
         if region.mask is not None:
             inner = (tir.IfThenElse(c.load(region.mask, threads.number), inner),)
-        return threads.each(inner)
+        return threads.each((*splitter.first(), *inner))
 
     carried = carry(splitter, split, around)
-    return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *carried)
+    return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *splitter.start(), *carried)
 
 
-def _grid_loop(grid: Sequence[tir.Var], threads: Threads, body: Body, serial: bool) -> Body:
+def _grid_loop(grid: Sequence[tir.Var], threads: Threads, checks: Checks, body: Body, serial: bool) -> Body:
     x, y, _ = grid
-    block = tir.Var("block", INT64)
+    block = checks.block
     places = (c.floormod(block, x), c.floormod(c.floordiv(block, x), y), c.floordiv(block, c.mul(x, y)))
     binds = [
         tir.Bind(axis, c.cast(axis.dtype, place))
@@ -71,12 +79,14 @@ def _grid_loop(grid: Sequence[tir.Var], threads: Threads, body: Body, serial: bo
     return (tir.For(block, c.const(0, INT64), count, kind, (*binds, *body)),)
 
 
-def _emit(kernel: DeviceKernel, ctx: ModuleContext, params: tuple[tir.Var, ...], body: Body) -> None:
+def _emit(
+    kernel: DeviceKernel, ctx: ModuleContext, params: tuple[tir.Var, ...], body: Body, checks: Checks | None
+) -> None:
     types = [("ptr" if p.dtype.is_handle else memory_type(p.dtype), p.name) for p in params]
     known = {p for p in params if p.dtype.is_int}
     storage = Storage(body, known, ctx.options.stack_bytes)
     fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
-    e = ThreadEmitter(fn, ctx, storage)
+    e = ThreadEmitter(fn, ctx, storage) if checks is None else CheckedEmitter(fn, ctx, storage, checks)
     for var, value in zip(params, fn.params, strict=True):
         e.bind(var, casts.from_memory(e, value, var.dtype))
     apart = bool(kernel.attrs.get("tir.noalias"))

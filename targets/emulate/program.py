@@ -7,20 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.prim_func import Program, as_argument, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
-from mlcc.targets.emulate.compiled import load_kernels
+from mlcc.targets.emulate.compiled import Emulated, Mode, evaluate, load_kernels
 
 
-def run_program(program: DeviceProgram, *args: Any) -> None:
-    """Run a program on NumPy arrays and scalars, in place, outputs included. Raises CallError, CompileError."""
-    functions = load_kernels(program.kernels)
-    env = {k.name: _launcher(k, functions[k.name]) for k in program.kernels}
+def run_program(program: DeviceProgram, *args: Any, check: bool = True) -> None:
+    """Run a program on NumPy arrays and scalars, in place, outputs included.
+
+    Raises CompileError, and CallError for arguments that do not fit and, with `check`, for what threads do wrong.
+    """
+    run_host(program, load_kernels(program.kernels, Mode(check)), args, lambda kernel, trace, grid, block: None)
+
+
+def run_host(
+    program: DeviceProgram, kernels: Any, args: Sequence[Any],
+    launched: Callable[[Emulated, np.ndarray | None, list[int], list[int]], None],
+) -> None:  # fmt: skip
+    """Run the host's code; `launched` is told of every launch: what was traced, the grid and the block."""
 
     def as_packed(node: Any) -> Any:
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
@@ -28,29 +36,28 @@ def run_program(program: DeviceProgram, *args: Any) -> None:
             return tir.Call(node.dtype, packed, (tir.StringImm(node.op.name), *node.args), span=node.span)
         return node
 
+    def launcher(kernel: Emulated) -> Callable[..., None]:
+        def launch(*values: Any) -> None:
+            addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
+            rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
+            grid, block, dynamic = launch_extents(kernel.kernel, addresses)
+            trace = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
+            launched(kernel, trace, grid, block)
+
+        return launch
+
     host = replace(program.func, body=tuple(rewrite_bottom_up(s, as_packed) for s in program.host))
     with running():
+        env = {name: launcher(kernel) for name, kernel in kernels.items()}
         Program(host).run([as_argument(a) for a in args], State(env, {}))
 
 
 def launch_extents(kernel: DeviceKernel, args: Sequence[Any]) -> tuple[list[int], list[int], int]:
     """The grid, the blocks and the bytes of dynamic shared memory for a value of each parameter."""
-    compiler, state = ExprCompiler(), State({}, {})
-    state.values.update(zip(kernel.params, args, strict=True))
+    values = dict(zip(kernel.params, args, strict=True))
 
     def value(of: tir.Expr | None) -> int:
-        return 1 if of is None else int(compiler.expr(of)(state))
+        return 1 if of is None else evaluate(of, values)
 
     grid, block = ([value(kernel.extents.get(tag)) for tag in tags] for tags in (GRID, BLOCK))
     return grid, block, value(kernel.dynamic_shared)
-
-
-def _launcher(kernel: DeviceKernel, function: Callable[..., int]) -> Callable[..., None]:
-    def launch(*args: Any) -> None:
-        grid, block, dynamic = launch_extents(kernel, args)
-        if 0 in grid or 0 in block:
-            return
-        given = [a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else a for a in args]
-        assert function(None, *grid, *block, dynamic, *given) == 0
-
-    return launch

@@ -50,6 +50,7 @@ class Splitter:
         self.shared: list[tir.Buffer] = []
         self._varying: set[tir.Var] = set(threads.axes)
         self._mask: tir.Buffer | None = None
+        self.parted: dict[tir.Buffer, Stmt] = {}  # by mask, the statement where threads part
         self._splits: dict[int, tuple[Stmt, bool]] = {}
 
     def body(self, statements: Body) -> Body:
@@ -140,9 +141,9 @@ class Splitter:
     def _together(self, stmt: Stmt, call: tir.Call, var: tir.Var | None, made: list[Stmt], run: list[Stmt]) -> None:
         name = name_of(call)
         if name in BARRIERS:
-            self.barrier(stmt, call, made)
+            self.meet(stmt, call, self._mask, made)
             return
-        gathered = self._gather(call, made, var is not None and name in GROUPS)
+        gathered = self._gather(stmt, call, made, var is not None and name in GROUPS)
         if name in EXCHANGES:
             value = EXCHANGES[name](gathered)
             run.append(tir.Evaluate(value) if var is None else tir.Bind(var, value, span=stmt.span))
@@ -152,10 +153,10 @@ class Splitter:
         if var is not None and gathered.result is not None:
             run.append(tir.Bind(var, c.load(gathered.result, self.threads.number), span=stmt.span))
 
-    def barrier(self, stmt: Stmt, call: tir.Call, made: list[Stmt]) -> None:
-        """A barrier is the end of a region."""
+    def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
+        """Threads (those of `mask`) meet here: a region has ended, and there is nothing else to do."""
 
-    def _gather(self, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
+    def _gather(self, stmt: Stmt, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
         """Put the arguments that differ between threads into arrays."""
         slots: list[tir.Buffer | None] = []
         stores: list[Stmt] = []
@@ -167,6 +168,7 @@ class Splitter:
             slots.append(slot)
             stores.append(tir.BufferStore(slot, arg, (self.threads.number,), span=call.span))
         self._flush(made, stores)
+        self.meet(stmt, call, self._mask, made)
         result = self.array("result", call.dtype) if has_result else None
         return Gathered(call, self.threads, tuple(slots), self._mask, result)
 
@@ -181,6 +183,14 @@ class Splitter:
         inner = (tir.Bind(first, c.mul(group, size)), *body)
         return tir.For(group, c.const(0, group.dtype), count, ForKind.SERIAL, inner, span=gathered.call.span)
 
+    def start(self) -> Body:
+        """What a block does first."""
+        return ()
+
+    def first(self) -> Body:
+        """What a thread does first in a region."""
+        return ()
+
     def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:
         """Memory for a value of each thread."""
         made = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
@@ -188,6 +198,12 @@ class Splitter:
         return made
 
     # ------------------------------------------------------------ control flow
+
+    def mask(self, stmt: Stmt) -> tir.Buffer:
+        """A flag for each thread, for a statement where they part."""
+        made = self.array("mask", BOOL)
+        self.parted[made] = stmt
+        return made
 
     def _masked(self, mask: tir.Buffer | None, body: Body) -> Body:
         outer, self._mask = self._mask, mask
@@ -205,12 +221,12 @@ class Splitter:
             made.append(replace(stmt, then_body=then, else_body=other))
             return
         number = self.threads.number
-        yes = self.array("mask", BOOL)
+        yes = self.mask(stmt)
         on = tir.And(BOOL, self._taking_part(), stmt.condition)
         start: list[Stmt] = [tir.BufferStore(yes, on, (number,), span=stmt.span)]
         no = None
         if stmt.else_body:
-            no = self.array("mask", BOOL)
+            no = self.mask(stmt)
             off = tir.And(BOOL, self._taking_part(), c.logical_not(c.load(yes, number)))
             start.append(tir.BufferStore(no, off, (number,), span=stmt.span))
         made.append(Region(tuple(start), None))
@@ -245,7 +261,7 @@ class Splitter:
     def _loop(self, stmt: Stmt, goes_on: Expr, body: Body, last: list[Stmt], made: list[Stmt]) -> None:
         """A loop that each thread leaves when its own condition no longer holds."""
         number = self.threads.number
-        mask, some = self.array("mask", BOOL), self._word("some", BOOL)
+        mask, some = self.mask(stmt), self._word("some", BOOL)
         made.append(Region((tir.BufferStore(mask, self._taking_part(), (number,)),), None))
         made.append(c.store(some, c.const(True), 0))
         test = Region(

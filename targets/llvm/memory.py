@@ -58,7 +58,7 @@ def _reversed(e: Emitter, value: Value, lanes: int) -> Value:
     return e.fn.op(value.type, f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>")
 
 
-def _lane_indices(e: Emitter, index: tir.Expr) -> Value:
+def lane_indices(e: Emitter, index: tir.Expr) -> Value:
     """A vector index in 64 bits."""
     fn, lanes = e.fn, index.dtype.lanes
     if isinstance(index, tir.Ramp):
@@ -95,7 +95,7 @@ def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -
         return casts.from_memory(e, e.fn.load(memory_type(dtype), start, element.bytes), dtype)
     if not step:
         scalar = memory_type(element)
-        where = masks.pointers(e, scalar, e.expr(buffer.data), _lane_indices(e, index), lanes)
+        where = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
         return casts.from_memory(e, masks.gather(e, memory_type(dtype), where, mask, element.bytes), dtype)
     start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
     if step == 1:
@@ -109,7 +109,7 @@ def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value,
     element, lanes = buffer.dtype, index.dtype.lanes
     step = _run(index)
     if not step:
-        where = masks.pointers(e, memory_type(element), e.expr(buffer.data), _lane_indices(e, index), lanes)
+        where = masks.pointers(e, memory_type(element), e.expr(buffer.data), lane_indices(e, index), lanes)
         masks.scatter(e, value, where, mask, element.bytes)
         return
     start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]

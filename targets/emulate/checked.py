@@ -1,0 +1,211 @@
+"""Emission of checked kernels: a look at every access before it is done, which is skipped where it would be outside."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.targets.emulate import checks
+from mlcc.targets.emulate.checks import Checks, Root
+from mlcc.targets.emulate.collectives import name_of
+from mlcc.targets.emulate.emitter import ThreadEmitter
+from mlcc.targets.llvm import casts, memory
+from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.ir_text import FunctionText, Value, integer
+from mlcc.targets.llvm.storage import Storage
+from mlcc.targets.llvm.types import memory_type, register_type, zero
+
+_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # spreads the values of loop variables over a word
+_MARKS = "mlcc_emulate_marks"
+
+Piece = tuple[Value, int]  # an offset from the start of a root, and a number of bytes
+
+
+class CheckedEmitter(ThreadEmitter):
+    """Emits the looks as well. The function stays in one piece, so that what looks need is at hand everywhere."""
+
+    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Storage | None, found: Checks) -> None:
+        super().__init__(fn, ctx, storage)
+        self._checks = found
+        self._stmt: Stmt = tir.Evaluate(tir.IntImm(INT64, 0))
+        self._loops: list[tir.Var] = []
+        ctx.module.helper(_MARKS, checks.marks_text())
+
+    # ------------------------------------------------------------ where accesses are
+
+    def body(self, statements: tuple[Stmt, ...]) -> None:
+        self.plain_body(statements)
+
+    def plain_body(self, statements: tuple[Stmt, ...]) -> None:
+        for stmt in statements:
+            if not self.fn.is_open:
+                return
+            self._stmt = stmt
+            if isinstance(stmt, tir.BufferStore):
+                self._store(stmt)
+            elif isinstance(stmt, tir.For):
+                self._loops.append(stmt.var)
+                super().plain_body((stmt,))
+                self._loops.pop()
+            else:
+                super().plain_body((stmt,))
+
+    def expr(self, node: Expr) -> Value:
+        if isinstance(node, tir.BufferLoad):
+            root = self._root(node.buffer, node.dtype.lanes)
+            if root is not None:
+                return self._load(node, root)
+        elif name_of(node) == checks.NOTE and isinstance(node, tir.Call):
+            self._notify([self.expr(a) for a in node.args])
+            return zero(node.dtype)
+        elif name_of(node) == checks.CLEAR:
+            fill = self.ctx.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+            cells, size = self._word(checks.SHARED_CELLS, "ptr"), self._word(checks.SHARED_BYTES)
+            self.fn.call("void", fill, [cells, integer("i8", 0), size, Value("i1", "false")])
+            return zero(node.dtype)
+        return super().expr(node)
+
+    def _root(self, buffer: tir.Buffer, lanes: int) -> Root | None:
+        """What an access is looked at for; nothing where lanes are masked off one by one."""
+        return None if self.mask is not None and lanes > 1 else self._checks.root_of(buffer.data)
+
+    def _load(self, node: tir.BufferLoad, root: Root) -> Value:
+        fn = self.fn
+        node = replace(node, indices=(self._computed(node.indices[0]),))
+        site = self._checks.site(node, self._stmt, "read", root, node.buffer.dtype)
+        pieces = self._pieces(node.buffer, node.indices[0], root)
+        outside, done = self._guard(root, pieces, site, "read")
+        for piece in pieces:
+            self._mark(root, piece, site, None)
+        value = super().expr(node)
+        end = fn.block
+        fn.br(done)
+        fn.start(done)
+        return fn.phi(register_type(node.dtype), [(zero(node.dtype), outside), (value, end)])
+
+    def _store(self, stmt: tir.BufferStore) -> None:
+        root = self._root(stmt.buffer, stmt.value.dtype.lanes)
+        if root is None:
+            super().plain_body((stmt,))
+            return
+        fn = self.fn
+        value = tir.Var("value", stmt.value.dtype)
+        self.bind(value, self.expr(stmt.value))
+        stmt = replace(stmt, value=value, indices=(self._computed(stmt.indices[0]),))
+        site = self._checks.site(stmt, stmt, "write", root, stmt.buffer.dtype)
+        pieces = self._pieces(stmt.buffer, stmt.indices[0], root)
+        _, done = self._guard(root, pieces, site, "written")
+        same = self._same(root, pieces, value)
+        for piece in pieces:
+            self._mark(root, piece, site, same)
+        super().plain_body((stmt,))
+        fn.br(done)
+        fn.start(done)
+
+    def _computed(self, index: Expr) -> Expr:
+        """An index that is computed once where it reads memory itself."""
+        if not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(index)):
+            return index
+        if isinstance(index, tir.Ramp):
+            base, stride = self._computed(index.base), self._computed(index.stride)
+            return tir.Ramp(index.dtype, base, stride, index.lanes, span=index.span)
+        var = tir.Var("index", index.dtype)
+        self.bind(var, self.expr(index))
+        return var
+
+    # ------------------------------------------------------------ looks
+
+    def _pieces(self, buffer: tir.Buffer, index: Expr, root: Root) -> list[Piece]:
+        """The memory of an access: in one piece where its elements follow one another."""
+        fn = self.fn
+        size = buffer.dtype.bytes * buffer.dtype.lanes
+        start = integer("i64", 0)
+        if buffer.data is not root.data:
+            here, there = (fn.convert("ptrtoint", self.expr(v), "i64") for v in (buffer.data, root.data))
+            start = fn.binary("sub", here, there)
+
+        def at(element: Value, count: int) -> Piece:
+            return fn.binary("add", start, fn.binary("mul", element, integer("i64", size))), count * size
+
+        if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1:
+            index = index.value
+        if index.dtype.lanes == 1:
+            return [at(self.index(index), 1)]
+        if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1:
+            return [at(self.index(index.base), index.lanes)]
+        every = memory.lane_indices(self, index)
+        return [at(fn.extract(every, lane), 1) for lane in range(index.dtype.lanes)]
+
+    def _guard(self, root: Root, pieces: list[Piece], site: int, name: str) -> tuple[str, str]:
+        """Go on where an access is inside of its memory, else to the second label, from the block of the first."""
+        fn = self.fn
+        size = self._word(checks.ROOTS + 2 * root.number) if root.size is None else self.index(root.size)
+        inside = Value("i1", "true")
+        for offset, count in pieces:
+            end = fn.binary("add", offset, integer("i64", count))
+            low = fn.icmp("sge", offset, integer("i64", 0))
+            inside = fn.binary("and", inside, fn.binary("and", low, fn.icmp("sle", end, size)))
+        yes, no, done = fn.label("inside"), fn.label("outside"), fn.label(name)
+        fn.cond_br(inside, yes, no)
+        fn.start(no)
+        place = fn.binary("sdiv", pieces[0][0], integer("i64", root.granule))
+        nothing = integer("i32", 0)
+        self._notify(
+            [integer("i32", checks.OUTSIDE), integer("i32", site), self.expr(self._checks.me), place, nothing, nothing]
+        )
+        fn.br(done)
+        fn.start(yes)
+        return no, done
+
+    def _mark(self, root: Root, piece: Piece, site: int, same: Value | None) -> None:
+        """Note a read, or (with `same`) a write, in shadow memory."""
+        if root.scope == "local":
+            return
+        fn, of = self.fn, self._checks
+        offset, count = piece
+        me, clock = self.expr(of.me), self.expr(of.clock)
+        if of.trace:
+            key = integer("i64", 0)
+            for var in self._loops:
+                if var in self.values and var not in of.threads.axes:
+                    key = fn.binary("add", fn.binary("mul", key, integer("i64", _FACTOR)), self.index(var))
+            thread = self.expr(of.threads.number)
+            given = [self._report(), integer("i32", site), thread, key, offset, integer("i64", count)]
+            fn.call("void", "@mlcc_emulate_trace", [*given, self.expr(of.block)])
+        first = fn.binary("sdiv", offset, integer("i64", root.granule))
+        cells = self._word(checks.ROOTS + 2 * root.number + 1, "ptr")
+        threads = self.expr(of.threads.count)
+        elements = integer("i64", max(count // root.granule, 1))
+        given = [self._report(), cells, first, elements, me, clock, integer("i32", site), threads]
+        if same is not None:
+            fn.call("void", "@mlcc_emulate_write", [*given, same])
+        else:
+            own = Value("i1", "false" if root.scope == "global" else "true")
+            fn.call("void", "@mlcc_emulate_read", [*given, own])
+
+    def _same(self, root: Root, pieces: list[Piece], value: tir.Var) -> Value:
+        """Whether the memory holds the value already."""
+        if root.scope == "local" or len(pieces) != 1:
+            return Value("i1", "false")
+        fn = self.fn
+        offset, count = pieces[0]
+        place = fn.gep("i8", self.expr(root.data), offset)
+        new = casts.to_memory(self, self.expr(value), value.dtype)
+        bits = f"i{count * 8}"
+        if value.dtype.is_handle:
+            return fn.icmp("eq", fn.load("ptr", place, 1), new)
+        if memory_type(value.dtype) != bits:
+            new = fn.convert("bitcast", new, bits)
+        return fn.icmp("eq", fn.load(bits, place, 1), new)
+
+    # ------------------------------------------------------------ the report
+
+    def _report(self) -> Value:
+        return self.expr(self._checks.report)
+
+    def _word(self, number: int, type: str = "i64") -> Value:
+        return self.fn.load(type, self.fn.gep("i64", self._report(), integer("i64", number)))
+
+    def _notify(self, args: list[Value]) -> None:
+        self.fn.line(f"call void {self._word(checks.NOTIFY, 'ptr').ref}({', '.join(map(str, args))})")

@@ -1,0 +1,158 @@
+"""Checked kernels: what their generated code looks at, and which place of the source each look belongs to.
+
+Every access of global, shared and local memory is compared with the size of what it is in; those of global and shared
+memory leave marks in shadow memory (`marks.ll`), by which threads that nothing orders are found out. Findings are
+numbers of sites and threads, which `findings` turns into diagnostics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from string import Template
+
+from mlcc.errors import Source, Span
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.lowering.aliases import Aliases
+from mlcc.targets.emulate.threads import Body, Threads
+
+# the words (of 64 bits) of the report that a launch passes; after them come two for each root: its bytes, its cells
+NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, ROOTS = range(7)
+MARKS = 9  # int32 words of a cell
+
+# kinds of findings; the first three are those that marks.ll knows
+WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT = range(7)
+CLEAR = "emulate.clear"  # a new block begins: its shared memory is not written
+NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Root:
+    """Memory of its own: a parameter, or what the kernel allocates. `granule` is the size in bytes of the smallest
+    element that is seen in it; `size` its bytes, None for a parameter."""
+
+    number: int
+    name: str
+    data: tir.Var
+    scope: str
+    granule: int
+    size: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the source where threads do something to memory (elements of `dtype` in `root`), or meet."""
+
+    span: Span
+    what: str
+    root: Root | None = None
+    dtype: DType | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Checks:
+    """What is known of one kernel while it is emitted, and kept for its findings."""
+
+    kernel: DeviceKernel
+    threads: Threads
+    trace: bool = False
+    roots: list[Root] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    me: tir.Var = field(default_factory=lambda: tir.Var("me", INT32))  # the number of the thread in the grid, plus 1
+    clock: tir.Var = field(default_factory=lambda: tir.Var("clock", INT32))
+    report: tir.Var = field(default_factory=lambda: tir.Var("report", DType.of("handle")))
+    block: tir.Var = field(default_factory=lambda: tir.Var("block", INT64))
+    _root_of: dict[tir.Var, Root] = field(default_factory=dict)
+    _site_numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _texts: dict[str, Source] = field(default_factory=dict)
+    _aliases: Aliases = field(default_factory=Aliases)
+
+    def find_roots(self, body: Body) -> None:
+        """Take note of all memory of a kernel's code."""
+        aliases, made, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
+        views: dict[tir.Var, tir.Var] = {}
+
+        def see(buffer: tir.Buffer) -> None:
+            root = aliases.of(buffer.data).root
+            if root is not None:
+                views[buffer.data] = root
+                smallest[root] = min(smallest.get(root, 1 << 10), buffer.dtype.bytes)
+
+        for var, buffer in zip(self.kernel.params, self.kernel.buffers, strict=True):
+            if var.dtype.is_handle:
+                made[var] = "global", None
+                if buffer is not None:
+                    aliases.bind(buffer.data, var)
+                    see(buffer)
+        for node in (n for stmt in body for n in walk(stmt)):
+            match node:
+                case tir.AllocBuffer(buffer=buffer):
+                    made[buffer.data] = buffer.scope, _bytes(buffer)
+                    see(buffer)
+                case tir.DeclBuffer(buffer=buffer, data=data):
+                    aliases.bind(buffer.data, data)
+                    see(buffer)
+                case tir.Bind(var=var, value=value) if var.dtype.is_handle:
+                    aliases.bind(var, value)
+                case tir.BufferLoad(buffer=buffer) | tir.BufferStore(buffer=buffer):
+                    see(buffer)
+        numbered = {
+            var: Root(number, var.name, var, scope, smallest.get(var, 1), size)
+            for number, (var, (scope, size)) in enumerate(made.items())
+        }
+        self.roots = list(numbered.values())
+        self._root_of = {var: numbered[root] for var, root in views.items() if root in numbered}
+        self._aliases = aliases
+
+    def root_of(self, data: tir.Var) -> Root | None:
+        """The memory that a data variable points into; None where that is not known, or is the emulation's own."""
+        found = self._root_of.get(data)
+        if found is None:
+            root = self._aliases.of(data).root
+            found = next((r for r in self.roots if r.data is root), None)
+        return found
+
+    # ------------------------------------------------------------ sites
+
+    def site(self, node: tir.Node, stmt: Stmt, what: str, root: Root | None = None, dtype: DType | None = None) -> int:
+        """The number of a place: of `node` in the source, or of the statement as it is printed."""
+        span = node.span or stmt.span or self._printed(stmt)
+        key = (id(span.source), span.start, span.end, what, None if root is None else root.number)
+        number = self._site_numbers.get(key)
+        if number is None:
+            number = self._site_numbers[key] = len(self.sites)
+            self.sites.append(Site(span, what, root, dtype))
+        return number
+
+    def _printed(self, stmt: Stmt) -> Span:
+        text = str(stmt).splitlines()[0]
+        source = self._texts.setdefault(text, Source(f"{self.kernel.name} (as lowered)", text))
+        return Span(source, 0, len(text))
+
+
+def note(kind: int, site: int, thread: Expr, other_site: int, other: Expr) -> Stmt:
+    """The statement that reports a finding."""
+    args = (c.const(kind), c.const(site), thread, c.const(0, INT64), c.const(other_site), other)
+    return tir.Evaluate(tir.Call(DType.of("void"), tir.Op(NOTE), args))
+
+
+def _bytes(buffer: tir.Buffer) -> Expr:
+    size: Expr = c.const(buffer.dtype.bytes * buffer.dtype.lanes, INT64)
+    for dim in buffer.shape:
+        size = c.mul(size, c.cast(INT64, dim))
+    return size
+
+
+@cache
+def marks_text() -> str:
+    """The functions of shadow memory, as LLVM IR without comments."""
+    text = (files(__package__) / "marks.ll").read_text()
+    lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
+    values = {"attributes": "nounwind", "cold": "noinline cold nounwind", "trace": TRACE, "room": ROOM, "used": USED}
+    return Template("\n".join(line for line in lines if line)).substitute({k: str(v) for k, v in values.items()})

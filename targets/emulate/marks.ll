@@ -1,0 +1,197 @@
+; Shadow memory of checked kernels: who touched what last. A cell stands for one element, and has three marks: of the
+; last write, and of two reads by threads that nothing orders. A mark is {thread + 1, clock, site}; threads are numbered
+; through the grid. A clock counts the block's barriers (times 4096) and the warp's since.
+
+define internal i1 @mlcc_emulate_apart(ptr %mark, i32 %me, i32 %clock, i32 %threads) $attributes {
+  ; nothing orders what `mark` says before what thread `me` does now
+entry:
+  %other = load i32, ptr %mark
+  %none = icmp eq i32 %other, 0
+  %own = icmp eq i32 %other, %me
+  %skip = or i1 %none, %own
+  br i1 %skip, label %no, label %look
+look:
+  %a = sub i32 %other, 1
+  %b = sub i32 %me, 1
+  %block_a = udiv i32 %a, %threads
+  %block_b = udiv i32 %b, %threads
+  %same_block = icmp eq i32 %block_a, %block_b
+  br i1 %same_block, label %clocks, label %yes
+clocks:
+  %at = getelementptr i32, ptr %mark, i64 1
+  %then = load i32, ptr %at
+  %epoch_a = lshr i32 %then, 12
+  %epoch_b = lshr i32 %clock, 12
+  %before = icmp ult i32 %epoch_a, %epoch_b
+  br i1 %before, label %no, label %warps
+warps:
+  %in_a = urem i32 %a, %threads
+  %in_b = urem i32 %b, %threads
+  %warp_a = lshr i32 %in_a, 5
+  %warp_b = lshr i32 %in_b, 5
+  %same_warp = icmp eq i32 %warp_a, %warp_b
+  %sooner = icmp ult i32 %then, %clock
+  %ordered = and i1 %same_warp, %sooner
+  br i1 %ordered, label %no, label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal void @mlcc_emulate_mark(ptr %mark, i32 %me, i32 %clock, i32 %site) $attributes {
+  %at_clock = getelementptr i32, ptr %mark, i64 1
+  %at_site = getelementptr i32, ptr %mark, i64 2
+  store i32 %me, ptr %mark
+  store i32 %clock, ptr %at_clock
+  store i32 %site, ptr %at_site
+  ret void
+}
+
+define internal void @mlcc_emulate_race(ptr %report, i32 %kind, ptr %mark, i64 %index, i32 %me, i32 %site) $cold {
+  %other = load i32, ptr %mark
+  %at_site = getelementptr i32, ptr %mark, i64 2
+  %other_site = load i32, ptr %at_site
+  %notify = load ptr, ptr %report
+  call void %notify(i32 %kind, i32 %site, i32 %me, i64 %index, i32 %other_site, i32 %other)
+  ret void
+}
+
+define internal void @mlcc_emulate_read(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %needs_write) $attributes {
+entry:
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %next, %latch ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %done
+body:
+  %index = add i64 %first, %k
+  %at = mul i64 %index, 9
+  %writer = getelementptr i32, ptr %cells, i64 %at
+  %at_one = add i64 %at, 3
+  %one = getelementptr i32, ptr %cells, i64 %at_one
+  %at_two = add i64 %at, 6
+  %two = getelementptr i32, ptr %cells, i64 %at_two
+  %wrote = load i32, ptr %writer
+  %unwritten = icmp eq i32 %wrote, 0
+  %bad = and i1 %unwritten, %needs_write
+  br i1 %bad, label %unset, label %set
+unset:
+  call void @mlcc_emulate_race(ptr %report, i32 3, ptr %writer, i64 %index, i32 %me, i32 %site)
+  br label %set
+set:
+  %race = call i1 @mlcc_emulate_apart(ptr %writer, i32 %me, i32 %clock, i32 %threads)
+  br i1 %race, label %racing, label %readers
+racing:
+  call void @mlcc_emulate_race(ptr %report, i32 2, ptr %writer, i64 %index, i32 %me, i32 %site)
+  br label %readers
+readers:
+  %apart_one = call i1 @mlcc_emulate_apart(ptr %one, i32 %me, i32 %clock, i32 %threads)
+  br i1 %apart_one, label %second, label %first_mark
+first_mark:
+  call void @mlcc_emulate_mark(ptr %one, i32 %me, i32 %clock, i32 %site)
+  br label %latch
+second:
+  %apart_two = call i1 @mlcc_emulate_apart(ptr %two, i32 %me, i32 %clock, i32 %threads)
+  br i1 %apart_two, label %crowd, label %second_mark
+crowd:
+  ; two readers of one block are no more than one to a reader of another
+  %r1 = load i32, ptr %one
+  %r2 = load i32, ptr %two
+  %n1 = sub i32 %r1, 1
+  %n2 = sub i32 %r2, 1
+  %n3 = sub i32 %me, 1
+  %b1 = udiv i32 %n1, %threads
+  %b2 = udiv i32 %n2, %threads
+  %b3 = udiv i32 %n3, %threads
+  %pair = icmp eq i32 %b1, %b2
+  %new = icmp ne i32 %b1, %b3
+  %take = and i1 %pair, %new
+  br i1 %take, label %second_mark, label %latch
+second_mark:
+  call void @mlcc_emulate_mark(ptr %two, i32 %me, i32 %clock, i32 %site)
+  br label %latch
+latch:
+  %next = add i64 %k, 1
+  br label %head
+done:
+  ret void
+}
+
+define internal void @mlcc_emulate_write(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %same) $attributes {
+  ; `same`: the memory holds the value already; several threads may write one value
+entry:
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %next, %latch ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %done
+body:
+  %index = add i64 %first, %k
+  %at = mul i64 %index, 9
+  %writer = getelementptr i32, ptr %cells, i64 %at
+  %at_one = add i64 %at, 3
+  %one = getelementptr i32, ptr %cells, i64 %at_one
+  %at_two = add i64 %at, 6
+  %two = getelementptr i32, ptr %cells, i64 %at_two
+  %race = call i1 @mlcc_emulate_apart(ptr %writer, i32 %me, i32 %clock, i32 %threads)
+  br i1 %race, label %writes, label %reads
+writes:
+  br i1 %same, label %latch, label %differs
+differs:
+  call void @mlcc_emulate_race(ptr %report, i32 0, ptr %writer, i64 %index, i32 %me, i32 %site)
+  br label %reads
+reads:
+  %race_one = call i1 @mlcc_emulate_apart(ptr %one, i32 %me, i32 %clock, i32 %threads)
+  br i1 %race_one, label %with_one, label %look_two
+with_one:
+  call void @mlcc_emulate_race(ptr %report, i32 1, ptr %one, i64 %index, i32 %me, i32 %site)
+  br label %latch
+look_two:
+  %race_two = call i1 @mlcc_emulate_apart(ptr %two, i32 %me, i32 %clock, i32 %threads)
+  br i1 %race_two, label %with_two, label %latch
+with_two:
+  call void @mlcc_emulate_race(ptr %report, i32 1, ptr %two, i64 %index, i32 %me, i32 %site)
+  br label %latch
+latch:
+  call void @mlcc_emulate_mark(ptr %writer, i32 %me, i32 %clock, i32 %site)
+  %next = add i64 %k, 1
+  br label %head
+done:
+  ret void
+}
+
+define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block) $attributes {
+entry:
+  %at_trace = getelementptr i64, ptr %report, i64 $trace
+  %at_room = getelementptr i64, ptr %report, i64 $room
+  %at_used = getelementptr i64, ptr %report, i64 $used
+  %used = load i64, ptr %at_used
+  %room = load i64, ptr %at_room
+  %fits = icmp slt i64 %used, %room
+  br i1 %fits, label %add, label %done
+add:
+  %trace = load ptr, ptr %at_trace
+  %at = mul i64 %used, 6
+  %entry_at = getelementptr i64, ptr %trace, i64 %at
+  %wide_site = zext i32 %site to i64
+  %wide_thread = zext i32 %thread to i64
+  store i64 %wide_site, ptr %entry_at
+  %p1 = getelementptr i64, ptr %entry_at, i64 1
+  store i64 %wide_thread, ptr %p1
+  %p2 = getelementptr i64, ptr %entry_at, i64 2
+  store i64 %key, ptr %p2
+  %p3 = getelementptr i64, ptr %entry_at, i64 3
+  store i64 %offset, ptr %p3
+  %p4 = getelementptr i64, ptr %entry_at, i64 4
+  store i64 %bytes, ptr %p4
+  %p5 = getelementptr i64, ptr %entry_at, i64 5
+  store i64 %block, ptr %p5
+  br label %count
+count:
+  %more = add i64 %used, 1
+  store i64 %more, ptr %at_used
+  br label %done
+done:
+  ret void
+}
