@@ -16,7 +16,7 @@ from mlcc.errors import Source, Span
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import walk
+from mlcc.ir.node import Node, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.aliases import Aliases
@@ -120,7 +120,7 @@ class Checks:
 
     # ------------------------------------------------------------ sites
 
-    def site(self, node: tir.Node, stmt: Stmt, what: str, root: Root | None = None, dtype: DType | None = None) -> int:
+    def site(self, node: Node, stmt: Stmt, what: str, root: Root | None = None, dtype: DType | None = None) -> int:
         """The number of a place: of `node` in the source, or of the statement as it is printed."""
         span = node.span or stmt.span or self._printed(stmt)
         key = (id(span.source), span.start, span.end, what, None if root is None else root.number)

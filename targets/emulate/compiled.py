@@ -14,7 +14,6 @@ from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.state import State
 from mlcc.ir import tir
 from mlcc.ir.narrow import encode
-from mlcc.ir.tensor_data import storage_dtype
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
@@ -149,5 +148,5 @@ def _as_bits(value: Any, param: tir.Var) -> Any:
     """A value as the kernel's function takes it: floats of 16 and 8 bits are their bits."""
     dtype = param.dtype
     if dtype.is_float and dtype.bits < 32:
-        return int(encode(value, dtype).view(f"int{storage_dtype(dtype).itemsize * 8}")[()])
+        return int(encode(value, dtype).view(f"int{dtype.bits}")[()])
     return float(value) if dtype.is_float else None if value is None else int(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, DType
+from mlcc.ir.node import Node
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.targets.emulate import checks as kinds
 from mlcc.targets.emulate.checks import Checks, note
@@ -41,7 +42,7 @@ class CheckedSplitter(Splitter):
             made.append(self._tick(mask, warp))
 
     def _tick(self, mask: tir.Buffer | None, warp: bool) -> Stmt:
-        now = c.load(self._clocks, self.threads.number)
+        now: Expr = c.load(self._clocks, self.threads.number)
         if not warp:
             now = c.mul(c.add(c.floordiv(now, _WARP_SYNCS), 1), _WARP_SYNCS)
             return self._every((c.store(self._clocks, now, self.threads.number),))
@@ -91,7 +92,7 @@ class CheckedSplitter(Splitter):
         return c.add(c.add(c.mul(c.cast(INT32, self._checks.block), self.threads.count), thread), 1)
 
 
-def _condition(parted: Stmt) -> tir.Node:
+def _condition(parted: Stmt) -> Node:
     """What of a statement decides where threads go."""
     if isinstance(parted, (tir.IfThenElse, tir.While)):
         return parted.condition
