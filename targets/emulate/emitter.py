@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from mlcc.ir import tir
-from mlcc.targets.emulate.collectives import name_of
-from mlcc.targets.llvm import casts, memory
+from mlcc.targets.llvm import calls, casts, memory
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value, integer
 from mlcc.targets.llvm.refuse import unsupported
@@ -16,15 +15,7 @@ from mlcc.targets.llvm.types import is_small_float, memory_type, zero
 Emit = Callable[[Any, tir.Call], Value]
 
 
-class ThreadEmitter(Emitter):
-    """An emitter that knows the intrinsics of `INTRINSICS`."""
-
-    def expr(self, node: tir.Expr) -> Value:
-        emit = INTRINSICS.get(name_of(node))
-        return super().expr(node) if emit is None else emit(self, node)  # type: ignore[arg-type]
-
-
-def _atomic_add(e: ThreadEmitter, node: tir.Call) -> Value:
+def _atomic_add(e: Emitter, node: tir.Call) -> Value:
     """The value before; threads of other blocks may run at the same time."""
     place, value = node.args[0], node.args[1]
     dtype = value.dtype
@@ -36,7 +27,7 @@ def _atomic_add(e: ThreadEmitter, node: tir.Call) -> Value:
     return casts.from_memory(e, old, dtype)
 
 
-def _cp_async(e: ThreadEmitter, node: tir.Call) -> Value:
+def _cp_async(e: Emitter, node: tir.Call) -> Value:
     """(shared pointer, offset, global pointer, offset, bytes[, predicate]): the copy, done at once."""
     size = tir.const_int(node.args[4])
     if len(node.args) not in (5, 6) or size is None:
@@ -62,12 +53,18 @@ def _cp_async(e: ThreadEmitter, node: tir.Call) -> Value:
     return zero(node.dtype)
 
 
-def _at_once(e: ThreadEmitter, node: tir.Call) -> Value:
+def _at_once(e: Emitter, node: tir.Call) -> Value:
     """What waits for something that has happened already."""
     return zero(node.dtype)
 
 
 INTRINSICS: dict[str, Emit] = {
-    "tir.atomic_add": _atomic_add, "tir.ptx_cp_async": _cp_async, "tir.ptx_commit_group": _at_once,
-    "tir.ptx_wait_group": _at_once,
+    "atomic_add": _atomic_add, "ptx_cp_async": _cp_async, "ptx_commit_group": _at_once, "ptx_wait_group": _at_once,
 }  # fmt: skip
+
+
+class ThreadEmitter(Emitter):
+    """The emitter of the llvm target, with the intrinsics of a GPU's threads."""
+
+    TARGET: ClassVar[str] = "emulated"
+    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {**calls.TABLE, **INTRINSICS}

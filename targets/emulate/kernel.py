@@ -54,7 +54,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
 def _block_body(threads: Threads, body: Body, checks: Checks | None) -> Body:
     """What a block runs."""
     splitter = Splitter(threads) if checks is None else CheckedSplitter(threads, checks)
-    split = splitter.body(body)
+    split = splitter.kernel(body)
 
     def around(region: Region, inner: Body) -> Stmt:
         if region.mask is not None:

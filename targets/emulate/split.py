@@ -8,6 +8,7 @@ That is how a GPU runs code whose threads part, and it makes barriers that not a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -21,6 +22,7 @@ from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.llvm.storage import bodies
 
 POINTERS = frozenset(f"tir.{n}" for n in ("tvm_access_ptr", "address_of", "handle_add_byte_offset", "ptr_byte_offset"))
+RETURNS = frozenset({"tir.ret", "tir.thread_return"})
 
 
 @node
@@ -41,6 +43,21 @@ def is_pure(value: Expr) -> bool:
     return True
 
 
+def has_jump(stmt: Stmt) -> bool:
+    """Whether it may leave, or go on with, a loop around it."""
+    if isinstance(stmt, (tir.Break, tir.Continue)):
+        return True
+    return not isinstance(stmt, (tir.For, tir.While)) and any(has_jump(s) for body in bodies(stmt) for s in body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loop:
+    """How many masks are around a loop, and which threads are still in it; None: all leave it together."""
+
+    depth: int
+    mask: tir.Buffer | None
+
+
 class Splitter:
     """`arrays` are the memory for a block that splitting asked for, `shared` what the kernel allocates for one."""
 
@@ -49,7 +66,8 @@ class Splitter:
         self.arrays: list[tir.Buffer] = []
         self.shared: list[tir.Buffer] = []
         self._varying: set[tir.Var] = set(threads.axes)
-        self._mask: tir.Buffer | None = None
+        self._masks: list[tir.Buffer] = []  # those around, the last says who takes part
+        self._loops: list[_Loop] = []
         self.parted: dict[tir.Buffer, Stmt] = {}  # by mask, the statement where threads part
         self._splits: dict[int, tuple[Stmt, bool]] = {}
 
@@ -62,7 +80,7 @@ class Splitter:
                 self.shared.append(stmt.buffer)
             elif self._is_uniform(stmt):
                 made.append(stmt)
-            elif self._is_split(stmt):
+            elif self._is_split(stmt) or (self._can_jump and has_jump(stmt)):
                 self._flush(made, run)
                 run = []
                 self._split(stmt, made, run)
@@ -74,7 +92,7 @@ class Splitter:
     def _spliced(self, statements: Body) -> Iterator[Stmt]:
         """Annotated scopes with splits inside are only their bodies."""
         for stmt in statements:
-            if isinstance(stmt, tir.AttrStmt) and self._is_split(stmt):
+            if isinstance(stmt, tir.AttrStmt) and (self._is_split(stmt) or has_jump(stmt)):
                 yield from self._spliced(stmt.body)
             else:
                 yield stmt
@@ -116,7 +134,7 @@ class Splitter:
             for body in bodies(stmt):
                 answer = any(self._is_split(s) for s in body) or answer
             own = (child for child in children(stmt) if id(child) not in nested)
-            answer = answer or any(is_collective(n) for child in own for n in walk(child))
+            answer = answer or any(is_collective(n) or name_of(n) in RETURNS for child in own for n in walk(child))
             found = self._splits[id(stmt)] = stmt, answer
         return found[1]
 
@@ -127,6 +145,8 @@ class Splitter:
         match stmt:
             case tir.Bind(var=var, value=tir.Call() as call):
                 self._together(stmt, call, var, made, run)
+            case tir.Evaluate(value=tir.Call() as call) if name_of(call) in RETURNS:
+                self._jump(made, 0, [loop.mask for loop in self._loops])
             case tir.Evaluate(value=tir.Call() as call):
                 self._together(stmt, call, None, made, run)
             case tir.For():
@@ -135,6 +155,10 @@ class Splitter:
                 self._while(stmt, made)
             case tir.IfThenElse():
                 self._if(stmt, made)
+            case tir.Break():
+                self._jump(made, self._loops[-1].depth, [self._loops[-1].mask])
+            case tir.Continue():
+                self._jump(made, self._loops[-1].depth, [])
             case _:
                 raise CompileError(error("E0749", f"threads cannot meet in a `{type(stmt).__name__}`", stmt.span))
 
@@ -205,19 +229,43 @@ class Splitter:
         self.parted[made] = stmt
         return made
 
-    def _masked(self, mask: tir.Buffer | None, body: Body) -> Body:
-        outer, self._mask = self._mask, mask
+    @property
+    def _mask(self) -> tir.Buffer | None:
+        return self._masks[-1] if self._masks else None
+
+    def _masked(self, mask: tir.Buffer, body: Body) -> Body:
+        self._masks.append(mask)
         made = self.body(body)
-        self._mask = outer
+        self._masks.pop()
         return made
+
+    def kernel(self, statements: Body) -> Body:
+        """The whole code of a kernel."""
+        returns = next((n for s in statements for n in walk(s) if name_of(n) in RETURNS), None)
+        if returns is None:
+            return self.body(statements)
+        running = self.mask(tir.Evaluate(returns, span=returns.span))
+        start = Region((tir.BufferStore(running, c.const(True), (self.threads.number,)),), None)
+        return (start, *self._masked(running, statements))
+
+    @property
+    def _can_jump(self) -> bool:
+        """The loop around is one that threads leave one by one."""
+        return bool(self._loops) and self._loops[-1].mask is not None
+
+    def _jump(self, made: list[Stmt], depth: int, more: list[tir.Buffer | None]) -> None:
+        """The threads that are here take no part in what follows: under the masks from `depth` on, and `more`."""
+        masks = [m for m in (*self._masks[depth:], *more) if m is not None]
+        off = (tir.BufferStore(m, c.const(False), (self.threads.number,)) for m in masks)
+        made.append(Region(tuple(off), self._mask))
 
     def _taking_part(self) -> Expr:
         return c.const(True) if self._mask is None else c.load(self._mask, self.threads.number)
 
     def _if(self, stmt: tir.IfThenElse, made: list[Stmt]) -> None:
         if self.is_uniform(stmt.condition):
-            then = self._masked(self._mask, stmt.then_body)
-            other = self._masked(self._mask, stmt.else_body) if stmt.else_body else None
+            then = self.body(stmt.then_body)
+            other = self.body(stmt.else_body) if stmt.else_body else None
             made.append(replace(stmt, then_body=then, else_body=other))
             return
         number = self.threads.number
@@ -236,8 +284,11 @@ class Splitter:
 
     def _for(self, stmt: tir.For, made: list[Stmt]) -> None:
         step = stmt.step or c.const(1, stmt.var.dtype)
-        if all(self.is_uniform(part) for part in (stmt.min, stmt.extent, step)):
-            body = self._masked(self._mask, stmt.body)
+        jumps = any(has_jump(s) for s in stmt.body)
+        if all(self.is_uniform(part) for part in (stmt.min, stmt.extent, step)) and not jumps:
+            self._loops.append(_Loop(len(self._masks), None))
+            body = self.body(stmt.body)
+            self._loops.pop()
             made.append(replace(stmt, body=body, kind=ForKind.SERIAL, annotations=type(stmt.annotations)()))
             return
         number, dtype = self.threads.number, stmt.var.dtype
@@ -261,17 +312,20 @@ class Splitter:
     def _loop(self, stmt: Stmt, goes_on: Expr, body: Body, last: list[Stmt], made: list[Stmt]) -> None:
         """A loop that each thread leaves when its own condition no longer holds."""
         number = self.threads.number
-        mask, some = self.mask(stmt), self._word("some", BOOL)
+        mask, turn, some = self.mask(stmt), self.mask(stmt), self._word("some", BOOL)
         made.append(Region((tir.BufferStore(mask, self._taking_part(), (number,)),), None))
         made.append(c.store(some, c.const(True), 0))
         test = Region(
             (
                 tir.BufferStore(mask, tir.And(BOOL, c.load(mask, number), goes_on), (number,), span=stmt.span),
+                tir.BufferStore(turn, c.load(mask, number), (number,)),
                 tir.IfThenElse(c.load(mask, number), (c.store(some, c.const(True), 0),)),
             ),
             None,
         )
-        inner = tir.IfThenElse(c.load(some, 0), (*self._masked(mask, body), *last))
+        self._loops.append(_Loop(len(self._masks), mask))
+        inner = tir.IfThenElse(c.load(some, 0), (*self._masked(turn, body), *last))
+        self._loops.pop()
         made.append(tir.While(c.load(some, 0), (c.store(some, c.const(False), 0), test, inner), span=stmt.span))
 
     def _word(self, name: str, dtype: object) -> tir.Buffer:

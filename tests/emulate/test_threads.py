@@ -189,3 +189,37 @@ def f(A: T.Buffer((4096,), "int32"), C: T.Buffer((4,), "int32")):
         T.evaluate(T.atomic_add(T.address_of(C[tx]), S[tx]))
 """, values, counts)  # fmt: skip
     assert counts.tolist() == [*np.bincount(values % 3), 0]
+
+
+def test_threads_leave_loops_and_the_kernel() -> None:
+    """`break`, `continue` and a return under conditions, in loops and around shuffles."""
+    b = np.zeros((3, 64), "int32")
+    run(
+        """
+@T.prim_func
+def f(B: T.Buffer((3, 64), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    for i in range(3):
+        B[i, tx] = 0
+    for k in range(8):
+        if k == 2:
+            continue
+        if tx // 32 + 4 == k:
+            B[1, tx] = k
+            break
+        if tx % 32 == 7:
+            continue
+        B[0, tx] = B[0, tx] + T.tvm_warp_shuffle(T.tvm_warp_activemask(), k, 0, 32, 32)
+    for i in range(tx // 64 + 1, 3):
+        for j in range(2):
+            if tx >= 40:
+                if j == 1:
+                    T.thread_return()
+            B[2, tx] = B[2, tx] + T.tvm_warp_shuffle(T.tvm_warp_activemask(), 10, 0, 32, 32)
+    B[2, tx] = B[2, tx] + 1
+""", b)  # fmt: skip
+    t = np.arange(64)
+    sums = np.where(t < 32, 0 + 1 + 3, 0 + 1 + 3 + 4)
+    assert np.array_equal(b[0], np.where(t % 32 == 7, 0, sums))
+    assert np.array_equal(b[1], t // 32 + 4)
+    assert np.array_equal(b[2], np.where(t >= 40, 10, 41))
