@@ -133,6 +133,17 @@ CODES: dict[str, tuple[str, str]] = {
         "the loop is shared by its iterations, so that a part can only run ahead of another by as many of them as "
         "their accesses are apart. A buffer that only lives in the loop can be allocated there.",
     ),
+    "E0772": (
+        "memory of a warp that no thread holds",
+        "A buffer of scope `warp` lies in the registers of the warp's threads: a thread holds the elements whose index "
+        "is `threadIdx.x` times a constant, plus less than that. It writes only these, and reads others' one at a time "
+        "(by shuffles). There are 32 threads along `threadIdx.x`, or a divisor or a multiple of that.",
+    ),
+    "E0773": (
+        "an intrinsic of matrices that cannot be used so",
+        "The intrinsics of tensor cores (`ptx_mma`, `ptx_ldmatrix`, `mma_fill`, `mma_store`, `tvm_load_matrix_sync` "
+        "and so on) take the shapes and types that the hardware has, as constants; all threads of a warp reach them.",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

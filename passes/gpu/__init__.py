@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
+from mlcc.passes.gpu.warp_memory import lower_warp_memory
 from mlcc.passes.lowering.divisions import simplify_divisions
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
@@ -32,6 +35,7 @@ def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFun
         func = simplify_divisions(realize_blocks(with_empty_inits(func), pipelines=True))
         func = resolve_views(flatten_buffers(func, functions or {}))
         func = inject_virtual_threads(pipeline_loops(func))
-        func = vectorize_loops(func, options)
+        func = inject_async_copies(vectorize_loops(func, options))
+        func = resolve_views(expand_matrix_calls(lower_warp_memory(func)))
         func = unroll_loops(func, options.unroll_limit)
         return split_host_device(name, func)

@@ -89,6 +89,7 @@ class _Pipeline:
         self.fragments = fragment_sizes(loop.body)
         self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
         self.groups = self._groups()
+        self.cleared: dict[int, int] = {}  # places before which memory is still being read, from which round on
 
     def _check_form(self, plan: Plan) -> None:
         loop = self.loop
@@ -106,6 +107,7 @@ class _Pipeline:
         """The allocations, and prologue, body and epilogue in brackets."""
         loop, depth = self.loop, self.plan.depth
         allocations = tuple(map(self._versioned, self.allocated))
+        self.cleared = self._find_cleared()
         extent = tir.const_int(loop.extent)
         zero = c.const(0, loop.extent.dtype)
         most: Expr = c.maximum(loop.extent, depth) if extent is None else c.const(max(extent, depth), zero.dtype)
@@ -166,8 +168,7 @@ class _Pipeline:
         which one it is. Parts whose iteration there is not are left out, or under a condition."""
         loop, plan = self.loop, self.plan
         made: list[Stmt] = []
-        waited: tuple[int, int] | None = None
-        committed = 0
+        limit: int | None = None  # how many groups may be on their way after the waits so far
         for place, part in enumerate(self.row):
             stage = plan.stage[part]
             number = c.sub(time, stage)
@@ -178,13 +179,15 @@ class _Pipeline:
                 active = c.const(False) if early or late else c.less(number, loop.extent)
             if tir.const_int(active) != 0:
                 pending = self._pending(part, place)
-                if pending is not None and (waited is None or waited[0] + committed - waited[1] > pending):
-                    made += _wait(pending)
-                    waited = (pending, committed)
+                if pending is not None and (limit is None or limit > pending):
+                    made += [_call("ptx_wait_group", c.const(pending, INT32)), _barrier()]
+                    limit = pending
+                if place in self.cleared and (known is None or known >= self.cleared[place]):
+                    made.append(_barrier())
                 made += self._part(part, number, active)
             if any(g.last == place for g in self.groups):
                 made.append(_call("ptx_commit_group"))
-                committed += 1
+                limit = None if limit is None else limit + 1
         return made
 
     def _part(self, part: int, number: Expr, active: Expr) -> Body:
@@ -223,14 +226,51 @@ class _Pipeline:
                 allowed.append(before - at - 1 + rounds * len(self.groups))
         return min(allowed, default=None)
 
+    def _find_cleared(self) -> dict[int, int]:
+        """Which copies overwrite what threads may still be reading, with no barrier in between that a wait brings: the
+        places before which one has to stand, and from which round on."""
+        found: dict[int, int] = {}
+        barriers = self._barriers()
+        for group in self.groups:
+            for writer in self.row[group.first : group.last + 1]:
+                written = [t.data for t in self.touches[writer] if t.writes]
+                count = max((self.places[d][2] for d in written if d in self.places), default=1)
+                for place, part in enumerate(self.row):
+                    if group.first <= place <= group.last or not self._shares(writer, part):
+                        continue
+                    behind = (group.stage - self.plan.stage[part]) % count or (0 if place < group.first else count)
+                    if not _passes(barriers, place, group.first, behind):
+                        start = self.plan.stage[part] + behind
+                        found[group.first] = min(start, found.get(group.first, start))
+        return found
+
+    def _barriers(self) -> set[int]:
+        """The places in a round before which it is waited."""
+        found: set[int] = set()
+        limit: int | None = None
+        for place, part in enumerate(self.row):
+            pending = self._pending(part, place)
+            if pending is not None and (limit is None or limit > pending):
+                found.add(place)
+                limit = pending
+            if limit is not None and any(g.last == place for g in self.groups):
+                limit += 1
+        return found
+
     def _shares(self, writer: int, part: int) -> bool:
         written = {t.data for t in self.touches[writer] if t.writes and _is_shared(t.data)}
         return any(t.data in written for t in self.touches[part])
 
 
-def _wait(pending: int) -> list[Stmt]:
-    """Until all but `pending` groups have arrived, of all threads."""
-    return [_call("ptx_wait_group", c.const(pending, INT32)), _call("tvm_storage_sync", tir.StringImm("shared"))]
+def _passes(barriers: set[int], place: int, later: int, rounds: int) -> bool:
+    """Is there a barrier after a place and up to a later one, so many rounds on?"""
+    if rounds == 0:
+        return any(place < b <= later for b in barriers)
+    return any(b > place or b <= later or rounds > 1 for b in barriers)
+
+
+def _barrier() -> Stmt:
+    return _call("tvm_storage_sync", tir.StringImm("shared"))
 
 
 def _sum(extent: Expr, number: int) -> int | None:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from mlcc.ir import tir
-from mlcc.targets.cuda import intrinsics
+from mlcc.targets.cuda import intrinsics, tensor_cores
+from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import DeviceStorage
 from mlcc.targets.llvm import calls
-from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
 
@@ -29,10 +29,12 @@ class DeviceEmitter(Emitter):
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {
         **{name: emit for name, emit in calls.TABLE.items() if name not in _OF_HOSTS},
         **intrinsics.TABLE,
+        **tensor_cores.TABLE,
     }
 
-    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: DeviceStorage) -> None:
+    def __init__(self, fn: FunctionText, ctx: DeviceContext, storage: DeviceStorage) -> None:
         super().__init__(fn, ctx, storage)
+        self.arch = ctx.arch
         self.error = NULL
         self.unrolled: frozenset[tir.Var] = frozenset()
 

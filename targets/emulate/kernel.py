@@ -18,9 +18,12 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.carry import carry
 from mlcc.targets.emulate.checked import CheckedEmitter
 from mlcc.targets.emulate.checks import Checks
+from mlcc.targets.emulate.collectives import name_of
+from mlcc.targets.emulate.copies import asynchronous_copy, matrix_rows
 from mlcc.targets.emulate.emitter import ThreadEmitter
 from mlcc.targets.emulate.hoist import hoist_collectives
 from mlcc.targets.emulate.meetings import CheckedSplitter
@@ -42,7 +45,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
         threads = Threads.of(kernel)
         checks = Checks(kernel, threads, trace)
         grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
-        body = hoist_collectives(_Prepare(kernel).body(kernel.body))
+        body = hoist_collectives(_Prepare(kernel, threads).body(kernel.body))
         if checking:
             checks.find_roots(body)
         code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
@@ -102,9 +105,11 @@ def _emit(
 
 
 class _Prepare(Mutator):
-    """Loops of a thread are serial; a failed assertion leaves its number behind and the thread goes on."""
+    """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind and the
+    thread goes on."""
 
-    def __init__(self, kernel: DeviceKernel) -> None:
+    def __init__(self, kernel: DeviceKernel, threads: Threads) -> None:
+        self._threads = threads
         self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
         error = kernel.params[-1] if kernel.asserts else None
         self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
@@ -112,6 +117,13 @@ class _Prepare(Mutator):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
         return replace(made, kind=ForKind.SERIAL) if isinstance(made, tir.For) else made
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        if name_of(node.value) == "tir.ptx_cp_async" and isinstance(node.value, tir.Call):
+            return asynchronous_copy(node.value)
+        if name_of(node.value) == "tir.ptx_ldmatrix" and isinstance(node.value, tir.Call):
+            return matrix_rows(node.value, self._threads.lane)
+        return node
 
     def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
         number = self._numbers.get((node.kind, "".join(node.message)))

@@ -1,0 +1,99 @@
+"""Asynchronous copies: in the asynchronous stages of a pipeline, what goes from global to shared memory by 4, 8 or 16
+bytes at a time does so without passing through registers, and arrives later (`ptx_cp_async`).
+
+The groups that copies are waited for by are the pipeline's (`pipeline`). A copy under a condition with a zero otherwise
+is one with a predicate, which fills with zeros. Copies of other sizes, or from places that may not be as round as they
+are large, stay as they are: they have arrived when the wait is over, too.
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.pipeline import ASYNC
+from mlcc.passes.lowering.mutator import Mutator
+
+SIZES = (4, 8, 16)
+
+
+def inject_async_copies(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code with vectors, with asynchronous copies where pipelines ask for them."""
+    return replace(func, body=_Copies().body(func.body))  # type: ignore[no-any-return]
+
+
+class _Copies(Mutator):
+    def __init__(self) -> None:
+        self._inside = False
+        self._analyzer = Analyzer()
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        if node.key != ASYNC:
+            return super().stmt_attr(node)
+        outer, self._inside = self._inside, True
+        made = self.body(node.body)
+        self._inside = outer
+        return list(made)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        if not self._inside or not node.buffer.scope.startswith("shared"):
+            return node
+        condition, value = _guarded(node.value)
+        if (
+            not isinstance(value, tir.BufferLoad)
+            or value.buffer.scope != "global"
+            or value.dtype is not node.value.dtype
+        ):
+            return node
+        if value.buffer.dtype is not node.buffer.dtype or value.buffer.dtype.is_bool:
+            return node
+        size = value.dtype.lanes * value.buffer.dtype.bytes
+        starts = [_start(access.indices[0]) for access in (node, value)]
+        if size not in SIZES or starts[0] is None or starts[1] is None:
+            return node
+        if not all(self._is_round(start, value.dtype.lanes) for start in starts if start is not None):
+            return node
+        args = [node.buffer.data, starts[0], value.buffer.data, starts[1], c.const(size, INT32)]
+        if condition is not None:
+            args.append(condition)
+        copy = tir.Call(node.buffer.dtype.element, tir.Op("tir.ptx_cp_async"), tuple(args), span=node.span)
+        return tir.Evaluate(copy, span=node.span)
+
+    def _is_round(self, start: Expr, lanes: int) -> bool:
+        """Is it a multiple of the number of elements? Allocations and parameters begin at multiples of 16 bytes."""
+        return lanes == 1 or self._analyzer.prove(c.equal(c.floormod(start, lanes), 0))
+
+
+def _start(index: Expr) -> Expr | None:
+    """The first of consecutive elements."""
+    if isinstance(index, tir.Ramp):
+        return index.base if tir.const_int(index.stride) == 1 else None
+    return index if index.dtype.lanes == 1 else None
+
+
+def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
+    """A condition (None: always) and what is copied under it, where it is zero otherwise."""
+    match value:
+        case (
+            tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no))
+            | tir.Select(condition=condition, true_value=yes, false_value=no)
+        ) if _is_zero(no) and condition.dtype.lanes == 1:
+            return condition, yes
+    return None, value
+
+
+def _is_zero(value: Expr) -> bool:
+    if isinstance(value, tir.Broadcast):
+        return _is_zero(value.value)
+    return isinstance(value, (tir.IntImm, tir.FloatImm)) and value.value == 0 and str(value.value) != "-0.0"

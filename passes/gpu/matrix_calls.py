@@ -1,0 +1,94 @@
+"""Intrinsics of matrices that are no instructions: `mma_fill` and `mma_store` become the loads and stores they stand
+for, and `ptx_ldmatrix` of transposed bytes, which the instruction cannot do, too.
+
+A warp holds a matrix of 16 x 16 as two accumulators of `mma.sync` beside each other (`mma_layout`).
+"""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.thread_scopes import ThreadMutator
+
+_AXIS = "threadIdx.x"
+
+
+def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code, with these calls as plain code. Raises CompileError E0773."""
+    return replace(func, body=_Expand().body(func.body))  # type: ignore[no-any-return]
+
+
+def wrong_call(node: tir.Call, message: str, help: str | None = None) -> CompileError:
+    """The diagnostic for an intrinsic of matrices that cannot be used so."""
+    name = node.op.name.removeprefix("tir.")
+    return CompileError(error("E0773", f"`T.{name}`: {message}", node.span, help=help))
+
+
+class _Expand(ThreadMutator):
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        match node.value:
+            case tir.Call(op=tir.Op("tir.mma_fill"), args=(count, data, offset)) as call:
+                return self._fill(call, count, data, offset)
+            case tir.Call(op=tir.Op("tir.mma_store"), args=(_, _, _, _, _, _)) as call:
+                return self._store(call)
+            case tir.Call(op=tir.Op("tir.ptx_ldmatrix"), args=(trans, _, _, _, _, _, _)) as call if (
+                tir.const_int(trans) and call.dtype.element.bits == 8
+            ):
+                return self._bytes(call)
+        return super().stmt_evaluate(node)
+
+    def _lane(self, node: tir.Call) -> Expr:
+        var = self.thread(_AXIS)
+        if var is None:
+            raise wrong_call(node, f"it stands outside of the loop over `{_AXIS}`", "threads of a warp run it together")
+        return c.floormod(c.cast("int32", var), 32)
+
+    def _fill(self, node: tir.Call, count: Expr, data: Expr, offset: Expr) -> list[Stmt]:
+        size = tir.const_int(count)
+        if size is None:
+            raise wrong_call(node, "the number of elements is not constant")
+        view = _view("fragment", node, data)
+        zero = c.const(0, node.dtype.element)
+        return [view, *(c.store(view.buffer, zero, c.add(offset, i)) for i in range(size))]
+
+    def _store(self, node: tir.Call) -> list[Stmt]:
+        m, n, target, data, offset, stride = node.args
+        if (tir.const_int(m), tir.const_int(n)) != (16, 16):
+            raise wrong_call(node, "only matrices of 16 x 16 are stored")
+        lane = self._lane(node)
+        here, there = _view("fragment", node, data), _view("matrix", node, target)
+        made: list[Stmt] = [here, there]
+        for number in range(8):
+            row = c.add(c.floordiv(lane, 4), 8 * (number % 4 // 2))
+            column = c.add(c.mul(c.floormod(lane, 4), 2), 8 * (number // 4) + number % 2)
+            place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
+            made.append(c.store(there.buffer, c.load(here.buffer, c.add(offset, number)), place))
+        return made
+
+    def _bytes(self, node: tir.Call) -> list[Stmt]:
+        """A matrix B of 32 x 16 bytes; the last argument is the distance of its rows."""
+        _, count, _, data, offset, source, stride = node.args
+        if tir.const_int(count) != 4:
+            raise wrong_call(node, "bytes are transposed four matrices at a time")
+        lane = self._lane(node)
+        here, there = _view("fragment", node, data), _view("matrix", node, source)
+        made: list[Stmt] = [here, there]
+        for number in range(16):
+            row = c.add(c.mul(c.floormod(lane, 4), 4), number % 8 // 4 * 16 + number % 4)
+            column = c.add(c.floordiv(lane, 4), number // 8 * 8)
+            place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
+            made.append(c.store(here.buffer, c.load(there.buffer, place), c.add(offset, number)))
+        return made
+
+
+def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:
+    """The memory at a pointer, of the call's type."""
+    scope = "global"
+    named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+    if isinstance(named, tir.Var) and named.pointer is not None:
+        scope = named.pointer.scope
+    buffer = c.make_buffer(name, (c.const(1 << 30),), node.dtype.element, scope)
+    return tir.DeclBuffer(buffer, pointer, span=node.span)

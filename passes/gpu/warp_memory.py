@@ -1,0 +1,216 @@
+"""Memory of a warp: buffers of scope `warp` become registers of its threads, and reads of others' elements shuffles.
+
+A thread holds the elements that it writes: consecutive runs of as many as the thread index is multiplied with in the
+index of stores (`m`), so that element i is number `i // (width * m) * m + i % m` of thread `i // m % width`. Intrinsics
+that name a thread's part by an offset (`ptx_mma`, `ptx_ldmatrix`) get the offset in its registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
+from mlcc.ir.visit import substitute
+from mlcc.passes.gpu.placed import OFFSETS
+from mlcc.passes.gpu.thread_scopes import ThreadMutator
+
+WARP = 32
+_AXIS = "threadIdx.x"
+_NO_LANE = ("mma_fill", "mma_store")  # their offsets are those of the warp's fragment
+
+
+def lower_warp_memory(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code without views, without buffers of scope `warp`. Raises CompileError E0772."""
+    buffers = [
+        n.buffer for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and n.buffer.scope == "warp"
+    ]
+    if not buffers:
+        return func
+    lanes = _Lanes(func)
+    made = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}
+    return replace(func, body=_Lower(made, lanes).body(func.body))  # type: ignore[no-any-return]
+
+
+def _wrong(buffer: tir.Buffer, message: str, node: Node, help: str | None = None) -> CompileError:
+    text = f"`{buffer.name}` of scope `warp`: {message}"
+    return CompileError(error("E0772", text, node.span or buffer.span, help=help))
+
+
+class _Lanes:
+    """The variables of `threadIdx.x`, all of which `lane` stands for, and how many threads share memory."""
+
+    def __init__(self, func: tir.PrimFunc) -> None:
+        self.lane = tir.Var("lane", INT32)
+        self.of: dict[tir.Var, Expr] = {}
+        extents: list[int | None] = []
+        for var, extent in _axes(func.body):
+            self.of[var] = c.cast(var.dtype, self.lane)
+            extents.append(tir.const_int(extent))
+        most = max((e or 0 for e in extents), default=0)
+        self.is_all = most <= WARP  # the index of a thread is its lane
+        self.width = min(WARP, most)
+        self.known = bool(extents) and None not in extents and most > 0 and (most % WARP == 0 or WARP % most == 0)
+        self.analyzer = Analyzer()
+        self.analyzer.bind(self.lane, tir.Range(c.const(0), c.const(max(self.width, 1))))
+
+    def plain(self, index: Expr) -> Expr:
+        """An index over `lane`."""
+        return self.analyzer.simplify(substitute(index, self.of))
+
+
+def _axes(body: tuple[Stmt, ...]) -> Iterator[tuple[tir.Var, Expr]]:
+    for stmt in body:
+        for node in walk(stmt):
+            match node:
+                case tir.For(kind=ForKind.THREAD_BINDING, thread=thread) if thread == _AXIS:
+                    yield node.var, node.extent
+                case tir.AttrStmt(key="thread_extent", subject=tir.IterVar(thread_tag=tag, var=var), value=value):
+                    if tag == _AXIS:
+                        yield var, c.as_expr(value)
+
+
+def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
+    """How many consecutive elements a thread holds."""
+    if not lanes.known:
+        help = f"bind a loop of {WARP} iterations, or of a divisor or multiple of it, to `{_AXIS}`"
+        raise _wrong(buffer, f"the number of threads along `{_AXIS}` is not known to make warps", buffer, help)
+    found: set[int] = set()
+    for stmt in func.body:
+        for node in walk(stmt):
+            for index in _own_places(node, buffer):
+                base = index.base if isinstance(index, tir.Ramp) else index
+                plain = lanes.plain(base)
+                step = substitute(plain, {lanes.lane: c.add(lanes.lane, 1)})
+                grows = tir.const_int(lanes.analyzer.simplify(c.sub(step, plain)))
+                if grows is None or grows < 0:
+                    raise _wrong(buffer, "a thread writes to places that are no multiple of its index", node)
+                found.add(grows)
+    found.discard(0)
+    if len(found) > 1:
+        raise _wrong(buffer, f"threads hold runs of different lengths ({sorted(found)})", buffer)
+    size = tir.const_int(buffer.shape[0])
+    if size is None:
+        raise _wrong(buffer, "its size is not constant", buffer)
+    return found.pop() if found else max(1, size // lanes.width)
+
+
+def _own_places(node: Node, buffer: tir.Buffer) -> Iterator[Expr]:
+    """Indices of elements that a thread holds itself."""
+    if isinstance(node, tir.BufferStore) and node.buffer.data is buffer.data:
+        yield node.indices[0]
+    elif isinstance(node, tir.Call) and isinstance(node.op, tir.Op):
+        name = node.op.name.removeprefix("tir.")
+        for at, beside in OFFSETS.get(name, ()):
+            if name not in _NO_LANE and at < len(node.args) and node.args[at] is buffer.data:
+                yield node.args[beside]
+
+
+class _Registers:
+    """Where a buffer's elements are: `buffer` is a thread's part."""
+
+    def __init__(self, old: tir.Buffer, lanes: _Lanes, run: int) -> None:
+        self.old = old
+        self.run = run
+        self._lanes = lanes
+        size = tir.const_int(old.shape[0]) or 0
+        groups = -(-size // (lanes.width * run))
+        data = tir.Var(old.data.name, old.data.dtype, PointerType(old.dtype, "local"), span=old.data.span)
+        self.buffer: tir.Buffer = replace(old, data=data, shape=(c.const(groups * run, old.shape[0].dtype),))
+
+    def place(self, index: Expr) -> tuple[Expr, Expr]:
+        """Which of the thread's elements, and of which thread; over the lane."""
+        width, run, analyzer = self._lanes.width, self.run, self._lanes.analyzer
+        plain = self._lanes.plain(index)
+        mine = c.add(c.mul(c.floordiv(plain, width * run), run), c.floormod(plain, run))
+        thread = c.floormod(c.floordiv(plain, run), width)
+        return analyzer.simplify(mine), analyzer.simplify(thread)
+
+
+class _Lower(ThreadMutator):
+    def __init__(self, registers: dict[tir.Var, _Registers], lanes: _Lanes) -> None:
+        super().__init__()
+        self._registers = registers
+        self._lanes = lanes
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if node.kind is not ForKind.THREAD_BINDING and tir.const_int(node.step) in (None, 1):
+            self._lanes.analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        found = self._registers.get(node.buffer.data)
+        return node if found is None else replace(node, buffer=found.buffer)
+
+    def _back(self, of: _Registers, value: Expr, node: Node) -> Expr:
+        """An expression over the lane as one over the variable of the thread here."""
+        if not any(n is self._lanes.lane for n in walk(value)):
+            return value
+        var = self.thread(_AXIS)
+        if var is None:
+            raise _wrong(of.old, f"it is used outside of the loop over `{_AXIS}`", node)
+        lane = c.cast(INT32, var if self._lanes.is_all else c.floormod(var, WARP))
+        return substitute(value, {self._lanes.lane: lane})  # type: ignore[no-any-return]
+
+    def _whole(self, of: _Registers, index: Expr, node: Node) -> tuple[Expr, Expr, int]:
+        """The place of an access of consecutive elements, and how many they are."""
+        if not isinstance(index, tir.Ramp):
+            return (*of.place(index), 1)
+        mine, thread = of.place(index.base)
+        fits = c.less_equal(c.add(c.floormod(mine, of.run), index.lanes), of.run)
+        if tir.const_int(index.stride) != 1 or not self._lanes.analyzer.prove(fits):
+            raise _wrong(of.old, "a vector reaches over the elements of several threads", node)
+        return mine, thread, index.lanes
+
+    def _index(self, of: _Registers, mine: Expr, lanes: int, node: Node) -> Expr:
+        index = self._back(of, mine, node)
+        return index if lanes == 1 else tir.Ramp(index.dtype.with_lanes(lanes), index, c.const(1, index.dtype), lanes)
+
+    def _is_own(self, thread: Expr) -> bool:
+        return self._lanes.analyzer.prove(c.equal(thread, c.cast(thread.dtype, self._lanes.lane)))
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        of = self._registers.get(node.buffer.data)
+        if of is None:
+            return super().stmt_store(node)
+        mine, thread, lanes = self._whole(of, self.expr(node.indices[0]), node)
+        if not self._is_own(thread):
+            raise _wrong(of.old, "a thread writes an element that another one holds", node)
+        return tir.BufferStore(of.buffer, self.expr(node.value), (self._index(of, mine, lanes, node),), span=node.span)
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        of = self._registers.get(node.buffer.data)
+        if of is None:
+            return super().expr_load(node)
+        mine, thread, lanes = self._whole(of, self.expr(node.indices[0]), node)
+        load = tir.BufferLoad(node.dtype, of.buffer, (self._index(of, mine, lanes, node),), span=node.span)
+        if self._is_own(thread):
+            return load
+        if any(n is self._lanes.lane for n in walk(mine)):
+            raise _wrong(of.old, "threads read different elements of another thread at once", node)
+        mask = tir.Call(DType.of("uint32"), tir.Op("tir.tvm_warp_activemask"), ())
+        source = c.cast(INT32, self._back(of, thread, node))
+        args = (mask, load, source, c.const(self._lanes.width), c.const(WARP))
+        return tir.Call(node.dtype, tir.Op("tir.tvm_warp_shuffle"), args, span=node.span)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
+        args = list(node.args)
+        for at, beside in OFFSETS.get(name, ()):
+            data = args[at] if at < len(args) else None
+            of = self._registers.get(data) if isinstance(data, tir.Var) else None
+            if of is None:
+                continue
+            mine, thread = of.place(self.expr(args[beside]))
+            if name not in _NO_LANE and not self._is_own(thread):
+                raise _wrong(of.old, f"`T.{name}` names a part that another thread holds", node)
+            args[at], args[beside] = of.buffer.data, self._back(of, mine, node)
+        for arg in args:
+            if isinstance(arg, tir.Var) and arg in self._registers:
+                raise _wrong(self._registers[arg].old, f"`T.{name}` gets its address", node)
+        return replace(node, args=self.exprs(tuple(args)))  # type: ignore[no-any-return]

@@ -1,0 +1,71 @@
+"""Memory of a warp: registers of its threads, and shuffles for what others hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.targets.emulate import run_program
+
+ROTATE = """
+@T.prim_func
+def f(A: T.Buffer(({blocks}, {threads}, {run}), "{dtype}"), B: T.Buffer(({blocks}, {threads}, {run}), "{dtype}")):
+    for b in T.thread_binding({blocks}, thread="blockIdx.x"):
+        for t in T.thread_binding({threads}, thread="threadIdx.x"):
+            with T.block("rotate"):
+                vb, vt = T.axis.remap("SS", [b, t])
+                T.reads(A[vb, vt, 0:{run}])
+                T.writes(B[vb, vt, 0:{run}])
+                W = T.alloc_buffer(({width}, {run}), "{dtype}", scope="warp")
+                for i in range({run}):
+                    W[vt % {width}, i] = A[vb, vt, i]
+                for i in range({run}):
+                    B[vb, vt, i] = W[(vt + {by}) % {width}, i]
+"""
+
+
+def lowered(text: str) -> DeviceProgram:
+    func = mlcc.parse(text)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    return lower_gpu("f", func)
+
+
+@pytest.mark.parametrize(
+    ("threads", "run", "dtype"),
+    [(32, 1, "float32"), (32, 3, "int32"), (64, 2, "float16"), (8, 4, "float32"), (16, 1, "int8"), (128, 5, "int64")],
+)
+@pytest.mark.parametrize("by", [0, 1, 7])
+def test_threads_read_what_others_hold(threads: int, run: int, dtype: str, by: int) -> None:
+    width = min(threads, 32)
+    made = lowered(ROTATE.format(blocks=2, threads=threads, run=run, dtype=dtype, width=width, by=by))
+    (kernel,) = made.kernels
+    allocated = {n.buffer.scope: tir.const_int(n.buffer.shape[0])
+                 for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer)}  # fmt: skip
+    assert allocated == {"local": run}
+    shuffles = [n for s in kernel.body for n in walk(s) if isinstance(n, tir.Call) and "shuffle" in str(n.op)]
+    assert bool(shuffles) == bool(by)
+    given = np.arange(2 * threads * run).reshape(2, threads, run).astype(dtype)
+    got = np.zeros_like(given)
+    run_program(made, given, got)
+    want = np.roll(given.reshape(2, -1, width, run), -by, axis=2).reshape(given.shape)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "message"),
+    [
+        ("W[31 - vt, i]", "W[vt, i]", "no multiple of its index"),
+        ("W[vt, i]", "W[vt // 2, vt % 2]", "different elements"),
+        ("W[(vt + 1) % 32, i]", "W[vt, i]", "no multiple of its index"),
+    ],
+)
+def test_what_no_thread_holds_is_refused(write: str, read: str, message: str) -> None:
+    text = ROTATE.format(blocks=1, threads=32, run=2, dtype="float32", width=32, by=0)
+    text = text.replace("W[vt % 32, i]", write).replace("W[(vt + 0) % 32, i]", read)
+    with pytest.raises(mlcc.CompileError, match="E0772") as caught:
+        lowered(text)
+    assert message in caught.value.diagnostics[0].message
