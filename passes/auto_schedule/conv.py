@@ -38,7 +38,7 @@ def conv(kernel: Kernel) -> str:
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
     epilogue = in_registers(kernel, block, product, tile.columns, tile.rows)
-    others += _data(kernel, block, data, _stride(product))
+    others += _data(kernel, block, product, data)
     others += _panels(kernel, block, weights, product, tile)
     outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data))
     if many:
@@ -86,11 +86,15 @@ def _outer_axes(product: Contraction, weights: Operand, data: Operand) -> list[i
 # ---------------------------------------------------------------- the operands
 
 
-def _data(kernel: Kernel, block: BlockRV, data: Operand, stride: int) -> list[BlockRV]:
+def _data(kernel: Kernel, block: BlockRV, product: Contraction, data: Operand) -> list[BlockRV]:
     """Data that are padded for the tile, and were padded for the convolution before, are padded once. Columns that are
-    read every `stride` elements come to stand side by side: first all even ones, then all odd ones, if it is 2."""
+    read every few elements come to stand side by side: first all even ones, then all odd ones, if that is 2. Where
+    vectors of data begin where those of results do, what is beyond the end is left out as they are loaded."""
+    stride = _stride(product)
     copy = padding_of(kernel, block, data.buffer)
     if copy is None and not stride:
+        return []
+    if copy is not None and not stride and _goes_along(product, data) and try_inline(kernel, copy):
         return []
     if copy is None:
         number = number_of(kernel, block, data.buffer)
@@ -103,8 +107,17 @@ def _data(kernel: Kernel, block: BlockRV, data: Operand, stride: int) -> list[Bl
         *rest, last = (tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
         phases = (*rest, c.floormod(last, stride), c.floordiv(last, stride))
         zero = c.const(0, written.dtype)
-        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap((*rest, last), phases), zero)
+        index_map = tir.IndexMap((*rest, last), phases)
+        if (tir.const_int(written.shape[-1]) or 1) % stride == 0:  # else rows are filled up, by loops of that kind
+            kernel.sch.transform_block_layout(copy, index_map)
+        kernel.sch.transform_layout(block, ("read", number), index_map, zero)
     return [copy]
+
+
+def _goes_along(product: Contraction, data: Operand) -> bool:
+    """Are data read for each column of the result at one column alone?"""
+    window = data.windows.get(len(data.places) - 1, {data.places[-1]: 1})
+    return all(place == product.n or product.extent(place) == 1 for place in window)
 
 
 def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile) -> list[BlockRV]:

@@ -93,6 +93,9 @@ def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -
     if _is_private(e, buffer, index):
         start = _element(e, buffer, _first(e, index, 1))  # type: ignore[arg-type]
         return casts.from_memory(e, e.fn.load(memory_type(dtype), start, element.bytes), dtype)
+    stride = _spread(index, element)
+    if stride:
+        return casts.from_memory(e, _masked_spread(e, buffer, index, stride, mask), dtype)  # type: ignore[arg-type]
     if not step:
         scalar = memory_type(element)
         where = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
@@ -145,6 +148,23 @@ def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -
             picks.append(f"i32 {lanes + lane * stride - start if mine else lane}")
         made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
         taken = end
+    return made
+
+
+def _masked_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
+    """Every second to fourth element where a mask is on: runs of which nothing else is read; other lanes are zero."""
+    fn, lanes, element = e.fn, index.lanes, buffer.dtype
+    type = vector(memory_type(element), lanes)
+    base, made = e.index(index.base), Value(type, "zeroinitializer")
+    for start in range(0, (lanes - 1) * stride + 1, lanes):
+        places = [divmod(start + n, stride) for n in range(lanes)]
+        wanted = ", ".join(f"i32 {lane if not off and lane < lanes else lanes}" for lane, off in places)
+        on = fn.op(mask.type, f"shufflevector {mask}, {mask.type} zeroinitializer, <{lanes} x i32> <{wanted}>")
+        first = _element(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inside=False)
+        run = masks.load(e, type, first, on, element.bytes)
+        mine = [start <= lane * stride < start + lanes for lane in range(lanes)]
+        picks = ", ".join(f"i32 {lanes + n * stride - start if own else n}" for n, own in enumerate(mine))
+        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{picks}>")
     return made
 
 

@@ -68,6 +68,21 @@ def test_layouts_strides_and_padding(layout: str, sizes: list, channels: tuple, 
     assert "T.vectorized" in printed
 
 
+@pytest.mark.parametrize("size", [20, 21, 22, 23])
+def test_columns_that_are_far_apart_are_copied_in_vectors(size: int) -> None:
+    mod = convolution("NCHW", [7, size], (40, 17), [3, 3], stride=3, padding=1)
+    (found,) = chosen(mod).values()
+    assert any("_pad`: vectors" in choice for choice in found.choices)
+    assert_same_results(mod)
+
+
+@pytest.mark.parametrize("size", [21, 56])
+def test_windows_of_one_column_read_the_data_in_place(size: int) -> None:
+    mod = convolution("NCHW", [5, size], (8, 12), [1, 1])
+    printed = mlcc.script(assert_same_results(mod))
+    assert "x_pad" not in printed and "_local" in printed
+
+
 @pytest.mark.parametrize("layout", ["NCW", "NWC", "NCDHW", "NDHWC"])
 def test_one_and_three_dimensions(layout: str) -> None:
     axes = len(layout) - 2

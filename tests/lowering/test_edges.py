@@ -253,6 +253,27 @@ def test_every_few_elements(dtype: str, stride: int, lanes: int) -> None:
     np.testing.assert_array_equal(out[:lanes], data[::stride])
 
 
+@pytest.mark.parametrize("machine", [V3, V4], ids=["avx2", "avx512"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("size", [1, 7, 16, 37])
+def test_every_few_elements_under_a_mask(machine: Machine, dtype: str, stride: int, size: int) -> None:
+    """What is beyond the end, or before the first one, is not touched."""
+    func = parse(f"""
+for v in T.vectorized(16):
+    B[v] = T.if_then_else(2 <= v and v * {stride} < {size}, A[v * {stride}], T.{dtype}(-1))
+""", "", dtype)  # fmt: skip
+    func = mlcc.parse(mlcc.script(func).replace("(37,)", f"({size},)", 1))["main"]
+    assert isinstance(func, tir.PrimFunc)
+    if machine is V4:
+        assert "gather" not in llvm_of(func, machine)[0]
+        return
+    data, out = fenced(np.arange(size).astype(dtype), before=False), np.zeros(37, dtype)
+    assert Native(func, machine=machine)(data, out) == 0
+    places = np.arange(16) * stride
+    np.testing.assert_array_equal(out[:16], np.where((places < size) & (np.arange(16) > 1), places, -1))
+
+
 def test_spread_elements_are_loaded_in_runs() -> None:
     _, asm = llvm_of(parse("for v in T.vectorized(16):\n    B[v] = A[v * 2]", ""), V4)
     assert "vinsertps" not in asm and ("vpermt2ps" in asm or "vpermi2ps" in asm)
