@@ -164,7 +164,6 @@ class CheckedEmitter(ThreadEmitter):
             return
         fn, of = self.fn, self._checks
         offset, count = piece
-        me, clock = self.expr(of.me), self.expr(of.clock)
         if of.trace:
             key = integer("i64", 0)
             for var in self._loops:
@@ -173,20 +172,34 @@ class CheckedEmitter(ThreadEmitter):
             thread = self.expr(of.threads.number)
             given = [self._report(), integer("i32", site), thread, key, offset, integer("i64", count)]
             fn.call("void", "@mlcc_emulate_trace", [*given, self.expr(of.block)])
+        if not root.is_marked:
+            return
         first = fn.binary("sdiv", offset, integer("i64", root.granule))
         cells = self._word(checks.ROOTS + 2 * root.number + 1, "ptr")
-        threads = self.expr(of.threads.count)
-        elements = integer("i64", max(count // root.granule, 1))
-        given = [self._report(), cells, first, elements, me, clock, integer("i32", site), threads]
+        elements = max(count // root.granule, 1)
+        done = ""
+        if elements == 1:  # a thread that comes again finds its own mark
+            at = fn.binary("mul", first, integer("i64", checks.MARKS))
+            if same is None:
+                at = fn.binary("add", at, integer("i64", checks.MARKS // 3))
+            last = fn.load("i64", fn.gep("i32", cells, at), 4)
+            look, done = fn.label("look"), fn.label("marked")
+            fn.cond_br(fn.icmp("eq", last, self.expr(of.stamp)), done, look)
+            fn.start(look)
+        given = [self._report(), cells, first, integer("i64", elements), self.expr(of.me), self.expr(of.clock)]
+        given += [integer("i32", site), self.expr(of.threads.count)]
         if same is not None:
             fn.call("void", "@mlcc_emulate_write", [*given, same])
         else:
             own = Value("i1", "false" if root.scope == "global" else "true")
             fn.call("void", "@mlcc_emulate_read", [*given, own])
+        if done:
+            fn.br(done)
+            fn.start(done)
 
     def _same(self, root: Root, pieces: list[Piece], value: tir.Var) -> Value:
         """Whether the memory holds the value already."""
-        if root.scope == "local" or len(pieces) != 1:
+        if not root.is_marked or len(pieces) != 1:
             return Value("i1", "false")
         fn = self.fn
         offset, count = pieces[0]

@@ -16,6 +16,7 @@ from mlcc.errors import Source, Span
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
@@ -35,7 +36,8 @@ NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thr
 @dataclass(frozen=True, slots=True, eq=False)
 class Root:
     """Memory of its own: a parameter, or what the kernel allocates. `granule` is the size in bytes of the smallest
-    element that is seen in it; `size` its bytes, None for a parameter."""
+    element that is seen in it; `size` its bytes, None for a parameter. Threads may only meet where `is_marked`: local
+    memory is their own, and what no thread writes may be read by all."""
 
     number: int
     name: str
@@ -43,6 +45,7 @@ class Root:
     scope: str
     granule: int
     size: Expr | None
+    is_marked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Checks:
     sites: list[Site] = field(default_factory=list)
     me: tir.Var = field(default_factory=lambda: tir.Var("me", INT32))  # the number of the thread in the grid, plus 1
     clock: tir.Var = field(default_factory=lambda: tir.Var("clock", INT32))
+    stamp: tir.Var = field(default_factory=lambda: tir.Var("stamp", INT64))  # both, as the first words of a mark
     report: tir.Var = field(default_factory=lambda: tir.Var("report", DType.of("handle")))
     block: tir.Var = field(default_factory=lambda: tir.Var("block", INT64))
     _root_of: dict[tir.Var, Root] = field(default_factory=dict)
@@ -77,6 +81,7 @@ class Checks:
         """Take note of all memory of a kernel's code."""
         aliases, made, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
         views: dict[tir.Var, tir.Var] = {}
+        written: set[tir.Var] = set()
 
         def see(buffer: tir.Buffer) -> None:
             root = aliases.of(buffer.data).root
@@ -100,14 +105,19 @@ class Checks:
                     see(buffer)
                 case tir.Bind(var=var, value=value) if var.dtype.is_handle:
                     aliases.bind(var, value)
-                case tir.BufferLoad(buffer=buffer) | tir.BufferStore(buffer=buffer):
+                case tir.BufferLoad(buffer=buffer):
                     see(buffer)
-        numbered = {
-            var: Root(number, var.name, var, scope, smallest.get(var, 1), size)
-            for number, (var, (scope, size)) in enumerate(made.items())
-        }
-        self.roots = list(numbered.values())
-        self._root_of = {var: numbered[root] for var, root in views.items() if root in numbered}
+                case tir.BufferStore(buffer=buffer):
+                    see(buffer)
+                    written.add(buffer.data)
+                case tir.Call(args=args) if effect_of(node) > Effect.PURE:
+                    written.update(v for a in args for v in walk(a) if isinstance(v, tir.Var) and v.dtype.is_handle)
+        written = {aliases.of(v).root or v for v in written}
+        for number, (var, (scope, size)) in enumerate(made.items()):
+            is_marked = scope.startswith("shared") or (scope == "global" and var in written)
+            self.roots.append(Root(number, var.name, var, scope, smallest.get(var, 1), size, is_marked))
+        by_data = {root.data: root for root in self.roots}
+        self._root_of = {var: by_data[root] for var, root in views.items() if root in by_data}
         self._aliases = aliases
 
     def root_of(self, data: tir.Var) -> Root | None:
@@ -154,5 +164,8 @@ def marks_text() -> str:
     """The functions of shadow memory, as LLVM IR without comments."""
     text = (files(__package__) / "marks.ll").read_text()
     lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
-    values = {"attributes": "nounwind", "cold": "noinline cold nounwind", "trace": TRACE, "room": ROOM, "used": USED}
-    return Template("\n".join(line for line in lines if line)).substitute({k: str(v) for k, v in values.items()})
+    values = {
+        "attributes": "nounwind", "slow": "noinline nounwind", "cold": "noinline cold nounwind",
+        "trace": str(TRACE), "room": str(ROOM), "used": str(USED),
+    }  # fmt: skip
+    return Template("\n".join(line for line in lines if line)).substitute(values)

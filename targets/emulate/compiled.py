@@ -90,9 +90,10 @@ class Emulated:
             at = checks.ROOTS + 2 * root.number
             if root.size is None:
                 size = room(int(values[root.data] or 0))
-                own = np.zeros(max(size // root.granule, 1) * checks.MARKS, np.int32)
-                kept.append(own)
-                words[at + 1] = own.ctypes.data
+                if root.is_marked:
+                    own = np.zeros(max(size // root.granule, 1) * checks.MARKS, np.int32)
+                    kept.append(own)
+                    words[at + 1] = own.ctypes.data
             else:
                 size = evaluate(root.size, values)
                 words[at + 1] = cells.ctypes.data + used * checks.MARKS * 4

@@ -31,7 +31,8 @@ from mlcc.targets.emulate.split import Region, Splitter
 from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.storage import Storage
+from mlcc.targets.llvm.ir_text import NULL, Value, integer
+from mlcc.targets.llvm.storage import ALIGNMENT, Storage
 from mlcc.targets.llvm.types import memory_type
 
 
@@ -88,10 +89,10 @@ def _emit(
     types = [("ptr" if p.dtype.is_handle else memory_type(p.dtype), p.name) for p in params]
     known = {p for p in params if p.dtype.is_int}
     storage = Storage(body, known, ctx.options.stack_bytes)
-    fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
+    fn = ctx.module.function("i32", f"grid.{kernel.name}", [*types, ("ptr", "workspace")], attrs=ctx.function_attrs)
     e = ThreadEmitter(fn, ctx, storage) if checks is None else CheckedEmitter(fn, ctx, storage, checks)
-    for var, value in zip(params, fn.params, strict=True):
-        e.bind(var, casts.from_memory(e, value, var.dtype))
+    _bind(e, params, fn.params)
+    e.workspace = fn.params[-1]
     apart = bool(kernel.attrs.get("tir.noalias"))
     for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
         if apart and var.dtype.is_handle:
@@ -102,6 +103,33 @@ def _emit(
     e.body(body)
     e.finish()
     storage.finish(e)
+    _emit_entry(kernel, ctx, params, types, storage.workspace)
+
+
+def _emit_entry(
+    kernel: DeviceKernel, ctx: ModuleContext, params: tuple[tir.Var, ...], types: list[tuple[str, str]], size: tir.Expr
+) -> None:
+    """The function that a launch calls: it brings memory for what lives outside of the loop over blocks."""
+    fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
+    e = ThreadEmitter(fn, ctx)
+    _bind(e, params, fn.params)
+    memory = NULL
+    if tir.const_int(size) != 0:
+        allocate = ctx.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
+        memory = fn.call("ptr", allocate, [integer("i64", ALIGNMENT), e.index(c.maximum(size, ALIGNMENT))])
+        failed, go_on = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", memory, NULL), failed, go_on)
+        fn.start(failed)
+        fn.ret(integer("i32", ctx.error_code("MemoryError", "no memory to emulate a kernel")))
+        fn.start(go_on)
+    code = fn.call("i32", f"@grid.{kernel.name}", [*fn.params, memory])
+    fn.call("void", ctx.module.declare("free", "void", ["ptr"]), [memory])
+    fn.ret(code)
+
+
+def _bind(e: ThreadEmitter, params: Sequence[tir.Var], values: Sequence[Value]) -> None:
+    for var, value in zip(params, values, strict=False):
+        e.bind(var, casts.from_memory(e, value, var.dtype))
 
 
 class _Prepare(Mutator):

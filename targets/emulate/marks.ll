@@ -57,7 +57,7 @@ define internal void @mlcc_emulate_race(ptr %report, i32 %kind, ptr %mark, i64 %
   ret void
 }
 
-define internal void @mlcc_emulate_read(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %needs_write) $attributes {
+define internal void @mlcc_emulate_read(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %needs_write) $slow {
 entry:
   br label %head
 head:
@@ -118,7 +118,7 @@ done:
   ret void
 }
 
-define internal void @mlcc_emulate_write(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %same) $attributes {
+define internal void @mlcc_emulate_write(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %same) $slow {
   ; `same`: the memory holds the value already; several threads may write one value
 entry:
   br label %head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import BOOL, INT32, DType
+from mlcc.ir.dtypes import BOOL, INT32, INT64, DType
 from mlcc.ir.node import Node
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.targets.emulate import checks as kinds
@@ -32,7 +32,8 @@ class CheckedSplitter(Splitter):
     def first(self) -> Body:
         of, number = self._checks, self.threads.number
         me = c.add(c.add(c.mul(c.cast(INT32, of.block), self.threads.count), number), 1)
-        return (tir.Bind(of.me, me), tir.Bind(of.clock, c.load(self._clocks, number)))
+        stamp = c.add(c.mul(c.cast(INT64, of.clock), 1 << 32), c.cast(INT64, of.me))
+        return (tir.Bind(of.me, me), tir.Bind(of.clock, c.load(self._clocks, number)), tir.Bind(of.stamp, stamp))
 
     def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
         warp = name_of(call) not in BARRIERS or (bool(call.args) and getattr(call.args[0], "value", "") == "warp")

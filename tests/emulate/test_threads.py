@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.emulate.kernels import FULL, rand, run
+from mlcc.targets.emulate import run_program
+from tests.emulate.kernels import FULL, program, rand, run
 
 
 def test_a_barrier_separates_writes_from_reads() -> None:
@@ -223,3 +224,25 @@ def f(B: T.Buffer((3, 64), "int32")):
     assert np.array_equal(b[0], np.where(t % 32 == 7, 0, sums))
     assert np.array_equal(b[1], t // 32 + 4)
     assert np.array_equal(b[2], np.where(t >= 40, 10, 41))
+
+
+def test_more_local_memory_than_a_stack_has() -> None:
+    """Within a region and across regions, with and without checks."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((40, 8192), "float32"), B: T.Buffer((40,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 40)
+    L = T.alloc_buffer((8192,), "float32", scope="local")
+    M = T.alloc_buffer((8192,), "float32", scope="local")
+    for k in range(8192):
+        L[k] = A[tx, k]
+    T.tvm_storage_sync("shared")
+    for k in range(8192):
+        M[8191 - k] = L[k]
+    B[tx] = M[8191] + M[0]
+"""
+    a = rand(40, 8192)
+    for check in (True, False):
+        b = np.zeros(40, "float32")
+        run_program(program(text), a, b, check=check)
+        assert np.array_equal(b, a[:, 0] + a[:, -1])
