@@ -16,6 +16,7 @@ from mlcc.targets.cuda.storage import DeviceStorage
 from mlcc.targets.llvm import calls
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
+from mlcc.targets.llvm.refuse import unsupported
 
 _OF_HOSTS = (
     "call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked", "prefetch", "tvm_kernel_replace_point",
@@ -41,6 +42,9 @@ class DeviceEmitter(Emitter):
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Never in functions of their own: a call would put what is in registers into memory."""
         self.plain_body(statements)
+
+    def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+        raise unsupported(f"the PrimFunc `{name}` is called inside a kernel", node.span, help="inline it")
 
     def loop_hint(self, stmt: tir.For) -> str:
         if stmt.var not in self.unrolled:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlcc.ir import relax, tir
+from mlcc.errors import did_you_mean
+from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm import casts, memory
+from mlcc.targets.llvm import casts, memory, vmath
 from mlcc.targets.llvm.ir_text import Value, integer
+from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import memory_type, zero
 
@@ -130,12 +132,31 @@ def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
     return e.fn.op(memory_type(dtype), text)
 
 
+# ---------------------------------------------------------------- functions of C
+
+_SAME = {name: name for name in (*vmath.UNARY, *vmath.ROUNDING, *vmath.BINARY, "fabs", "copysign", "fma", "ldexp")}
+_SAME["rint"] = "nearbyint"
+# C's name -> the intrinsic that computes it, and the bits of its floats
+EXTERNS = {
+    name: (same, bits) for base, same in _SAME.items() for name, bits in ((base, 64), (f"{base}f", 32)) if name in LIBM
+}
+
+
+def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
+    """A function of libm, by the intrinsic that is the same; a device has no others."""
+    name = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
+    same, bits = EXTERNS.get(name, ("", 0))
+    if not same or node.dtype.kind != "float" or node.dtype.bits != bits:
+        near = did_you_mean(name, EXTERNS)
+        help = "a kernel can call the functions of libm that TensorIR has intrinsics for" + (
+            f"; {near}" if near else ""
+        )
+        message = f"the extern `{name}` cannot be called inside a kernel as {node.dtype}"
+        raise unsupported(message, node.span, help=help)
+    return e.CALLS[same](e, tir.Call(node.dtype, tir.Op(f"tir.{same}"), node.args[1:], span=node.span))
+
+
 # ---------------------------------------------------------------- what a kernel does not do
-
-
-def _module_function(e: DeviceEmitter, node: tir.Call) -> Value:
-    name = node.op.name if isinstance(node.op, relax.GlobalVar) else str(node.op)
-    raise unsupported(f"the PrimFunc `{name}` is called inside a kernel", node.span, help="inline it")
 
 
 def refused(what: str, help: str) -> Emit:
@@ -155,5 +176,6 @@ TABLE: dict[str, Emit] = {
     **{f"tvm_warp_shuffle{suffix}": _shuffle(suffix) for suffix in _SHUFFLES},
     "tvm_warp_activemask": _active_mask,
     "atomic_add": _atomic_add,
+    **dict.fromkeys(("call_extern", "call_pure_extern"), _extern),
     **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), _HOST_ONLY),
 }

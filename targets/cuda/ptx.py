@@ -11,6 +11,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.target import Target
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
+from mlcc.targets.cuda.selectable import mended
 from mlcc.targets.llvm.compile import Machine, compile_text
 from mlcc.targets.llvm.context import EmitOptions
 from mlcc.targets.llvm.ir_text import ModuleText
@@ -51,7 +52,7 @@ def emit_ptx(
     facts = [emit_kernel(kernel, ctx) for kernel in kernels]
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
-    made = compile_text(given, Machine(TRIPLE, arch.name), opt_level, emit)
+    made = compile_text(given, Machine(TRIPLE, arch.name), opt_level, emit, mend=mended)
     if f".target {arch.name}\n" not in made.asm:
         message = f"this LLVM generates no code for `{arch.name}`"
         raise CompileError(error("E0731", message, help="install a newer llvmlite"))

@@ -280,6 +280,8 @@ def let(e: Emitter, node: tir.Let) -> Value:
 def lane_numbers(dtype: DType) -> Value:
     """<0, 1, 2, ...> of an integer vector type."""
     scalar = register_type(dtype.element)
+    if dtype.lanes == 1:
+        return integer(scalar, 0)
     lanes = ", ".join(f"{scalar} {i}" for i in range(dtype.lanes))
     return Value(register_type(dtype), f"<{lanes}>")
 

@@ -27,18 +27,21 @@ def call(e: Emitter, node: tir.Call) -> Value:
     """Any call: an intrinsic by its table, or a function of the module."""
     op = node.op
     if isinstance(op, relax.GlobalVar):
-        return _module_function(e, op.name, node.args, node)
+        return e.module_function(op.name, node.args, node)
     name = op.name.removeprefix("tir.")
     emit = e.CALLS.get(name)
     if emit is None:
         raise unsupported(f"the {e.TARGET} target has no `T.{name}`", node.span, help=did_you_mean(name, e.CALLS))
-    return emit(e, node)
+    made = emit(e, node)
+    if made.type != register_type(node.dtype) and not node.dtype.is_handle:
+        raise unsupported(f"`T.{name}` of these arguments is not {node.dtype}", node.span)
+    return made
 
 
 # ---------------------------------------------------------------- functions
 
 
-def _module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
     """Call a kernel. Arguments are pointers, or tensors that tell the callee's symbols too."""
     fn = e.fn
     kernel = e.ctx.kernel(name)
@@ -121,7 +124,7 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
     if types is not None:
         return _libm(e, symbol, types, args, node)
     if symbol in e.ctx.functions:
-        return _module_function(e, symbol, args, node)
+        return e.module_function(symbol, args, node)
     if symbol not in e.ctx.options.allow_extern:
         near = did_you_mean(symbol, LIBM)
         help = f"bring it along as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
@@ -194,6 +197,9 @@ def _extension(arg: tir.Expr) -> str:
     return "signext" if dtype.is_int and dtype.bits < 32 else ""
 
 
+_OF_INTEGERS = frozenset(
+    ("ctpop", "bswap", "bitreverse", "smin", "smax", "umin", "umax", "sadd.sat", "uadd.sat", "ssub.sat", "usub.sat")
+)
 _LLVM_INTRINSICS = {
     "fabs": 1, "sqrt": 1, "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log10": 1, "sin": 1, "cos": 1, "floor": 1,
     "ceil": 1, "trunc": 1, "rint": 1, "nearbyint": 1, "round": 1, "pow": 2, "copysign": 2, "minnum": 2, "maxnum": 2,
@@ -218,9 +224,17 @@ def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
         args = args[1:]  # older texts give the number of operands that pick the overload
     if len(args) != count or any(a.dtype is not node.dtype for a in args) or is_small_float(node.dtype):
         raise unsupported(f"`llvm.{base}` takes {count} operands of the result's type", node.span)
+    wanted = node.dtype.is_int if base in _OF_INTEGERS else node.dtype.is_float
+    if not wanted or base == "bswap" and node.dtype.bits < 16:
+        raise unsupported(f"`llvm.{base}` does not take {node.dtype}", node.span)
     values = [e.expr(a) for a in args]
     if node.dtype.is_float and (base in vmath.UNARY or base in vmath.ROUNDING or base == "pow"):
         return vmath.call(e, base, values, node.dtype.lanes)
+    if base == "bswap" and e.ctx.is_gpu and node.dtype.lanes > 1:  # LLVM cannot select it for vectors
+        made = Value(values[0].type, "poison")
+        for lane in range(node.dtype.lanes):
+            made = e.fn.insert(made, e.intrinsic("llvm.bswap", e.fn.extract(values[0], lane)), lane)
+        return made
     return e.intrinsic(f"llvm.{base}", *values)
 
 
@@ -251,7 +265,10 @@ def _address_of(e: Emitter, node: tir.Call) -> Value:
 
 
 def _byte_offset(e: Emitter, node: tir.Call) -> Value:
-    return e.fn.gep("i8", e.expr(node.args[0]), e.index(node.args[1]))
+    place, by = node.args[:2]
+    if not place.dtype.is_handle or not by.dtype.is_int or by.dtype.lanes > 1:
+        raise unsupported(f"`T.{intrinsics.name_of(node)}` takes a handle and an integer", node.span)
+    return e.fn.gep("i8", e.expr(place), e.index(by))
 
 
 # ---------------------------------------------------------------- return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +65,13 @@ class Compiled:
 
 
 def compile_text(
-    text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"}), kernels: Sequence[str] = ()
-) -> Compiled:
+    text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"}), kernels: Sequence[str] = (),
+    mend: Callable[[list[str], Callable[[], str]], str | None] | None = None,
+) -> Compiled:  # fmt: skip
     """Compile a module at an optimisation level of 0 to 3. `emit` picks among obj, asm and llvm-ir (optimised).
 
     `kernels` are modules of checked native kernels to link in; they are compiled in a child process only (`native`).
+    `mend` may give another text for the optimised one (by its second argument), whose functions have these names.
     Equal text gives equal bytes. `machine` must be a checked one: LLVM ends the process on some combinations. Raises
     RuntimeError (our own bug) for text that LLVM does not accept.
     """
@@ -88,6 +90,12 @@ def compile_text(
                 function.linkage = "internal"
         module.verify()
         _optimise(llvm, tm, module, level, not machine.is_gpu)
+        if mend is not None:
+            optimised = module
+            changed = mend([f.name for f in module.functions], lambda: str(optimised))
+            if changed is not None:
+                module = llvm.parse_assembly(changed, context)
+                module.verify()
         return Compiled(
             tm.emit_object(module) if "obj" in emit else b"",
             tm.emit_assembly(module) if "asm" in emit else "",

@@ -148,6 +148,10 @@ class Emitter:
         self.values[var] = value
         self.wide.pop(var, None)
 
+    def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+        """A call of another PrimFunc."""
+        return calls.module_function(self, name, args, node)
+
     def loop_hint(self, stmt: tir.For) -> str:
         """The metadata node that tells LLVM what to make of a loop; none if empty."""
         return ""

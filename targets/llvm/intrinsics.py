@@ -173,8 +173,8 @@ def _count_bits(op: str) -> Emit:
     def emit(e: Emitter, node: tir.Call) -> Value:
         (x,) = _arguments(e, node, 1)
         source = node.args[0].dtype
-        if not source.is_int:
-            raise unsupported(f"`T.{name_of(node)}` takes an integer, not {source}", node.span)
+        if not source.is_int or source.lanes != node.dtype.lanes:
+            raise unsupported(f"`T.{name_of(node)}` of {source} is not {node.dtype}", node.span)
         extra = [Value("i1", "false")] if op == "ctlz" else []
         name = e.ctx.module.declare(f"llvm.{op}.{casts.mangled(x.type)}", x.type, [x.type, *(v.type for v in extra)])
         unsigned = DType.of(f"uint{source.bits}").with_lanes(source.lanes)
@@ -212,7 +212,8 @@ def _dp4a(e: Emitter, node: tir.Call) -> Value:
     """The dot product of two vectors of four 8-bit integers, added to an int32."""
     fn = e.fn
     values = [e.expr(a) for a in node.args]
-    if len(values) not in (2, 3) or any(a.dtype.lanes != 4 or a.dtype.bits != 8 for a in node.args[:2]):
+    four = [a.dtype.lanes == 4 and a.dtype.is_int and a.dtype.bits == 8 for a in node.args[:2]]
+    if len(values) not in (2, 3) or not all(four) or len(values) == 3 and values[2].type != "i32":
         raise unsupported("`T.dp4a` takes two vectors of four 8-bit integers, and an int32", node.span)
     wide = [
         fn.convert("zext" if a.dtype.is_uint else "sext", v, "<4 x i32>")
@@ -226,6 +227,9 @@ def _dp4a(e: Emitter, node: tir.Call) -> Value:
 def _extended(e: Emitter, node: tir.Call, count: int) -> list[Value]:
     """Integer arguments as i64, with the lanes of the result."""
     fn, lanes = e.fn, node.dtype.lanes
+    if any(not a.dtype.is_int or a.dtype.lanes not in (1, lanes) for a in node.args):
+        given = ", ".join(str(a.dtype) for a in node.args)
+        raise unsupported(f"`T.{name_of(node)}` takes integers, not ({given})", node.span)
     made: list[Value] = []
     for value, arg in zip(_arguments(e, node, count), node.args, strict=True):
         wide = fn.convert("zext" if arg.dtype.is_uint else "sext", value, vector("i64", arg.dtype.lanes))
@@ -247,6 +251,9 @@ def _lane_mask(e: Emitter, node: tir.Call) -> Value:
 def _if_then_else(e: Emitter, node: tir.Call) -> Value:
     if len(node.args) != 3:
         raise unsupported(f"`T.if_then_else` takes 3 arguments, not {len(node.args)}", node.span)
+    condition, true, false = (a.dtype for a in node.args)
+    if not condition.is_bool or true is not false or condition.lanes not in (1, true.lanes):
+        raise unsupported(f"`T.if_then_else` of ({condition}, {true}, {false})", node.span)
     return arith.choose(e, *node.args)
 
 
@@ -260,18 +267,22 @@ def _nothing(e: Emitter, node: tir.Call) -> Value:
 
 
 def _true(e: Emitter, node: tir.Call) -> Value:
-    return arith.constant(DType.of("bool"), 1)
+    return arith.constant(node.dtype, 1)
 
 
 def _isnullptr(e: Emitter, node: tir.Call) -> Value:
     (x,) = _arguments(e, node, 1)
+    if not node.args[0].dtype.is_handle:
+        raise unsupported(f"`T.isnullptr` takes a handle, not {node.args[0].dtype}", node.span)
     return e.fn.icmp("eq", e.fn.generic(x), NULL)
 
 
 def _halves(which: str) -> Emit:
     def emit(e: Emitter, node: tir.Call) -> Value:
-        value = e.expr(node.args[0])
-        count = node.dtype.lanes
+        (value,) = _arguments(e, node, 1)
+        count, whole = node.dtype.lanes, node.args[0].dtype
+        if whole.element is not node.dtype.element or whole.lanes != 2 * count or count < 2:
+            raise unsupported(f"`T.{name_of(node)}` of {whole} is not {node.dtype}", node.span)
         first = count if which == "high" else 0
         mask = ", ".join(f"i32 {first + i}" for i in range(count))
         text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{mask}>"
@@ -281,7 +292,12 @@ def _halves(which: str) -> Emit:
 
 
 def _combine(e: Emitter, node: tir.Call) -> Value:
-    low, high = (e.expr(a) for a in node.args[:2])
+    low, high = _arguments(e, node, 2)
+    half = node.args[0].dtype
+    same = half is node.args[1].dtype and half.element is node.dtype.element
+    if not same or half.lanes < 2 or node.dtype.lanes != 2 * half.lanes:
+        given = ", ".join(str(a.dtype) for a in node.args)
+        raise unsupported(f"`T.vectorcombine` of ({given}) is not {node.dtype}", node.span)
     mask = ", ".join(f"i32 {i}" for i in range(node.dtype.lanes))
     return e.fn.op(register_type(node.dtype), f"shufflevector {low}, {high}, <{node.dtype.lanes} x i32> <{mask}>")
 

@@ -159,3 +159,20 @@ def f(A: T.Buffer((128,), "float32")):
     assert code == "E0732" and "65536 bytes" in message
     code, message = refused(REVERSE.replace('"threadIdx.x", 128', '"threadIdx.x", 2048'))
     assert code == "E0732" and "2048 threads" in message
+
+
+def test_bytes_of_vectors_are_reversed_lane_by_lane() -> None:
+    """LLVM recognises it, and cannot select it for vectors from sm_100 on: that ended the process."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((1024,), "uint32"), B: T.Buffer((1024,), "uint32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    for v in T.vectorized(2):
+        B[tx * 2 + v] = (
+            (A[tx * 2 + v] << T.uint32(24))
+            | ((A[tx * 2 + v] << T.uint32(8)) & T.uint32(0xFF0000))
+            | ((A[tx * 2 + v] >> T.uint32(8)) & T.uint32(0xFF00))
+            | (A[tx * 2 + v] >> T.uint32(24))
+        )
+"""
+    assert ptx(text, "sm_120").text.count("prmt.b32") == 2

@@ -2,16 +2,18 @@
 
 An angle is n * pi/2 + r with |r| <= pi/4: pi/2 in parts of 33 bits, so that n times each is exact while n has at most
 20 bits; angles of `float` are reduced in doubles. Larger angles, which programs hardly have, go to libm, lane by lane,
-in a block of their own.
+in a block of their own, or to `alone` where there is no libm.
 """
 
 from __future__ import annotations
 
 import math
 
+from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.vmath import coefficients
+from mlcc.targets.llvm.vmath.alone import angle
 from mlcc.targets.llvm.vmath.ops import DOUBLE, Code, Int, Num, sum_of
-from mlcc.targets.llvm.vmath.rare import unless
+from mlcc.targets.llvm.vmath.rare import aside, unless
 
 _PI = (3.141592653589793, 1.2246467991473532e-16)
 _HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
@@ -39,6 +41,25 @@ def _reduced(c: Code, size: Num) -> tuple[Num, Int]:
     return r + (rest + more - n * fourth), quarter
 
 
+def _placed(c: Code, size: Num) -> tuple[Num, Int]:
+    """r and n of any angle that is not negative; without libm also of those that are far away."""
+    r, quarter = _reduced(c, size)
+    if c.libm:
+        return r, quarter
+
+    def far() -> list[Value]:
+        rest, multiple = angle(c, size)
+        return [rest.v, multiple.v]
+
+    made = aside(c, size > _FAR, [r.v, quarter.v], far)
+    return Num(c, made[0]), Int(c, made[1])
+
+
+def _unless_far(c: Code, size: Num, made: Num, name: str, x: Num) -> Num:
+    """`made`, but libm's function of angles that `_placed` did not place."""
+    return unless(c, size > _FAR, made, name, x) if c.libm else made
+
+
 def _sine_and_cosine(c: Code, r: Num) -> tuple[Num, Num]:
     z = r * r
     sine = c.fma(r * z, c.polynomial(z, coefficients.SIN[c.format.type]), r)
@@ -48,30 +69,30 @@ def _sine_and_cosine(c: Code, r: Num) -> tuple[Num, Num]:
 
 def sin(c: Code, x: Num) -> Num:
     size = abs(x)
-    r, quarter = _reduced(c, size)
+    r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
     made = c.choose((quarter & 1).equals(0), sine, cosine)
     turned = ((quarter & 2) << (c.format.bits - 2)) ^ (x.as_bits() & c.format.sign)
-    return unless(c, size > _FAR, (made.as_bits() ^ turned).as_number(), "sin", x)
+    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "sin", x)
 
 
 def cos(c: Code, x: Num) -> Num:
     size = abs(x)
-    r, quarter = _reduced(c, size)
+    r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
     made = c.choose((quarter & 1).equals(0), cosine, sine)
     turned = ((quarter + 1) & 2) << (c.format.bits - 2)
-    return unless(c, size > _FAR, (made.as_bits() ^ turned).as_number(), "cos", x)
+    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "cos", x)
 
 
 def tan(c: Code, x: Num) -> Num:
     size = abs(x)
-    r, quarter = _reduced(c, size)
+    r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
     even = (quarter & 1).equals(0)
     made = c.choose(even, sine, cosine) / c.choose(even, cosine, sine)
     turned = (quarter << (c.format.bits - 1)) ^ (x.as_bits() & c.format.sign)
-    return unless(c, size > _FAR, (made.as_bits() ^ turned).as_number(), "tan", x)
+    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "tan", x)
 
 
 def atan(c: Code, x: Num) -> Num:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from mlcc.targets.llvm.ir_text import FunctionText, Value
 from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.vmath.ops import Code, Mask, Num
@@ -9,15 +11,20 @@ from mlcc.targets.llvm.vmath.ops import Code, Mask, Num
 
 def unless(c: Code, rare: Mask, usual: Num, name: str, *args: Num) -> Num:
     """`usual`, but libm's function of the arguments in lanes where `rare` holds."""
+    return Num(c, aside(c, rare, [usual.v], lambda: [_from_libm(c, name, [a.v for a in args])])[0])
+
+
+def aside(c: Code, rare: Mask, usual: Sequence[Value], make: Callable[[], Sequence[Value]]) -> list[Value]:
+    """`usual`, but what `make` computes in lanes where `rare` holds, in a block beside the common path."""
     fn = c.fn
-    aside, done = fn.label("rare"), fn.label("done")
+    away, done = fn.label("rare"), fn.label("done")
     before = fn.block
-    fn.cond_br(_any(c, rare), aside, done, fn.module.metadata('!"branch_weights", i32 1, i32 2000'))
-    fn.start(aside)
-    made = fn.select(rare.v, _from_libm(c, name, [a.v for a in args]), usual.v)
+    fn.cond_br(_any(c, rare), away, done, fn.module.metadata('!"branch_weights", i32 1, i32 2000'))
+    fn.start(away)
+    made = [fn.select(rare.v, m, u) for m, u in zip(make(), usual, strict=True)]
     after = fn.block
     fn.start(done)
-    return Num(c, fn.phi(made.type, [(usual.v, before), (made, after)]))
+    return [fn.phi(m.type, [(u, before), (m, after)]) for m, u in zip(made, usual, strict=True)]
 
 
 def _any(c: Code, mask: Mask) -> Value:

@@ -4,8 +4,9 @@ fma, ldexp and nextafter, which no CPU has for vectors.
 
 from __future__ import annotations
 
+from mlcc.targets.llvm.vmath.alone import remainder
 from mlcc.targets.llvm.vmath.ops import DOUBLE, Code, Int, Num, sum_of
-from mlcc.targets.llvm.vmath.rare import unless
+from mlcc.targets.llvm.vmath.rare import aside, unless
 
 
 def _nearest(c: Code, size: Num) -> Num:
@@ -49,6 +50,9 @@ def fmod(c: Code, x: Num, y: Num) -> Num:
     left = wide.choose(left < 0.0, left + b, left)
     usual = (quotient < 2.0**28) & (a < 2.0**990) & (b < 2.0**990) & (b > 2.0**-900)
     made = left if c.format.bits == 64 else left.to(c)
+    if not c.libm:
+        (found,) = aside(c, ~usual, [made.v], lambda: [remainder(c, abs(x), abs(y)).v])
+        return Num(c, found).sign_of(x)
     return unless(c, ~usual, made.sign_of(x), "fmod", x, y)
 
 

@@ -1,0 +1,44 @@
+"""What LLVM's optimiser makes of IR, and its NVPTX code generator then ends the process on.
+
+Reversing the bytes of a vector is known: it is recognised in shifts and masks, and cannot be selected for lanes of 32
+bits from sm_100 on. Each such call becomes one of a function that does it lane by lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+_BSWAP = re.compile(r"llvm\.bswap\.v(\d+)i(\d+)\Z")
+
+
+def mended(names: Iterable[str], optimised: Callable[[], str]) -> str | None:
+    """The IR of a module, whose functions have these names, with what cannot be selected replaced; None if all can."""
+    wrong = [found for found in map(_BSWAP.match, names) if found]
+    if not wrong:
+        return None
+    text = optimised()
+    for found in wrong:
+        name = found[0]
+        lanes, bits = int(found[1]), int(found[2])
+        kept = [line for line in text.splitlines() if not (line.startswith("declare ") and f"@{name}(" in line)]
+        own = f"mlcc.bswap.v{lanes}i{bits}"
+        scalar = f"llvm.bswap.i{bits}"
+        text = "\n".join([*kept, _by_lane(own, scalar, lanes, bits), ""]).replace(f"@{name}(", f"@{own}(")
+        if f"declare i{bits} @{scalar}(" not in text:
+            text += f"declare i{bits} @{scalar}(i{bits})\n"
+    return text
+
+
+def _by_lane(name: str, scalar: str, lanes: int, bits: int) -> str:
+    type = f"<{lanes} x i{bits}>"
+    lines = [f"define internal {type} @{name}({type} %x) nounwind {{"]
+    made = "poison"
+    for lane in range(lanes):
+        lines += [
+            f"  %x{lane} = extractelement {type} %x, i64 {lane}",
+            f"  %y{lane} = call i{bits} @{scalar}(i{bits} %x{lane})",
+            f"  %z{lane} = insertelement {type} {made}, i{bits} %y{lane}, i64 {lane}",
+        ]
+        made = f"%z{lane}"
+    return "\n".join([*lines, f"  ret {type} {made}", "}"])

@@ -1,0 +1,93 @@
+"""Elementary functions as a GPU computes them, judged on this CPU: the same IR, compiled for it."""
+
+from __future__ import annotations
+
+import functools
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from bench import ulps
+from mlcc.targets.cuda.ptx import TRIPLE
+from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.vmath import BINARY, UNARY
+from tests.targets.build import call, elementwise
+from tests.targets.harness import Native
+
+COUNT = 4096
+LIMIT = 4.0
+pytestmark = pytest.mark.skipif(not llvm.get_host_cpu_features().get("fma"), reason="needs fused multiply-add")
+
+
+@functools.cache
+def compiled(name: str, dtype: str) -> Native:
+    arity = 2 if name in BINARY else 1
+    func = elementwise(COUNT, [dtype] * arity, [(dtype, call(name))])
+    return Native(func, machine=Machine(cpu="x86-64-v3"), triple=TRIPLE)
+
+
+def run(name: str, *args: np.ndarray) -> np.ndarray:
+    out = np.empty_like(args[0])
+    assert compiled(name, str(args[0].dtype))(*args, out) == 0
+    return out
+
+
+def worst(name: str, *args: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        truth = ulps.TRUTH[name](*(a.astype(ulps.wide(str(a.dtype))) for a in args))
+    return float(np.max(ulps.distance(run(name, *args), truth)))
+
+
+def everywhere(dtype: str, seed: int) -> list[np.ndarray]:
+    special = np.resize(ulps.special(dtype), COUNT)
+    return [special, ulps.usual(dtype, COUNT, seed), ulps.anywhere(dtype, COUNT, seed + 1)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(UNARY))
+def test_at_most_4_ulps(name: str, dtype: str) -> None:
+    if not ulps.can_judge(dtype):
+        pytest.skip("no wider type to judge by")
+    for x in everywhere(dtype, 1):
+        assert worst(name, x) <= LIMIT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["pow", "atan2", "hypot"])
+def test_of_two_arguments(name: str, dtype: str) -> None:
+    if not ulps.can_judge(dtype):
+        pytest.skip("no wider type to judge by")
+    for x, y in zip(everywhere(dtype, 1), everywhere(dtype, 5), strict=True):
+        assert worst(name, x, y) <= LIMIT
+        assert worst(name, np.abs(x), y) <= LIMIT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_angles_of_any_size(dtype: str) -> None:
+    """Reduced by the bits of 2 / pi: also those that lie nearest to multiples of pi / 2."""
+    hard = {"float32": [16367173 * 2.0**72, 11853.0, 3.0e38], "float64": [6381956970095103 * 2.0**797, 1.7e308, 1e22]}
+    large = np.geomspace(1e6, float(np.finfo(dtype).max) / 2, COUNT).astype(dtype)
+    for x in (large, -large, np.resize(np.array(hard[dtype], dtype), COUNT)):
+        for name in ("sin", "cos", "tan"):
+            assert worst(name, x) <= LIMIT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_are_exact(dtype: str) -> None:
+    some = ulps.special(dtype)
+    x, y = (np.resize(v.ravel(), COUNT) for v in np.meshgrid(some, some))
+    pairs = [(x, y), (ulps.anywhere(dtype, COUNT, 1), ulps.anywhere(dtype, COUNT, 2))]
+    near = ulps.usual(dtype, COUNT, 3)
+    pairs.append((near, near * np.geomspace(1e-30, 1, COUNT).astype(dtype)))
+    for a, b in pairs:
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(run("fmod", a, b), np.fmod(a, b))
+
+
+def test_nothing_is_called() -> None:
+    for name in [*UNARY, *BINARY]:
+        for dtype in ("float32", "float64"):
+            text = compiled(name, dtype).text
+            outside = [line for line in text.splitlines() if line.startswith("declare") and "@llvm." not in line]
+            assert not outside, (name, dtype)
