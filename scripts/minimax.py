@@ -157,6 +157,8 @@ def _fits() -> list[Fit]:
         Fit("EXP", "(exp(r) - 1 - r) / r**2, r to ln(2) / 2; relative to expm1 too",
             _series(lambda r: (mp.expm1(r) - r) / r**2, lambda r: _half + r / 6), abs, -bound, bound,
             {"float": 5, "double": 10}),
+        Fit("EXP_1", "(exp(r) - 1) / r, r to ln(2) / 2", _series(lambda r: mp.expm1(r) / r, lambda r: 1 + r / 2),
+            lambda r: abs(r) / mp.exp(r), -bound, bound, {"float": 6, "double": 11}),
         Fit("EXP2", "(2**r - 1) / r, r to 1/2", _series(lambda r: exp(r, _ln2) / r, lambda r: _ln2 + _ln2**2 * r / 2),
             abs, -_half * slack, _half * slack, {"float": 6, "double": 11}),
         Fit("EXP10", "(10**r - 1) / r, r to log10(2) / 2",

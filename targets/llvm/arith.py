@@ -10,6 +10,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm import masks, small_float, vmath
 from mlcc.targets.llvm.ir_text import FunctionText, Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.steady import is_steady
 from mlcc.targets.llvm.types import is_small_float, register_type
 
 if TYPE_CHECKING:
@@ -117,6 +118,10 @@ def div(e: Emitter, node: tir.Div) -> Value:
     lhs, rhs = e.expr(node.lhs), e.expr(node.rhs)
     if dtype.is_int:
         return int_divide(e.fn, lhs, rhs, dtype, _const_of(node.rhs))[0]
+    if isinstance(node.rhs, tir.Broadcast) and dtype.bits >= 32 and not e.ctx.options.fast_math:
+        least = vmath.quotients_that_pay(e, lhs, dtype.lanes)
+        if least is not None and is_steady(e, node.rhs.value, least):
+            return vmath.quotient(e, lhs, e.expr(node.rhs.value), dtype.lanes)
     op = f"fdiv{e.fast}" if e.ctx.options.fast_math and not is_small_float(dtype) else "fdiv"
     return small_float.rounded(e, e.fn.binary(op, lhs, rhs), dtype)
 

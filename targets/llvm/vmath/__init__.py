@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
-from mlcc.targets.llvm.vmath import circular, errors, exponentials, hyperbolic, logarithms, powers, rounding
+from mlcc.targets.llvm.vmath import circular, errors, exponentials, hyperbolic, logarithms, powers, quotients, rounding
 from mlcc.targets.llvm.vmath.ops import DOUBLE, FLOAT, Code, Format, Int, Num
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ _ATTRS = "alwaysinline nounwind"
 # a vector of more registers than this is worked on in a loop; long code repeats less
 _REPEATED, _LONG_REPEATED = 8, 2
 _LONG = frozenset({"pow", "sin", "cos", "tan", "fmod"})
+_DIVISIONS = 24  # of a register each, which take as long as getting ready for multiplications instead
+# one step of these waits for the one before: two registers are worked on in turn, where there are enough of them
+_PAIRED = frozenset({"exp", "exp2", "exp10", "sigmoid", "tanh", "erf", "log", "log2", "log10", "log1p"})
 
 
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
@@ -63,10 +66,29 @@ def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
     if not e.ctx.module.has_helper(symbol):
         params = [(x.type, "x"), (exponent.type, "n")]
         fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), _ATTRS)
-        code = Code(fn, lanes, form, e.ctx.has_fma)
+        code = Code(fn, lanes, form, e.ctx.has_fma, scaling=_scaling(e))
         fn.ret(rounding.ldexp(code, Num(code, fn.params[0]), Int(code, fn.params[1])).v)
         e.ctx.module.helper(symbol, fn.text())
     return e.fn.call(x.type, f"@{symbol}", [x, exponent])
+
+
+def quotients_that_pay(e: Emitter, x: Value, lanes: int) -> int | None:
+    """How many quotients by one divisor it takes for `quotient` to be faster than divisions; None if it never is."""
+    if not e.ctx.has_fma or e.ctx.is_gpu:
+        return None
+    return -(-_DIVISIONS * _native_lanes(e, _format_of(x)) // lanes)
+
+
+def quotient(e: Emitter, x: Value, divisor: Value, lanes: int) -> Value:
+    """x / divisor, a scalar that is the same for many x, on a CPU with fused multiply-add."""
+    form = _format_of(x)
+    symbol = f"mlcc.quotient.{form.type}x{lanes}"
+    if not e.ctx.module.has_helper(symbol):
+        fn = FunctionText(e.ctx.module, x.type, symbol, [(x.type, "x"), (divisor.type, "d")], "internal", (), _ATTRS)
+        code = Code(fn, lanes, form, True)
+        fn.ret(quotients.quotient(code, Num(code, fn.params[0]), fn.params[1], _native_lanes(e, form)).v)
+        e.ctx.module.helper(symbol, fn.text())
+    return e.fn.call(x.type, f"@{symbol}", [x, divisor])
 
 
 def _format_of(x: Value) -> Format:
@@ -81,6 +103,18 @@ def _native_lanes(e: Emitter, form: Format) -> int:
     return (512 if "avx512f" in features else 256 if "avx" in features else 128) // form.bits
 
 
+def _piece(e: Emitter, name: str, form: Format) -> int:
+    """How many lanes a function works on at a time."""
+    many = "avx512f" in e.ctx.features or not (e.ctx.is_x86 or e.ctx.is_gpu)  # 32 registers
+    return _native_lanes(e, form) * (2 if many and name in _PAIRED else 1)
+
+
+def _scaling(e: Emitter) -> tuple[int, ...]:
+    """The vectors, in bits, that the CPU multiplies by powers of two."""
+    features = e.ctx.features
+    return () if "avx512f" not in features else (128, 256, 512) if "avx512vl" in features else (512,)
+
+
 def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     """The name of the function for so many lanes."""
     module = e.ctx.module
@@ -90,10 +124,10 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     type = vector(form.type, lanes)
     params = [(type, hint) for hint in ("x", "y", "z")[:arity]]
     fn = FunctionText(module, type, symbol, params, "internal", (), _ATTRS)
-    if lanes > _native_lanes(e, form):
+    if lanes > _native_lanes(e, form) and lanes != _piece(e, name, form):
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:
-        code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu)
+        code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu, _scaling(e))
         fn.ret(_FORMULAS[name](code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())
 
@@ -101,21 +135,23 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
 def _in_pieces(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int) -> Value:
     """A wide vector register by register, so that what is live at once fits the CPU's; many in a loop over memory,
     so that code stays small."""
-    piece = _native_lanes(e, form)
+    piece = _piece(e, name, form)
     most = _LONG_REPEATED if name in _LONG else _REPEATED
-    looped = lanes // piece * piece if lanes > most * piece and not e.ctx.is_gpu else 0
+    looped = lanes // piece * piece if lanes > most * _native_lanes(e, form) and not e.ctx.is_gpu else 0
     whole = _in_loop(e, fn, name, form, lanes, looped) if looped else Value(fn.ret_type, "poison")
-    for start in range(looped, lanes, piece):
-        count = min(piece, lanes - start)
+    start = looped
+    while start < lanes:
+        count = piece if lanes - start >= piece else min(_native_lanes(e, form), lanes - start)
         parts = [_slice(fn, p, form, start, count) for p in fn.params]
         made = fn.call(vector(form.type, count), _helper(e, name, form, count, len(parts)), parts)
         whole = _placed(fn, whole, made, start, count, lanes)
+        start += count
     return whole
 
 
 def _in_loop(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int, count: int) -> Value:
-    """The first `count` lanes, a multiple of a register's."""
-    piece = _native_lanes(e, form)
+    """The first `count` lanes, a multiple of a piece's."""
+    piece = _piece(e, name, form)
     type, size = vector(form.type, piece), form.bits // 8
     places = [fn.alloca(p.type, align=size * piece) for p in fn.params]
     for value, place in zip(fn.params, places, strict=True):

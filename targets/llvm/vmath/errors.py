@@ -16,7 +16,7 @@ def erf(c: Code, x: Num) -> Num:
     small = c.fma(size, c.polynomial(square, coefficients.ERF[c.format.type]), size)
     limit = _ERF_IS_1[c.format.type]
     t = c.choose(size > limit, limit, size) - 2.0
-    p, power = reduced(c, c.polynomial(t, coefficients.ERFC[c.format.type]))
+    p, _, power = reduced(c, c.polynomial(t, coefficients.ERFC[c.format.type]))
     scale = c.power_of_two(power)
     large = 1.0 - c.fma(scale, p, scale)
     return c.choose(size < _SPLIT, small, large).sign_of(x)

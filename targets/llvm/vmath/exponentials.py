@@ -24,26 +24,31 @@ _HYPERBOLIC = {"float": 90.0, "double": 712.0}
 _TANH_IS_1 = {"float": 10.0, "double": 20.0}
 
 
-def reduced(c: Code, x: Num, rest: Num | None = None) -> tuple[Num, Int]:
-    """exp(x + rest) - 1 without its power of two, and that power: exp(x + rest) = (p + 1) * 2**n."""
+def _remainder(c: Code, x: Num) -> tuple[Num, Num, Int]:
+    """r of x = n * ln(2) + r, and n as a float and as an integer."""
     high, low = c.format.pair(LN2, SPARE[c.format.type])
     n, power = c.round(x, _LOG2_E)
-    r = c.fma(n, -low, c.fma(n, -high, x))
+    return c.fma(n, -low, c.fma(n, -high, x)), n, power
+
+
+def reduced(c: Code, x: Num, rest: Num | None = None) -> tuple[Num, Num, Int]:
+    """exp(x + rest) - 1 without its power of two, and that power: exp(x + rest) = (p + 1) * 2**n."""
+    r, n, power = _remainder(c, x)
     if rest is not None:
         r = r + rest
-    return c.fma(r * r, c.polynomial(r, coefficients.EXP[c.format.type]), r), power
+    return c.fma(r * r, c.polynomial(r, coefficients.EXP[c.format.type]), r), n, power
 
 
 def exp(c: Code, x: Num) -> Num:
-    p, power = reduced(c, x.clamp(*_EXP[c.format.type]))
-    return (p + 1.0).scaled(power)
+    r, n, power = _remainder(c, x.clamp(*_EXP[c.format.type]))
+    return c.fma(r, c.polynomial(r, coefficients.EXP_1[c.format.type]), 1.0).scaled(n, power)
 
 
 def exp2(c: Code, x: Num) -> Num:
     x = x.clamp(*_EXP2[c.format.type])
     n, power = c.round(x, 1.0)
     r = x - n
-    return c.fma(r, c.polynomial(r, coefficients.EXP2[c.format.type]), 1.0).scaled(power)
+    return c.fma(r, c.polynomial(r, coefficients.EXP2[c.format.type]), 1.0).scaled(n, power)
 
 
 def exp10(c: Code, x: Num) -> Num:
@@ -51,7 +56,7 @@ def exp10(c: Code, x: Num) -> Num:
     high, low = c.format.pair(LOG10_2, SPARE[c.format.type])
     n, power = c.round(x, _LOG2_10)
     r = c.fma(n, -low, c.fma(n, -high, x))
-    return c.fma(r, c.polynomial(r, coefficients.EXP10[c.format.type]), 1.0).scaled(power)
+    return c.fma(r, c.polynomial(r, coefficients.EXP10[c.format.type]), 1.0).scaled(n, power)
 
 
 def sigmoid(c: Code, x: Num) -> Num:
@@ -64,7 +69,7 @@ def tanh(c: Code, x: Num) -> Num:
     """(exp(2|x|) - 1) / (exp(2|x|) + 1), where the numerator is computed without cancellation."""
     size, limit = abs(x), _TANH_IS_1[c.format.type]
     size = c.choose(size > limit, limit, size)
-    p, power = reduced(c, size + size)
+    p, _, power = reduced(c, size + size)
     scale = c.power_of_two(power)
     above = c.fma(scale, p, scale - 1.0)
     return (above / (above + 2.0)).sign_of(x)
@@ -72,8 +77,8 @@ def tanh(c: Code, x: Num) -> Num:
 
 def _half_exp(c: Code, size: Num) -> Num:
     limit = _HYPERBOLIC[c.format.type]
-    p, power = reduced(c, c.choose(size > limit, limit, size))
-    return (p + 1.0).scaled(power - 1)
+    p, n, power = reduced(c, c.choose(size > limit, limit, size))
+    return (p + 1.0).scaled(n - 1.0, power - 1)
 
 
 def cosh(c: Code, x: Num) -> Num:

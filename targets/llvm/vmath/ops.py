@@ -71,13 +71,14 @@ DOUBLE = Format("double", 52, 11, 64)
 @dataclass(frozen=True, slots=True)
 class Code:
     """Where instructions go: a function, the number of lanes, the format, whether the machine has fused multiply-add,
-    and libm."""
+    and libm, and the bits of the vectors that it multiplies by powers of two in one instruction (AVX-512's vscalef)."""
 
     fn: FunctionText
     lanes: int
     format: Format
     fused: bool
     libm: bool = True
+    scaling: tuple[int, ...] = ()
 
     def number(self, value: float) -> Num:
         return Num(self, self.fn.splat(floating(self.format.type, self.format.rounded(value)), self.lanes))
@@ -135,7 +136,7 @@ class Code:
 
     def other(self, format: Format) -> Code:
         """The same place with values of another format."""
-        return Code(self.fn, self.lanes, format, self.fused, self.libm)
+        return Code(self.fn, self.lanes, format, self.fused, self.libm, self.scaling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +220,21 @@ class Num:
         op = "fpext" if code.format.bits > self.code.format.bits else "fptrunc"
         return Num(code, code.fn.convert(op, self.v, vector(code.format.type, code.lanes)))
 
-    def scaled(self, exponent: Int) -> Num:
-        """self * 2**exponent, exponents up to twice the format's; rounded once, to a denormal too."""
-        format = self.code.format
+    def scaled(self, n: Num, exponent: Int) -> Num:
+        """self * 2**exponent, exponents up to twice the format's; rounded once, to a denormal too. `n` is the exponent
+        as a float."""
+        code, format = self.code, self.code.format
+        if code.lanes * format.bits in code.scaling:
+            return Num(code, _vscalef(code, self.v, n.v, code.lanes))
+        if code.scaling and code.lanes * format.bits == 2 * max(code.scaling):
+            return Num(code, _by_halves(code, self.v, n.v))
+        if code.scaling:  # LLVM's own: in scalar code, which it may turn into vectors
+            type, short = self.v.type, vector("i32", code.lanes)
+            lanes = "" if code.lanes == 1 else f"v{code.lanes}"
+            symbol = f"llvm.ldexp.{lanes}f{format.bits}.{lanes}i32"
+            power = exponent.v if format.bits == 32 else code.fn.convert("trunc", exponent.v, short)
+            callee = code.fn.module.declare(symbol, type, [type, short])
+            return Num(code, code.fn.call(type, callee, [self.v, power]))
         biased = exponent + 2 * format.bias
         half = biased.lshr(1)
         first, second = ((part << format.fraction).as_number() for part in (half, biased - half))
@@ -310,6 +323,28 @@ class Mask:
 
 Number: TypeAlias = Num | float
 Integer: TypeAlias = Int | int
+
+
+def _vscalef(code: Code, x: Value, n: Value, lanes: int) -> Value:
+    """AVX-512's x * 2**floor(n) on a whole register."""
+    size = lanes * code.format.bits
+    rounding = [integer("i32", 4)] if size == 512 else []  # MXCSR's
+    given = [x, n, x, integer(f"i{max(lanes, 8)}", -1), *rounding]
+    symbol = f"llvm.x86.avx512.mask.scalef.{'ps' if code.format.bits == 32 else 'pd'}.{size}"
+    return code.fn.call(x.type, code.fn.module.declare(symbol, x.type, [g.type for g in given]), given)
+
+
+def _by_halves(code: Code, x: Value, n: Value) -> Value:
+    """The same on two registers."""
+    fn, half = code.fn, code.lanes // 2
+    parts = []
+    for start in (0, half):
+        mask = ", ".join(f"i32 {start + lane}" for lane in range(half))
+        low = vector(code.format.type, half)
+        cut = [fn.op(low, f"shufflevector {v}, {v.type} poison, <{half} x i32> <{mask}>") for v in (x, n)]
+        parts.append(_vscalef(code, cut[0], cut[1], half))
+    mask = ", ".join(f"i32 {lane}" for lane in range(code.lanes))
+    return fn.op(x.type, f"shufflevector {parts[0]}, {parts[1]}, <{code.lanes} x i32> <{mask}>")
 
 
 def _halves(x: Num) -> tuple[Num, Num]:
