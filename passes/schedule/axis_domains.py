@@ -16,6 +16,7 @@ from mlcc.arith.iter_inverse import inverse_affine_iter_map
 from mlcc.arith.iter_map import IterSum, NotAffine, detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, IntImm
 from mlcc.passes.schedule.refusal import Refusal
 
@@ -100,7 +101,7 @@ def axis_domains(
             continue
         given = [hull(part) for part in zip(*boxes, strict=True)]
         target = [hull(part) for part in zip(*wanted[buffer], strict=True)]
-        if not _by_inverse(block, buffer, given, target, axes, analyzer):
+        if not _by_inverse(block, buffer, given, target, axes, analyzer, exact):
             _by_dimension(block, buffer, given, target, axes, analyzer, exact)
     for axis in block.iter_vars:
         found = axes[axis.var]
@@ -122,8 +123,9 @@ def _is_point(interval: Interval, analyzer: Analyzer) -> bool:
 
 
 def _by_inverse(
-    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer
-) -> bool:
+    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer,
+    exact: bool,
+) -> bool:  # fmt: skip
     """False if the touched element is no one-to-one image of the axes."""
     if not all(_is_point(part, analyzer) for part in given):
         return False
@@ -136,18 +138,43 @@ def _by_inverse(
     if any(part.low is None or part.high is None for part in target):
         raise Refusal("E0651", f"what is needed of `{buffer.name}` has no bounds", block)
     try:
-        doms, bounds = (_inverse_box(found.indices, box, analyzer) for box in (target, whole))
+        doms = _inverse_box(found.indices, target, domain, analyzer)
+        bounds = _inverse_box(found.indices, whole, domain, analyzer)
+        narrow = _inverse_ends(found.indices, target, analyzer) if exact else doms
     except NotAffine as failure:
         shown = ", ".join(map(str, indices))
         raise Refusal(
             "E0651", f"the indices `{buffer.name}[{shown}]` of block `{block.name}` have no inverse: {failure}", block
         ) from None
     for var, dom in doms.items():
+        if not _same(narrow[var], dom, analyzer):
+            words = f"the part of `{buffer.name}` that there is does not end with axis `{var.name}`"
+            raise Refusal("E0651", f"{words} of block `{block.name}`", block)
         axes[var].add(dom, bounds[var])
     return True
 
 
-def _inverse_box(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> dict[tir.Var, Interval]:
+def _inverse_box(
+    indices: Sequence[IterSum], box: Box, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer
+) -> dict[tir.Var, Interval]:
+    """What each axis runs over. In an index `a * 64 + b` where more than one `a` is reached, that is all of `b`, unless
+    the ends say so already: what lies between them has every one."""
+    made = _inverse_ends(indices, box, analyzer)
+    for index in (node for node in walk(tuple(indices)) if isinstance(node, IterSum)):
+        several = False
+        for term in sorted(index.args, key=lambda t: -(tir.const_int(t.scale) or 0)):
+            var = term.source.source
+            if not isinstance(var, tir.Var) or tir.const_int(term.scale) is None:
+                break
+            whole = from_range(domain[var])
+            if several and not _same(made[var], whole, analyzer):
+                made[var] = whole
+            several = several or not _is_point(made[var], analyzer)
+    return made
+
+
+def _inverse_ends(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> dict[tir.Var, Interval]:
+    """What the first and the last element of a box come from."""
     lows = inverse_affine_iter_map(indices, [part.low for part in box])  # type: ignore[misc]
     highs = inverse_affine_iter_map(indices, [part.high for part in box])  # type: ignore[misc]
     made = {}

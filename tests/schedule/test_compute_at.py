@@ -352,3 +352,53 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
         sch.compute_at("B", sch.get_loops("outer")[0])
     sch.compute_at("B", sch.get_loops("C")[0])
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+TAILED = """
+@T.prim_func
+def main(A: T.Buffer((3, 21), "float32"), C: T.Buffer((3, 8), "float32"), D: T.Buffer((3, 21), "float32")):
+    B = T.alloc_buffer((3, 21))
+    for i, j in T.grid(3, 21):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, l, k in T.grid(3, 8, 3):
+        with T.block("C"):
+            vi, vl, vk = T.axis.remap("SSR", [i, l, k])
+            with T.init():
+                C[vi, vl] = T.float32(0)
+            C[vi, vl] = C[vi, vl] + T.if_then_else(vk * 8 + vl < 21, B[vi, vk * 8 + vl], T.float32(0))
+    for i, j in T.grid(3, 21):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj]
+"""
+
+
+def test_tiles_whose_last_is_cut_off() -> None:
+    """All 8 lanes are there in the other tiles; the last element of the last one says nothing about those."""
+    sch = schedule(TAILED)
+    step, _ = sch.split(sch.get_loops("B")[1], [None, 8])
+    sch.reverse_compute_at("C", step)
+    assert sch.get(sch.get_loops("C")[-1]).extent.value == 8
+    sch.decompose_reduction("C", step)
+    assert_same_results(mlcc.parse(TAILED), sch.mod)
+
+
+def test_what_is_needed_ends_within_a_tile() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4, 21), "float32")):
+    B = T.alloc_buffer((4, 32))
+    for i, j, k in T.grid(4, 4, 8):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[vi, vj * 8 + vk] = A[vi, vj * 8 + vk] * T.float32(2)
+    for i, j in T.grid(4, 21):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj]
+"""
+    sch = schedule(text)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert_same_results(mlcc.parse(text), sch.mod)
