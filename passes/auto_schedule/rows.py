@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
+from mlcc.errors import CompileError
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import worth_threads
@@ -11,6 +13,7 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 ACCUMULATORS = 4  # vectors that add up side by side: an addition takes about that many times as long as it keeps a unit
+PAIR = 2  # vectors at a time of a stage that computes: what one waits for is done for the other meanwhile
 JOINED = 4  # partial results that one step puts together at the end of a row
 
 
@@ -23,15 +26,24 @@ def rows(kernel: Kernel) -> str:
     threads = any(worth_threads(kernel, s) for s in stages)
     parts: list[tuple[BlockRV, str]] = []
     for block, stage in zip(kernel.blocks(), stages, strict=True):
-        parts += partial_results(kernel, block, stage) if stage.reduced else [(block, "stored")]
+        if stage.reduced:
+            on_the_way = parts and _reads(stage, kernel.stage(parts[-1][0]))
+            most = _at_once(kernel, stage, stage.reduced, PAIR) if on_the_way else ACCUMULATORS
+            parts += partial_results(kernel, block, stage, most)
+        else:
+            parts.append((block, "stored"))
     *before, (last, _) = parts
     row = fused(kernel, kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
     for block, _ in reversed(before):
         kernel.sch.compute_at(block, row)
     if threads and stages[-1].extents[:axes] != (1,) * axes:
         kernel.sch.parallel(row)
-    for block, kind in parts:
-        vectors_of_row(kernel, block, kind)
+    while parts:
+        (block, kind), *parts = parts
+        if kind == "stored" and parts and _adds_up(kernel, block, parts[0]):
+            add_up_on_the_way(kernel, block, parts.pop(0)[0])
+        else:
+            vectors_of_row(kernel, block, kind)
     return f"{sum(bool(s.reduced) for s in stages)} reductions along rows"
 
 
@@ -79,15 +91,18 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
     return count
 
 
-def partial_results(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[BlockRV, str]]:
-    """Cut a reduction into partial results in the lanes of vectors (rfactor), and steps that put these together."""
+def partial_results(
+    kernel: Kernel, block: BlockRV, stage: Stage, most: int = ACCUMULATORS
+) -> list[tuple[BlockRV, str]]:
+    """Cut a reduction into partial results in the lanes of vectors (rfactor), at most so many of them, and steps that
+    put these together."""
     lanes = kernel.facts.lanes(stage.element_bytes)
     extents = [stage.extents[n] for n in stage.reduced]
     times = None if None in extents else prod(n for n in extents if n is not None)
     if lanes < 2 or (times is not None and times < 2 * lanes):
         return [(block, "short")]
     loops = [kernel.loops(block)[n] for n in stage.reduced]
-    several = _accumulators(times, lanes)
+    several = _accumulators(times, lanes, most)
     fitting = [n for n in (several, several // 2, several // 4) if n and times is not None and times % (n * lanes) == 0]
     if fitting:
         several = fitting[0]
@@ -96,7 +111,7 @@ def partial_results(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[
         if len(loops) > 1:
             if extents[-1] is not None and 2 * extents[-1] < lanes - 2:
                 return [(block, "short")]
-            several = _accumulators(extents[-1], lanes)
+            several = _accumulators(extents[-1], lanes, most)
         loop = loops[-1]
         kernel.sch.pad_reduction(loop, several * lanes)
     kernel.say(f"`{stage.block.name}`: partial results in {several} vectors of {lanes}")
@@ -113,12 +128,39 @@ def partial_results(kernel: Kernel, block: BlockRV, stage: Stage) -> list[tuple[
     return [*made, (block, "last")]
 
 
-def _accumulators(times: int | None, lanes: int) -> int:
+def _accumulators(times: int | None, lanes: int, most: int) -> int:
     """How many vectors add up side by side, for sums of so many elements."""
     several = 1
-    while several < ACCUMULATORS and (times is None or times >= 4 * several * lanes):
+    while several < most and (times is None or times >= 4 * several * lanes):
         several *= 2
     return several
+
+
+def _reads(stage: Stage, before: Stage) -> bool:
+    """Does a stage reduce what the one before stores along the row?"""
+    along = {stage.loops[n].var for n in stage.reduced}
+    made = before.stores[0].buffer
+    return not before.reduced and any(a.buffer is made and not a.stored and a.variables & along for a in stage.accesses)
+
+
+def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:
+    """Are partial results made of what a stage stores?"""
+    return after[1] == "partial" and _reads(kernel.stage(after[0]), kernel.stage(block))
+
+
+def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
+    """The loops of a stage within a row, and of partial results of it: a vector is added up as soon as it is there."""
+    sch, loops = kernel.sch, kernel.loops(block)
+    width = _width(kernel.stage(partial))
+    step, lane = sch.split(fused(kernel, loops[1:]), factors=[None, width])
+    sch.vectorize(lane)
+    try:
+        sch.reverse_compute_at(partial, step)
+    except CompileError:  # it reads more than this stage makes at a step
+        vectors_of_row(kernel, partial, "partial")
+        return
+    sch.vectorize(fused(kernel, kernel.loops(partial)[2:]))
+    sch.decompose_reduction(partial, step)
 
 
 def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
@@ -133,13 +175,26 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
     along = fused(kernel, spatial)
     if reduced:
         sch.reorder(*reduced, along)
-    accumulator, lane = sch.split(along, factors=[None, min(kernel.facts.lanes(stage.element_bytes), _width(stage))])
+    lanes = min(kernel.facts.lanes(stage.element_bytes), _width(stage))
+    if not reduced:
+        inner = [n for n in range(len(loops)) if n]
+        lanes *= _at_once(kernel, stage, inner, 2 * PAIR, unknown=1)
+    accumulator, lane = sch.split(along, factors=[None, lanes])
     sch.vectorize(lane)
     if reduced:
         sch.unroll(accumulator)
         sch.decompose_reduction(block, reduced[0])
         if kind == "joined":
             sch.unroll(reduced[0])
+
+
+def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unknown: int = PAIR) -> int:
+    """How many vectors along some loops to compute at a time: as many as leave little to be done for nothing."""
+    extents = [stage.extents[n] for n in places]
+    if None in extents:
+        return unknown
+    vectors = -(-prod(n for n in extents if n is not None) // kernel.facts.lanes(stage.element_bytes))
+    return next(n for n in (4, 2, 1) if n <= most and -vectors % n <= vectors // 16)
 
 
 def _width(stage: Stage) -> int:

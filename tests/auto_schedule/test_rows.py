@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlcc
+from mlcc.ir import tir
+from mlcc.ir.node import walk
 from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
 
 NORMS = {
@@ -32,6 +34,15 @@ def test_norms_run_row_by_row(name: str) -> None:
     assert "rows" in {a.rule for a in chosen(mod).values()}
     printed = mlcc.script(assert_same_results(mod))
     assert "_rf_local" in printed
+
+
+@pytest.mark.parametrize("length", [64, 100, 211, 256])
+def test_what_a_stage_stores_is_added_up_on_the_way(length: int) -> None:
+    made = assert_same_results(lowered(text(NORMS["softmax"], [5000, length])))
+    (func,) = (f for f in made.functions.values() if isinstance(f, tir.PrimFunc))
+    (row,) = (loop for loop in walk(func.body) if isinstance(loop, tir.For) and loop.kind is tir.ForKind.PARALLEL)
+    inside = [[n.name for n in walk(loop) if isinstance(n, tir.Block)] for loop in row.body]
+    assert ["T_softmax_exp", "T_softmax_expsum_rf_update"] in inside
 
 
 @settings(max_examples=25, deadline=None)
