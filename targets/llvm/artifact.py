@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from mlcc.cache import store
 from mlcc.errors import CompileError, error
@@ -40,6 +40,7 @@ class Artifact:
     constants: list[TensorData]
     prefix: str | None = None
     natives: Natives = Natives()
+    loadable: ClassVar[str] = "obj"  # the form that holds everything
     _code: bytes = field(default=b"", repr=False)
 
     @property

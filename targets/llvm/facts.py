@@ -10,9 +10,7 @@ from mlcc.ir.visit import substitute
 from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
 from mlcc.targets.llvm.dims import as_json
 from mlcc.targets.llvm.plan import HostFunction, Leaf, Param
-from mlcc.targets.llvm.pool import VERSION as POOL_VERSION
-from mlcc.targets.llvm.pool import carries_pool
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.shared import AnyPlanning
 
 
 def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
@@ -86,9 +84,11 @@ def _leaf(leaf: Leaf, names: dict[tir.Var, str]) -> dict[str, Any]:
 
 
 def object_facts(
-    functions: dict[str, dict[str, Any]], shared: Shared, target: dict[str, Any], made_from: dict[str, Any]
-) -> dict[str, Any]:
-    """The whole manifest, under the prefix that stands for the artifact's own."""
+    functions: dict[str, dict[str, Any]], shared: AnyPlanning, target: dict[str, Any], made_from: dict[str, Any],
+    pool: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """The whole manifest, under the prefix that stands for the artifact's own. `pool`: the version of the thread pool
+    that the artifact carries, 0 for none."""
     packed = [
         {"name": s.name, "args": None if s.args is None else list(s.args), "results": s.results, "style": s.style}
         for s in shared.packed_specs()
@@ -101,7 +101,7 @@ def object_facts(
         "functions": functions,
         "packed": packed,
         "externs": list(shared.ctx.externs),
-        "pool": POOL_VERSION if carries_pool(shared.ctx.module) else 0,
+        "pool": pool,
         "constants": {
             "count": len(shared.constants),
             "bytes": sum(c.nbytes for c in shared.constants),

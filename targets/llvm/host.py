@@ -24,7 +24,7 @@ from mlcc.targets.llvm.plan_build import plan_relax
 from mlcc.targets.llvm.plan_memory import lay_out
 from mlcc.targets.llvm.plan_prim import plan_prim
 from mlcc.targets.llvm.pool import SET_PARALLEL_FOR, SET_THREADS, carries_pool
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.shared import AnyPlanning, Shared
 
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
 MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
@@ -168,7 +168,7 @@ def symbol_of(name: str, suffix: str = "") -> str:
     return f"{PLACEHOLDER_PREFIX}_{c_identifier(name)}{suffix}"
 
 
-def public_functions(shared: Shared) -> dict[str, relax.Function | tir.PrimFunc]:
+def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
     """The functions that the artifact exports, in order. Raises CompileError where two would have one C symbol."""
     found = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
     taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_WIDE}
@@ -266,7 +266,7 @@ def _packed_functions(shared: Shared) -> None:
     module.helper(by_name, "\n".join(lines))
 
 
-def messages(shared: Shared) -> Iterable[tuple[int, str]]:
+def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
     """Every error code of the object with its text."""
     for (_, text), code in shared.texts.items():
         yield code, text

@@ -16,6 +16,8 @@ from mlcc.targets.llvm.facts import function_facts, object_facts
 from mlcc.targets.llvm.host import emit_host, symbol_of
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.native import import_kernels
+from mlcc.targets.llvm.pool import VERSION as POOL_VERSION
+from mlcc.targets.llvm.pool import carries_pool
 from mlcc.targets.llvm.shared import Shared
 
 
@@ -49,6 +51,7 @@ def _compile(
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
         {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
+        POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
     artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
     artifact.compile()

@@ -43,7 +43,7 @@ from mlcc.targets.llvm.plan import (
     refusal,
 )
 from mlcc.targets.llvm.plan_params import Parameters
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.shared import AnyPlanning
 
 T = TypeVar("T")
 _MOST_CALLS = 100_000  # calls of relax functions in one plan; their bodies are planned into it
@@ -52,7 +52,7 @@ _MOST_CALLS = 100_000  # calls of relax functions in one plan; their bodies are 
 class Planner:
     """Plans one public relax function."""
 
-    def __init__(self, name: str, shared: Shared) -> None:
+    def __init__(self, name: str, shared: AnyPlanning) -> None:
         self.name = name
         self.shared = shared
         self.dims = Dims()
@@ -397,6 +397,6 @@ class Planner:
         return value
 
 
-def plan_relax(name: str, func: relax.Function, shared: Shared) -> HostFunction:
+def plan_relax(name: str, func: relax.Function, shared: AnyPlanning) -> HostFunction:
     """The plan of a public relax function. Raises CompileError listing everything that has no native form."""
     return Planner(name, shared).plan(func)

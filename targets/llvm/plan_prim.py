@@ -9,12 +9,12 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children
 from mlcc.targets.llvm.dims import Dims, as_number, widen
 from mlcc.targets.llvm.plan import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.shared import AnyPlanning
 
 _READ, _WRITE = 1, 2
 
 
-def plan_prim(name: str, func: tir.PrimFunc, shared: Shared) -> HostFunction:
+def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:
     """The plan of a public PrimFunc. Raises CompileError for parameters that no caller can pass."""
     dims = Dims()
     symbols = _symbols(func, dims)

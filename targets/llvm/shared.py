@@ -1,23 +1,58 @@
-"""What the host functions of one object share: constants, packed functions, error codes and their texts."""
+"""What the host functions of one artifact share: constants, packed functions, error codes and their texts.
+
+Plans are made for any target whose context is a `PlanContext`: it says what calling a PrimFunc takes.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
+from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
 from mlcc.runtime.abi import ALIGNMENT, DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.runtime.manifest import PackedSpec
 from mlcc.targets.llvm.context import ModuleContext
+from mlcc.targets.llvm.signature import KernelSignature
+
+
+class PlannedKernel(Protocol):
+    """What a plan has to know of a PrimFunc that it calls; see `signature`."""
+
+    @property
+    def signature(self) -> KernelSignature: ...
+
+    @property
+    def workspace(self) -> tir.Expr: ...
+
+
+class PlanContext(Protocol):
+    """What plans need of a target. `packed` maps the names of packed functions to slots, `errors` (kind, message) of
+    an assertion to its code, `externs` are C symbols that the artifact needs."""
+
+    packed: dict[str, int]
+    errors: dict[tuple[str, str], int]
+    externs: dict[str, None]
+
+    def kernel(self, name: str) -> PlannedKernel:
+        """What calling a PrimFunc of the module takes. Raises CompileError."""
+
+    def packed_slot(self, name: str) -> int: ...
+
+    def error_code(self, kind: str, message: str) -> int: ...
+
+
+C = TypeVar("C", bound=PlanContext)
 
 
 @dataclass(slots=True)
-class Shared:
+class Planning(Generic[C]):
     """Collected while functions are planned and emitted; numbers are given in order of first use."""
 
     module: IRModule
-    ctx: ModuleContext
+    ctx: C
     constants: list[TensorData] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     constant_bytes: int = 0
@@ -62,3 +97,7 @@ class Shared:
             else:
                 made.append(PackedSpec(name, None, 0, "dps"))
         return made
+
+
+AnyPlanning = Planning[Any]  # planning looks at nothing of the context but what `PlanContext` has
+Shared = Planning[ModuleContext]
