@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mlcc.ir import relax
     from mlcc.passes.manager import Observer, Pipeline
     from mlcc.target import Target
+    from mlcc.targets.cuda.artifact import CudaArtifact
     from mlcc.targets.llvm.artifact import Artifact as Artifact
 
 
@@ -75,12 +76,13 @@ def run_passes(
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
     prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True,
-) -> Artifact:  # fmt: skip
+) -> Any:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
-    LLVM IR along (`pragma_import_llvm`). Raises CompileError.
+    LLVM IR along (`pragma_import_llvm`). Gives an `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and
+    `manifest`. Raises CompileError.
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach
@@ -92,12 +94,12 @@ def build(
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
-    text = level_text(opt_level) if pipeline is None else pipeline
+    text = level_text(opt_level, where.kind) if pipeline is None else pipeline
     try:
         lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
-            raise CompileError([*exc.diagnostics, *_never_lowered(module, where)]) from None
+            raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
         raise
     try:
         return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
@@ -114,16 +116,19 @@ def build(
 def _generate(
     module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
     allow_native: bool,
-) -> Artifact:  # fmt: skip
-    if target.kind != "llvm":
-        raise CompileError(error("E0794", f"no code is generated for `{target.kind}` yet", help="use `llvm`"))
-    from mlcc.targets.llvm import compile_module
+) -> Artifact | CudaArtifact:  # fmt: skip
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
     wrong = _operators_left(module, NATIVE_OPERATORS)
     if wrong:
         raise CompileError(wrong)
-    return compile_module(  # type: ignore[no-any-return]
+    if target.kind == "cuda":
+        from mlcc.targets.cuda.module import compile_module as compile_cuda
+
+        return compile_cuda(module, target, prefix, opt_level, pipeline)
+    from mlcc.targets.llvm import compile_module
+
+    return compile_module(
         module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
         allow_native=allow_native,
     )  # fmt: skip
@@ -136,10 +141,8 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
 
 
-def _never_lowered(module: IRModule, target: Target) -> list[Diagnostic]:
+def _never_lowered(module: IRModule) -> list[Diagnostic]:
     """Findings (E0509) on operators that have no lowering at all."""
-    if target.kind != "llvm":
-        return []
     from mlcc import ops
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 

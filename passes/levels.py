@@ -15,7 +15,13 @@ LEVELS: dict[str, str] = {
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
+GPU_LEVELS: dict[str, str] = {
+    **LEVELS,
+    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    f"dead-code,{_KERNELS}",
+}
 
-def level_text(level: int) -> str:
-    """The pipeline of `-O<level>`."""
-    return LEVELS[f"O{level}"]
+
+def level_text(level: int, target: str = "llvm") -> str:
+    """The pipeline of `-O<level>` for a kind of target."""
+    return (GPU_LEVELS if target == "cuda" else LEVELS)[f"O{level}"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlcc.errors import Diagnostic, error
 from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
-from mlcc.runtime.dlpack import NotATensor, Tensor, as_array, borrow
+from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow
 from mlcc.runtime.manifest import Value, show_tensor
 
 
@@ -29,6 +29,7 @@ class Argument:
     after: np.ndarray | None = None  # the caller's array, copied from `tensor` after each call
     exotic: np.dtype[Any] | None = None  # the dtype of an ml_dtypes array
     is_result: bool = False
+    located: Located | None = None  # the tensor lies in the memory of the device that runs the function
 
 
 class Refused(Exception):
@@ -52,6 +53,8 @@ def convert(leaf: Value, value: Any, label: str, writes: bool) -> Argument:
         return Argument(leaf, label, words=convert_shape(leaf, value, label))
     if value is None or isinstance(value, int):
         return Argument(leaf, label, word=value or 0)
+    if isinstance(value, Located):
+        return Argument(leaf, label, tensor=value.tensor, word=value.tensor.address, located=value)
     try:
         tensor = borrow(value)
     except NotATensor as exc:
@@ -64,8 +67,9 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
     wanted = STORAGE.get(leaf.dtype, leaf.dtype)
     if not leaf.dims and isinstance(value, (bool, int, float, np.generic)) and not writes:
         value = scalar_array(leaf, value, wanted, label)
+    located = value if isinstance(value, Located) else None
     try:
-        tensor = borrow(value)
+        tensor = borrow(value) if located is None else located.tensor
     except NotATensor as exc:
         raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}") from None
     exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
@@ -78,7 +82,9 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         )
     if writes and tensor.readonly:
         raise Refused("E0808", f"{label} is read-only, but the function writes it")
-    made = Argument(leaf, label, tensor=tensor, exotic=exotic)
+    made = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
+    if located is not None:
+        return made  # how it lies is the device's affair
     strided = tensor.strides is not None and leaf.strides is None
     width = max(1, element_bytes((leaf.code[0], leaf.code[1], 1)))
     if strided or tensor.address % width:

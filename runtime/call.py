@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -166,15 +166,22 @@ class Function:
             if len(args) < len(self.spec.params):
                 returned = self._fresh_outputs(given)
                 self._add(self.spec.params[len(args) :], returned, given)
+                for fresh in given[len(given) - len(returned) :]:
+                    fresh.is_result = True
                 returned = returned[0] if len(returned) == 1 else tuple(returned)
             if out is not None:
                 raise CallError(
                     error("E0802", f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`")
                 )
-            return BoundCall(self, given, [], returned, _spare)
+            return self._bound(given, [], returned, _spare)
         assert self.spec.results is not None
         results, returned = self._results(self.spec.results, given, out)
-        return BoundCall(self, given, results, returned, _spare)
+        return self._bound(given, results, returned, _spare)
+
+    def _bound(
+        self, given: list[Argument], results: list[Argument], returned: Any, spare: list[Workspace] | None
+    ) -> BoundCall:
+        return BoundCall(self, given, results, returned, spare)
 
     # ------------------------------------------------------------ parts of bind
 
@@ -197,34 +204,36 @@ class Function:
     def _add(self, params: Sequence[Value], args: Sequence[Any], into: list[Argument]) -> None:
         wrong: list[Diagnostic] = []
         for param, value in zip(params, args, strict=True):
-            flatten(param, value, self.name, param.name, into, wrong)
+            self._flatten(param, value, param.name, into, wrong)
         if wrong:
             raise CallError(wrong)
 
-    def _fresh_outputs(self, given: list[Argument]) -> list[np.ndarray]:
+    def _flatten(self, spec: Value, value: Any, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
+        """Convert one parameter, or the results as `out`."""
+        flatten(spec, value, self.name, name, into, wrong)
+
+    def _fresh_outputs(self, given: list[Argument]) -> list[Any]:
         symbols = bind_symbols(given)
-        exotic = next((a.exotic for a in given if a.exotic is not None), None)
         count = len(self.output_names)
-        return [self._allocate(p, symbols, exotic) for p in self.spec.params[len(self.spec.params) - count :]]
+        return [self._fresh(p, symbols, given) for p in self.spec.params[len(self.spec.params) - count :]]
 
     def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
         """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
         made: list[Argument] = []
         if out is not None:
             wrong: list[Diagnostic] = []
-            flatten(spec, out, self.name, "out", made, wrong)
+            self._flatten(spec, out, "out", made, wrong)
             if wrong:
                 raise CallError(wrong)
             return made, _cut(spec, out, iter(made))
         symbols = bind_symbols(given)
-        exotic = next((a.exotic for a in given if a.exotic is not None), None)
 
         def build(value: Value) -> Any:
             if value.kind == "tuple":
                 return tuple(build(f) for f in value.fields)
             if value.kind == "tensor":
-                array = self._allocate(value, symbols, exotic)
-                made.append(convert_tensor(value, array, "the result", True))
+                array = self._fresh(value, symbols, given)
+                made.append(self._result(value, array))
                 made[-1].name = "out"
                 return Cut(made[-1], array) if value.at_most else array
             count = len(value.dims) if value.kind == "shape" else 1
@@ -233,11 +242,27 @@ class Function:
 
         return made, build(spec)
 
-    def _allocate(self, value: Value, symbols: dict[str, int], exotic: np.dtype[Any] | None) -> np.ndarray:
+    def _result(self, value: Value, array: Any) -> Argument:
+        """The place of a fresh result."""
+        return convert_tensor(value, array, "the result", True)
+
+    def _fresh(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
+        """A new array for something that the function writes. Raises CallError."""
+        exotic = next((a.exotic for a in given if a.exotic is not None), None)
+        made = self._sized(value, symbols, lambda shape: self._array(value, shape))
+        if exotic is not None and exotic.name == value.dtype:
+            return made.view(exotic)
+        return made
+
+    @staticmethod
+    def _array(value: Value, shape: tuple[int, ...]) -> np.ndarray:
         name, _, lanes = value.dtype.partition("x")
+        return np.empty((*shape, int(lanes)) if value.code[2] > 1 else shape, STORAGE.get(name, name))
+
+    def _sized(self, value: Value, symbols: dict[str, int], make: Callable[[tuple[int, ...]], Any]) -> Any:
+        """What `make` makes of the shape that a value has. Raises CallError."""
         try:
-            shape = tuple(evaluate(d, symbols) for d in value.dims)
-            made = np.empty((*shape, int(lanes)) if value.code[2] > 1 else shape, STORAGE.get(name, name))
+            return make(tuple(evaluate(d, symbols) for d in value.dims))
         except KeyError as exc:
             raise CallError(
                 error(
@@ -245,6 +270,8 @@ class Function:
                     f"the shape of `{value.name}` of `{self.name}` depends on `{exc.args[0]}`: pass it as an argument",
                 )
             ) from None
+        except CallError:
+            raise
         except (ValueError, MemoryError, OverflowError) as exc:
             wrong = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
             if wrong is not None:
@@ -252,9 +279,6 @@ class Function:
             raise CallError(
                 error("E0810", f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}")
             ) from None
-        if exotic is not None and exotic.name == value.dtype:
-            return made.view(exotic)
-        return made
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ Extents = tuple[int, int, int]
 
 
 class KernelSpec(NamedTuple):
-    """A kernel as the launch plan describes it.
+    """A kernel as the launch plan describes it; `name` is its symbol in the code.
 
     `params` are `ptr`, the dtype of a scalar (`int64`, `float16`: passed as Python numbers, rounded to the dtype; bool
     is one byte), or `bytesN`: N bytes passed by value, such as a tensor map. `block` has the extents that are constant,
@@ -56,6 +56,12 @@ class Device(abc.ABC):
     generation = 0
     can_capture = False  # `begin_capture`, `end_capture` and `replay` work
 
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by a call from its first to its last request
+
+    def require(self, target: Mapping[str, Any]) -> None:  # noqa: B027 - most devices run all code that they load
+        """Refuse code that the device cannot run; `target` is what the manifest says. Raises MachineError."""
+
     @abc.abstractmethod
     def alloc(self, size: int) -> int:
         """The address of fresh memory, aligned to 256 bytes; 0 for no bytes. Raises CallError E0865."""
@@ -82,7 +88,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
-        """Load code; gives for each kernel what `launch` takes. Raises LoadError."""
+        """Load code; gives for each key of `kernels` what `launch` takes. Raises LoadError."""
 
     @abc.abstractmethod
     def launch(
@@ -131,6 +137,7 @@ class HostDevice(Device):
     _FRESH = 0xFF
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._live: dict[int, tuple[int, np.ndarray]] = {}  # address -> size, memory
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,14 @@ class Tensor(NamedTuple):
     @property
     def dtype(self) -> str:
         return dtype_name(*self.code)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Located:
+    """An array of a device as a call passes it on: its memory, not to be touched here, and the array itself."""
+
+    tensor: Tensor
+    value: Any
 
 
 @functools.lru_cache(maxsize=256)
@@ -97,36 +106,54 @@ def borrow(value: Any) -> Tensor:
         return value.tensor
     if not hasattr(value, "__dlpack__"):
         raise NotATensor(f"{_article(type(value).__name__)}, not an array")
-    device = tuple(value.__dlpack_device__())[0] if hasattr(value, "__dlpack_device__") else CPU
-    if device not in (CPU, CUDA_HOST):
-        raise NotATensor(f"an array in the memory of device type {_DEVICES.get(int(device), int(device))}")
-    capsule = _capsule(value)
+    device = device_of(value) or (CPU, 0)
+    if device[0] not in (CPU, CUDA_HOST):
+        raise NotATensor(f"an array in the memory of device type {_DEVICES.get(device[0], device[0])}")
+    return _look(value, {}, (CPU, CUDA_HOST))
+
+
+def borrow_from(value: Any, stream: int) -> Tensor:
+    """The memory of an array of some device, once what its owner has under way is ordered before the work of `stream`
+    (0: DLPack's default). Raises NotATensor."""
+    return _look(value, {"stream": stream} if stream else {}, None)
+
+
+def device_of(value: Any) -> tuple[int, int] | None:
+    """DLPack's device type and number of an array; None for what is no DLPack array."""
+    if not hasattr(value, "__dlpack_device__"):
+        return None
+    kind, number = value.__dlpack_device__()
+    return int(kind), int(number)
+
+
+def _look(value: Any, options: dict[str, Any], devices: tuple[int, ...] | None) -> Tensor:
+    capsule = _capsule(value, options)
     if _is_valid(capsule, _VERSIONED):
         managed = _Managed.from_address(_pointer(capsule, _VERSIONED))
         if managed.major > 1:
             raise NotATensor(f"an array of DLPack version {managed.major}, which is too new")
-        return _read(managed.tensor, bool(managed.flags & _READ_ONLY), (value, capsule))
+        return _read(managed.tensor, bool(managed.flags & _READ_ONLY), (value, capsule), devices)
     if _is_valid(capsule, _PLAIN):
-        return _read(DLTensor.from_address(_pointer(capsule, _PLAIN)), False, (value, capsule))
+        return _read(DLTensor.from_address(_pointer(capsule, _PLAIN)), False, (value, capsule), devices)
     raise NotATensor(f"{_article(type(value).__name__)} whose DLPack capsule is not valid")
 
 
-def _capsule(value: Any) -> Any:
+def _capsule(value: Any, options: dict[str, Any]) -> Any:
     """A capsule, versioned where the producer knows how; it is only looked at, so its own destructor frees it."""
     try:
-        return value.__dlpack__(max_version=(1, 0))
+        return value.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
         pass
     except (BufferError, RuntimeError, ValueError) as exc:
         raise NotATensor(f"an array that its owner does not export: {exc}") from None
     try:
-        return value.__dlpack__()
+        return value.__dlpack__(**options)
     except (BufferError, RuntimeError, ValueError, TypeError) as exc:
         raise NotATensor(f"an array that its owner does not export: {exc}") from None
 
 
-def _read(raw: DLTensor, readonly: bool, owner: Any) -> Tensor:
-    if raw.device.device_type not in (CPU, CUDA_HOST):
+def _read(raw: DLTensor, readonly: bool, owner: Any, devices: tuple[int, ...] | None) -> Tensor:
+    if devices is not None and raw.device.device_type not in devices:
         raise NotATensor(f"an array in the memory of device type {_DEVICES.get(raw.device.device_type, '?')}")
     dims = ctypes.c_int64 * raw.ndim
     shape = tuple(dims.from_address(raw.shape)) if raw.ndim else ()
@@ -195,16 +222,28 @@ class TensorView:
     def __dlpack__(self, **options: Any) -> Any:
         """A capsule over the same memory, with the true element type."""
         capsule = self.bits.__dlpack__(**options)
-        raw = (
-            _Managed.from_address(_pointer(capsule, _VERSIONED)).tensor
-            if _is_valid(capsule, _VERSIONED)
-            else DLTensor.from_address(_pointer(capsule, _PLAIN))
-        )
-        raw.dtype.code = self.tensor.code[0]
+        _tensor_in(capsule).dtype.code = self.tensor.code[0]
         return capsule
 
     def __repr__(self) -> str:
         return f"TensorView({self.dtype}, {self.shape})"
+
+
+def _tensor_in(capsule: Any) -> DLTensor:
+    """The DLTensor of a capsule, to be corrected in place."""
+    if _is_valid(capsule, _VERSIONED):
+        return _Managed.from_address(_pointer(capsule, _VERSIONED)).tensor  # type: ignore[no-any-return]
+    return DLTensor.from_address(_pointer(capsule, _PLAIN))
+
+
+def capsule_elsewhere(tensor: Tensor, device: tuple[int, int], max_version: Any) -> Any:
+    """A capsule over memory of a device, which is not touched; `tensor.owner` lives as long as it is used."""
+    options = {} if max_version is None else {"max_version": max_version}
+    capsule = as_array(tensor._replace(readonly=False)).__dlpack__(**options)
+    raw = _tensor_in(capsule)
+    raw.device.device_type, raw.device.device_id = device
+    raw.dtype.code = tensor.code[0]
+    return capsule
 
 
 def view(tensor: Tensor) -> np.ndarray | TensorView:

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CallError, LoadError, did_you_mean, error
-from mlcc.runtime import elf, externs, machine, manifest, registry, threads
+from mlcc.errors import LoadError, error
+from mlcc.runtime import elf, externs, machine, manifest, plan_files, registry, threads
 from mlcc.runtime.abi import SetSlotFn, TimeFn
 from mlcc.runtime.call import Entry, Function
+from mlcc.runtime.executable import Functions
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.packed import Frames, make_trampoline
+from mlcc.runtime.plan_files import is_plan
 from mlcc.runtime.timing import Timer
 
+if TYPE_CHECKING:
+    from mlcc.runtime.device import Device
 
-def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = ()) -> Executable:
-    """Load an artifact: a path to an object or shared library, its bytes, or what `mlcc.build` returned.
 
-    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Raises LoadError, for an
-    artifact of another machine MachineError.
+def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None) -> Functions:
+    """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
+
+    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Code for a GPU runs on
+    `device`, by default the process's current CUDA device. Raises LoadError, for an artifact of another machine
+    MachineError.
     """
     path = None
     if isinstance(artifact, (bytes, bytearray, memoryview)):
@@ -34,10 +40,12 @@ def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = ()) -> Execu
         path = os.fspath(artifact)
         data = read_file(path)
     elif hasattr(artifact, "emit"):
-        data = artifact.emit("obj")
+        data = artifact.emit(artifact.loadable)
     else:
         raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
     try:
+        if is_plan(data):
+            return _load_plan(data, path, device)
         return _load(data, path, frozenset(allow_extern))
     except LoadError as exc:
         raise (_named(exc, path) if path is not None else exc) from None
@@ -47,6 +55,10 @@ def read_manifest(path: str) -> dict[str, Any]:
     """The manifest of an artifact file, as plain data. Nothing of the file is mapped or run. Raises LoadError."""
     try:
         data = read_file(path)
+        if is_plan(data):
+            raw = plan_files.read_parts(data, path, with_constants=False).manifest
+            manifest.read(raw)
+            return raw
         raw = manifest.extract(data)
         if elf.read_header(data)[0] == elf.RELOCATABLE:
             manifest.verify_checksum(data)
@@ -80,6 +92,19 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
         manifest.verify_checksum(data)
         return _load_object(data, facts, allow_extern)
     return _load_shared(data, path, facts)
+
+
+def _load_plan(data: bytes, path: str | None, device: Device | None) -> Functions:
+    from mlcc.runtime.plan_executable import PlanExecutable
+
+    parts = plan_files.read_parts(data, path)
+    facts = manifest.read(parts.manifest)
+    if device is None:
+        from mlcc.runtime.cuda import default_device
+
+        device = default_device()
+    device.require(facts.raw["target"])
+    return PlanExecutable(facts, parts.plan, parts.constants, parts.code, device)
 
 
 def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
@@ -124,11 +149,11 @@ def _load_shared(data: bytes, path: str | None, facts: Manifest) -> Executable:
     return Executable(facts, find, (0, 0))
 
 
-class Executable:
-    """A loaded artifact: `exe["main"](x, w)` calls a function; `exe.functions` are all of them by name."""
+class Executable(Functions):
+    """A loaded object or shared library."""
 
     def __init__(self, facts: Manifest, find: Callable[[str], int], constants: tuple[int, int]) -> None:
-        self._facts = facts
+        super().__init__(facts)
         self._find = find
         self._frames = Frames() if facts.packed else None
         self._bound_at = -1
@@ -137,32 +162,10 @@ class Executable:
             assert self._frames is not None
             self._set_slot = SetSlotFn(find(f"{facts.prefix}_set_packed_slot"))
             self._slots = [make_trampoline(spec, self._frames, constants) for spec in facts.packed]
-        self.functions: dict[str, Function] = {}
         for name, spec in facts.functions.items():
             at = {part: find(f"{spec.symbol}_{part}") for part in ("query", "run", "error")}
             entry = Entry.at(at["query"], at["run"], at["error"], self._frames, self._bind_packed)
             self.functions[name] = Function(spec, entry)
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What the artifact says of itself; see `docs/abi.md`."""
-        return self._facts.raw
-
-    def __getitem__(self, name: str) -> Function:
-        found = self.functions.get(name)
-        if found is None:
-            hint = did_you_mean(name, self.functions) or f"it has {', '.join(self.functions) or 'none'}"
-            raise CallError(error("E0801", f"the artifact has no function `{name}`", help=hint))
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.functions
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.functions)
-
-    def __repr__(self) -> str:
-        return f"<mlcc executable with {', '.join(self.functions) or 'no functions'}>"
 
     def time_evaluator(self, name: str, number: int = 10, repeat: int = 5, min_seconds: float = 0.0) -> Timer:
         """A timer for a function: `exe.time_evaluator("main", number=100)(x, w).median` is in seconds."""

@@ -8,7 +8,7 @@ import click
 
 from mlcc.cli.options import build_object, extern_options, level_option, pipeline_option, target_option
 
-EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so"}
+EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".ptx", "mlca": ".mlca"}
 
 
 @click.command("compile")
@@ -25,11 +25,18 @@ def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None, level: int,
     pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
 ) -> int:  # fmt: skip
-    """Compile FILE (default: standard input) for a target."""
+    """Compile FILE (default: standard input) for a target.
+
+    Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything.
+    """
     from mlcc.files import write_atomic
+    from mlcc.target import Target
 
     suffixes = {suffix: kind for kind, suffix in EMITS.items()}
-    emit = emit or suffixes.get(os.path.splitext(output or "")[1], "obj")
+    gpu = Target.parse(target).kind == "cuda"
+    if gpu and header is not None:
+        raise click.UsageError("--header is for the target llvm: a program in C cannot call an artifact for CUDA")
+    emit = emit or suffixes.get(os.path.splitext(output or "")[1], "ptx" if gpu else "obj")
     if output is None:
         if file == "-":
             raise click.UsageError("the input is standard input: name the output with -o")
@@ -37,10 +44,11 @@ def command(
     if prefix is None:
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
-    if emit == "obj":
+    if emit == "obj" and not gpu:
         from mlcc.runtime.manifest import extract
 
         made = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix)
+        write_atomic(output, made)
         facts = None if header is None else extract(made)
     else:
         from mlcc.driver import build, parse_file
@@ -49,9 +57,8 @@ def command(
             parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
             allow_extern=allow_extern, allow_native=allow_native,
         )  # fmt: skip
-        made = artifact.emit(emit)
+        artifact.save(output, emit)
         facts = None if header is None else artifact.manifest
-    write_atomic(output, made)
     if header is not None and facts is not None:
         from mlcc.targets.llvm.header import c_header
 

@@ -12,16 +12,54 @@ import click
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="The whole manifest as JSON.")
 def command(file: str, as_json: bool) -> int:
-    """Show what an artifact holds and needs, from its manifest. Nothing of it is loaded or run."""
+    """Show what an artifact holds and needs, from its manifest. Nothing of it is loaded or run.
+
+    For kernels of a GPU this includes registers and spills, where there is a ptxas to tell them.
+    """
     from mlcc.runtime.loader import read_manifest
 
     manifest = read_manifest(file)
+    if "kernels" in manifest:
+        assembled(file, manifest)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
     for line in summary(manifest):
         click.echo(line)
     return 0
+
+
+def assembled(file: str, manifest: dict[str, Any]) -> None:
+    """Add to the kernels of a manifest what NVIDIA's assembler makes of them, where it is installed and takes them."""
+    from dataclasses import asdict
+
+    from mlcc.runtime.loader import read_file
+    from mlcc.runtime.plan_files import read_parts
+    from mlcc.targets.cuda.ptxas import PtxasError, assemble
+
+    code = read_parts(read_file(file), file, with_constants=False).code
+    try:
+        made = assemble(code.decode(), str(manifest["target"].get("arch")))
+    except (PtxasError, UnicodeDecodeError):
+        return
+    for name, facts in manifest["kernels"].items():
+        found = made.get(facts.get("symbol", name))
+        if found is not None:
+            facts["assembled"] = asdict(found)
+
+
+def show_kernel(name: str, facts: dict[str, Any]) -> str:
+    """A kernel in a line: threads of a block, shared memory, and what ptxas says."""
+    threads = " x ".join(str(n) if n else "?" for n in facts["block"])
+    made = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
+    dynamic = facts.get("dynamic_shared", 0)
+    if dynamic:
+        made += f" and {dynamic if dynamic > 0 else 'more'} by the launch"
+    told = facts.get("assembled")
+    if told is None:
+        return made
+    spills = told["spill_stores"] + told["spill_loads"]
+    return f"{made}, {told['registers']} registers, {f'{spills} bytes of spills' if spills else 'no spills'}"
 
 
 def summary(manifest: dict[str, Any]) -> list[str]:
@@ -34,13 +72,15 @@ def summary(manifest: dict[str, Any]) -> list[str]:
         params = ", ".join(f"{p.name}: {show_value(p)}" for p in function.params)
         result = f" -> {show_value(function.results)}" if function.results is not None else ""
         lines.append(f"{function.name}({params}){result}")
-        lines.append(f"    C symbol {function.symbol}, {function.kind} function")
+        kind = f"{function.kind} function"
+        lines.append(f"    {kind}" if "kernels" in manifest else f"    C symbol {function.symbol}, {kind}")
+    lines += [show_kernel(name, kernel) for name, kernel in manifest.get("kernels", {}).items()]
     if facts.packed:
         lines.append(f"packed functions: {', '.join(p.name for p in facts.packed)}")
     if facts.externs:
         lines.append(f"extern symbols: {', '.join(facts.externs)}")
     for key, value in manifest.items():
-        if key not in ("functions", "packed", "externs"):
+        if key not in ("functions", "packed", "externs", "kernels"):
             text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
             lines.append(f"{key}: {text}")
     return lines

@@ -81,15 +81,17 @@ def command(
         click.echo(help_text(help_pass))
         return 0
     from mlcc.passes.levels import level_text
+    from mlcc.target import Target
 
+    where = Target.parse(target)
+    usual = level_text(level, where.kind)
     if print_pipeline:
-        click.echo(str(Pipeline.parse(level_text(level) if pipeline is None else pipeline)))
+        click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline)))
         return 0
     from mlcc.driver import parse_text
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax import decode
     from mlcc.passes.reproducer import directive
-    from mlcc.target import Target
 
     chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p")
     text = decode(read_bytes(file), file)
@@ -97,9 +99,9 @@ def command(
     asked = directive(text)
     confined = chosen is None and asked is not None
     if chosen is None:
-        chosen = Pipeline.parse(asked, f"{file}: PASSES") if asked is not None else Pipeline.parse(level_text(level))
+        chosen = Pipeline.parse(asked, f"{file}: PASSES") if asked is not None else Pipeline.parse(usual)
     module = parse_text(text, file, folder)
-    ctx = PassContext(target=Target.parse(target), folder=folder if confined else ".", confined=confined)
+    ctx = PassContext(target=where, folder=folder if confined else ".", confined=confined)
 
     from mlcc.passes import observers as looking
 

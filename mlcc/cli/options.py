@@ -113,12 +113,13 @@ def build_object(
     prefix: str | None = None,
     keep: bool = True,
 ) -> bytes:
-    """The object of a text file; from the cache, if it is there and `keep` is not off."""
+    """The object of a text file, or what else the runtime loads for the target; from the cache, if it is there and
+    `keep` is not off."""
 
     def make() -> bytes:
         from mlcc.driver import build, parse_file
 
-        return build(
+        artifact = build(
             parse_file(path),
             target=target,
             opt_level=level,
@@ -126,7 +127,9 @@ def build_object(
             prefix=prefix,
             allow_extern=allow_extern,
             allow_native=allow_native,
-        ).emit("obj")
+        )
+        made: bytes = artifact.emit(artifact.loadable)
+        return made
 
     from mlcc.kept import kept_object
 

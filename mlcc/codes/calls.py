@@ -83,9 +83,56 @@ CODES: dict[str, tuple[str, str]] = {
         "and must be in the process, for instance in a library loaded with --env.",
     ),
     "E0856": ("the system refuses to load the artifact", "Mapping or protecting memory failed, or the dynamic linker."),
+    "E0860": (
+        "no CUDA device can be used",
+        "A CUDA artifact needs an NVIDIA GPU with its driver, and one of the Python packages `cuda-bindings` "
+        "(`pip install mlcc[cuda]`) or `pycuda` (`pip install mlcc[pycuda]`).",
+    ),
+    "E0861": (
+        "the device is too old or of another kind",
+        "The artifact was compiled for a compute capability that this device does not have. Code for sm_90 runs on 9.0 "
+        "and later; code for sm_90a on 9.0 alone. Compile it for the device at hand: -t 'cuda{arch=sm_80}'.",
+    ),
+    "E0862": (
+        "the driver is too old",
+        "The artifact's PTX is of a version that the installed NVIDIA driver does not know. The manifest names the "
+        "lowest driver that does: `mlcc inspect FILE`.",
+    ),
+    "E0863": (
+        "the device's driver refuses the code",
+        "The driver could not make machine code of the PTX. What it said follows the message.",
+    ),
+    "E0864": (
+        "a kernel cannot be launched",
+        "The grid, the block or the shared memory of a launch is more than the device has, or the driver refused it.",
+    ),
     "E0865": (
         "out of device memory",
         "An argument, a result or the workspace does not fit the memory of the device. Memory that this process keeps "
         "for later calls was given back before.",
+    ),
+    "E0866": (
+        "a kernel failed on the device",
+        "The device stopped a kernel, for instance for an illegal address. Its memory is lost with it: the context was "
+        "made anew, constants are copied again, and later calls work, but device arrays made before do not. "
+        "`mlcc run -t cuda --emulate` or compute-sanitizer finds the place.",
+    ),
+    "E0867": (
+        "an array of another device",
+        "An argument lies in the memory of a device that the artifact does not run on.",
+    ),
+    "E0868": (
+        "constants are missing or others",
+        "The constants of a .ptx lie beside it, in an .npz of the same name; the .ptx holds their hashes. Copy the two "
+        "together, or compile to one .mlca.",
+    ),
+    "E0869": (
+        "a launch plan cannot be used",
+        "The launch plan of the artifact is damaged, or was made by another version. Compile it again.",
+    ),
+    "E0870": (
+        "code that the host of a device cannot run",
+        "Between launches the host computes scalars, loops and branches over them, and sets memory aside. It cannot "
+        "read or write a device's memory element by element: bind the loops that do to threads.",
     ),
 }

@@ -212,8 +212,4 @@ CODES: dict[str, tuple[str, str]] = {
         "cpu, triple and arch are single words (`native`, `aarch64-linux-gnu`, `sm_90`), features a list of LLVM's "
         'names each with its sign, as in `["+avx2", "-fma"]` or `+avx2`; num-cores 0 is all of the machine.',
     ),
-    "E0794": (
-        "no code generator for this target",
-        "The target's text is right, but this version generates no code for it.",
-    ),
 }

@@ -65,10 +65,10 @@ class PythonDevice(HostDevice):
         self._fault("synchronize")
 
     def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
-        missing = [name for name in kernels if name not in self.kernels]
+        missing = [s.name for s in kernels.values() if s.name not in self.kernels]
         if missing:
             raise LoadError(error("E0850", f"no kernel {missing[0]}"))
-        return {name: (name, self.kernels[name], spec) for name, spec in kernels.items()}
+        return {name: (name, self.kernels[spec.name], spec) for name, spec in kernels.items()}
 
     def launch(
         self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]

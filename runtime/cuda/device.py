@@ -1,0 +1,263 @@
+"""An NVIDIA GPU as a `Device`: one stream in the primary context, shared with torch and cupy.
+
+The stream is ordered with the legacy default stream, on which those work unless told otherwise. A kernel that the
+device stops (an illegal address, say) takes the context with it: it is made anew, so that later calls work, or, where
+the driver does not allow that, every later call says that the process has to be started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from mlcc.errors import CallError, LoadError, MachineError, error
+from mlcc.runtime.cuda import driver as cuda
+from mlcc.runtime.cuda.driver import ArgumentBlock, Driver, DriverError
+from mlcc.runtime.device import Device, Extents, KernelSpec, MemoryInfo, out_of_memory, show_bytes
+
+_CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
+_USUAL_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
+STICKY = frozenset({
+    "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
+    "HARDWARE_STACK_ERROR", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED",
+    "UNKNOWN",
+})  # fmt: skip
+
+
+class _Kernel:
+    """A function of a module, with room for its arguments."""
+
+    __slots__ = ("arguments", "dynamic", "function", "name", "shared")
+
+    def __init__(self, spec: KernelSpec, function: object) -> None:
+        self.name = spec.name
+        self.function = function
+        self.arguments = ArgumentBlock(spec.params)
+        self.shared = spec.shared
+        self.dynamic = _USUAL_SHARED  # bytes that it may be launched with so far
+
+
+class CudaDevice(Device):
+    """Device number `number` of the driver. Raises MachineError where it cannot be used."""
+
+    def __init__(self, driver: Driver, number: int = 0) -> None:
+        super().__init__()
+        self.driver = driver
+        self.number = number
+        self.dlpack = (_CUDA, number)
+        self._broken = ""  # why it cannot be used any more
+        self._last = ""  # the kernel that was launched last
+        self._local = threading.local()
+        try:
+            count = driver.device_count()
+            if number >= count:
+                there = "there is none" if count == 0 else f"there are {count}"
+                raise MachineError(error("E0860", f"no CUDA device {number}: {there}"))
+            self.name = driver.device_name(number)
+            self.version = divmod(driver.version() // 10, 100)
+            self.capability = tuple(driver.attribute(number, k) for k in (cuda.CAPABILITY_MAJOR, cuda.CAPABILITY_MINOR))
+            self.most_threads = driver.attribute(number, cuda.MAX_THREADS)
+            self.most_block = tuple(driver.attribute(number, cuda.MAX_BLOCK_X + i) for i in range(3))
+            self.most_grid = tuple(driver.attribute(number, cuda.MAX_GRID_X + i) for i in range(3))
+            self.most_shared = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
+            self._open()
+        except DriverError as exc:
+            raise MachineError(error("E0860", f"CUDA device {number} cannot be used: {exc}")) from None
+        self.can_capture = driver.has_graphs
+
+    def _open(self) -> None:
+        self._context = self.driver.retain(self.number)
+        self._local.generation = self.generation
+        self.stream = self.driver.stream()
+
+    # ------------------------------------------------------------ what code needs
+
+    def require(self, target: Mapping[str, Any]) -> None:
+        """Refuse code for another device or a newer driver. Raises MachineError."""
+        need = tuple(int(n) for n in target.get("compute_capability", ()))
+        have, variant = self.capability, target.get("variant", "")
+        if need and not _fits(have, need, str(variant)):
+            shown = ".".join(map(str, have))
+            message = f"the code is for {target.get('runs_on', target.get('arch'))}; {self.name} has {shown}"
+            arch = f"sm_{have[0]}{have[1]}"
+            raise MachineError(error("E0861", message, help=f"compile it for this one: -t 'cuda{{arch={arch}}}'"))
+        words = str(target.get("cuda", "0.0")).split(".")
+        if all(w.isdigit() for w in words) and self.version < tuple(map(int, words)):
+            message = (
+                f"the code needs an NVIDIA driver for CUDA {target['cuda']} ({target.get('driver', '?')} or later); "
+                f"this one is for {self.version[0]}.{self.version[1]}"
+            )
+            raise MachineError(error("E0862", message, help="install a newer driver, or compile for an older arch"))
+
+    # ------------------------------------------------------------ errors
+
+    @contextlib.contextmanager
+    def _driving(self) -> Iterator[Driver]:
+        """The driver, with the context current in this thread; what it reports becomes an error of ours."""
+        if self._broken:
+            raise CallError(error("E0866", self._broken, help="start the process again"))
+        try:
+            if getattr(self._local, "generation", -1) != self.generation:
+                self.driver.enter(self._context)
+                self._local.generation = self.generation
+            yield self.driver
+        except DriverError as exc:
+            self._failed(exc)
+
+    def _failed(self, exc: DriverError) -> NoReturn:
+        after = f"; the last kernel launched was `{self._last}`" if self._last else ""
+        if exc.name not in STICKY:
+            raise CallError(error("E0864", f"the CUDA driver refused a request: {exc}{after}")) from None
+        message = f"a kernel failed on {self.name}: {exc.text} ({exc.name}){after}"
+        self._recover(message)
+        raise CallError(error("E0866", message, help=_FIND)) from None
+
+    def _recover(self, message: str) -> None:
+        """A new context in place of the one that failed; what lay in its memory is lost."""
+        self.generation += 1
+        try:
+            self.driver.reset(self.number)
+            self._open()
+            self.driver.synchronize(self.stream)
+        except DriverError:
+            self._broken = f"{message}; the driver allows no new context in this process"
+
+    # ------------------------------------------------------------ memory
+
+    def alloc(self, size: int) -> int:
+        if not size:
+            return 0
+        with self._driving() as driver:
+            try:
+                return driver.alloc(size)
+            except DriverError as exc:
+                if exc.name != "OUT_OF_MEMORY":
+                    raise
+                raise out_of_memory(size, self.memory_info()) from None
+        raise AssertionError  # _driving raises
+
+    def free(self, address: int) -> None:
+        if address and not self._broken:
+            with contextlib.suppress(DriverError, CallError), self._driving() as driver:
+                driver.free(address)
+
+    def copy_in(self, target: int, source: int, size: int) -> None:
+        if size:
+            with self._driving() as driver:
+                driver.copy_in(target, source, size, self.stream)
+
+    def copy_out(self, target: int, source: int, size: int) -> None:
+        with self._driving() as driver:
+            if size:
+                driver.copy_out(target, source, size, self.stream)
+            driver.synchronize(self.stream)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        if size:
+            with self._driving() as driver:
+                driver.copy(target, source, size, self.stream)
+
+    def memset(self, target: int, value: int, size: int) -> None:
+        if size:
+            with self._driving() as driver:
+                driver.memset(target, value, size, self.stream)
+
+    def memory_info(self) -> MemoryInfo:
+        with self._driving() as driver:
+            return MemoryInfo(*driver.memory_info())
+        raise AssertionError
+
+    # ------------------------------------------------------------ kernels
+
+    def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
+        if not kernels:
+            return {}
+        with self._driving() as driver:
+            try:
+                module = driver.load(code)
+                return {name: _Kernel(spec, driver.function(module, spec.name)) for name, spec in kernels.items()}
+            except DriverError as exc:
+                if exc.name in STICKY or exc.name == "OUT_OF_MEMORY":
+                    raise
+                message = f"the driver of {self.name} refuses the code: {exc.text} ({exc.name})"
+                raise LoadError(error("E0863", message)) from None
+        raise AssertionError
+
+    def launch(
+        self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
+    ) -> None:
+        self._check(kernel, grid, block, shared_bytes)
+        with self._driving() as driver:
+            if shared_bytes > kernel.dynamic:
+                driver.set_dynamic_shared(kernel.function, shared_bytes)
+                kernel.dynamic = shared_bytes
+            self._last = kernel.name
+            kernel.arguments.fill(args)
+            driver.launch(kernel.function, grid, block, shared_bytes, self.stream, kernel.arguments)
+
+    def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
+        """What the device does not have is said before the driver refuses it in fewer words."""
+        if (
+            block[0] * block[1] * block[2] <= self.most_threads
+            and all(map(int.__le__, block, self.most_block))
+            and all(map(int.__le__, grid, self.most_grid))
+            and kernel.shared + shared <= self.most_shared
+        ):
+            return
+        text, wanted = f"`{kernel.name}` cannot be launched: ", kernel.shared + shared
+        if wanted > self.most_shared:
+            text += f"{show_bytes(wanted)} of shared memory, {self.name} has {show_bytes(self.most_shared)}"
+        elif any(g > m for g, m in zip(grid, self.most_grid, strict=True)):
+            text += f"a grid of {_times(grid)}, {self.name} takes up to {_times(self.most_grid)}"
+        else:
+            most = f"{self.most_threads} in all, {_times(self.most_block)}"
+            text += f"blocks of {_times(block)} threads, {self.name} takes {most}"
+        raise CallError(error("E0864", text))
+
+    def synchronize(self) -> None:
+        with self._driving() as driver:
+            driver.synchronize(self.stream)
+
+    # ------------------------------------------------------------ time and replay
+
+    def record(self) -> Any:
+        with self._driving() as driver:
+            return driver.event(self.stream)
+
+    def elapsed(self, start: Any, stop: Any) -> float:
+        with self._driving() as driver:
+            return driver.elapsed(start, stop) * 1e-3
+        raise AssertionError
+
+    def begin_capture(self) -> None:
+        with self._driving() as driver:
+            driver.begin_capture(self.stream)
+
+    def end_capture(self) -> Any:
+        with self._driving() as driver:
+            try:
+                return driver.end_capture(self.stream)
+            except DriverError as exc:
+                if exc.name in STICKY:
+                    raise
+                return None
+
+    def replay(self, graph: Any) -> None:
+        with self._driving() as driver:
+            driver.replay(graph, self.stream)
+
+
+_FIND = "`mlcc run -t cuda --emulate` or compute-sanitizer finds the access; device arrays made before are lost"
+
+
+def _fits(have: tuple[int, ...], need: tuple[int, ...], variant: str) -> bool:
+    """Whether a device of a compute capability runs code for another."""
+    if variant == "a":
+        return have == need
+    return have >= need and (variant != "f" or have[0] == need[0])
+
+
+def _times(extents: Sequence[int]) -> str:
+    return " x ".join(map(str, extents))

@@ -1,0 +1,39 @@
+"""What all loaded artifacts are to their users: functions by name, and a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlcc.errors import CallError, did_you_mean, error
+from mlcc.runtime.call import Function
+from mlcc.runtime.manifest import Manifest
+
+
+class Functions:
+    """A loaded artifact: `exe["main"](x, w)` calls a function; `exe.functions` are all of them by name."""
+
+    def __init__(self, facts: Manifest) -> None:
+        self._facts = facts
+        self.functions: dict[str, Function] = {}
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the artifact says of itself; see `docs/abi.md`."""
+        return self._facts.raw
+
+    def __getitem__(self, name: str) -> Function:
+        found = self.functions.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.functions) or f"it has {', '.join(self.functions) or 'none'}"
+            raise CallError(error("E0801", f"the artifact has no function `{name}`", help=hint))
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __repr__(self) -> str:
+        return f"<mlcc executable with {', '.join(self.functions) or 'no functions'}>"

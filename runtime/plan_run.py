@@ -1,0 +1,162 @@
+"""Carrying out the steps of a launch plan over a device, at once or noted down to be played again.
+
+A run whose plan is static issues nothing but launches, copies and fills whose arguments follow from its symbols and
+addresses: `Recorder` takes them in place of the device, and `play` gives them to it as often as they are wanted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from mlcc.runtime.device import Device, Extents
+from mlcc.runtime.device_memory import Block, Pool
+from mlcc.runtime.manifest import PackedSpec
+from mlcc.runtime.plan import FunctionPlan, Kernel, PackedArgument, Plan
+from mlcc.runtime.plan_packed import call_packed
+from mlcc.runtime.plan_values import Values
+
+
+class Failure(Exception):
+    """A check or assertion of the program failed; `code` says which."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Sink(Protocol):
+    """What takes the work of a run: a device, or a recorder."""
+
+    def launch(self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None: ...
+
+    def copy(self, target: int, source: int, size: int) -> None: ...
+
+    def memset(self, target: int, value: int, size: int) -> None: ...
+
+
+class Recorder:
+    """Notes what it is asked to do. `blocks` is memory that this needs."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.blocks: list[Block] = []
+
+    def launch(self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None:
+        self.calls.append(("launch", (kernel, grid, block, shared_bytes, tuple(args))))
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        self.calls.append(("copy", (target, source, size)))
+
+    def memset(self, target: int, value: int, size: int) -> None:
+        self.calls.append(("memset", (target, value, size)))
+
+    def play(self, device: Device) -> None:
+        """Do what was noted."""
+        does: dict[str, Any] = {"launch": device.launch, "copy": device.copy, "memset": device.memset}
+        for name, args in self.calls:
+            does[name](*args)
+
+
+class Loaded:
+    """A plan with what of it lies on a device: kernels, constants, and memory for calls."""
+
+    def __init__(self, plan: Plan, device: Device, code: bytes, constants: Sequence[memoryview]) -> None:
+        self.plan = plan
+        self.device = device
+        self.generation = device.generation
+        self.pool = Pool(device)
+        self.kernels = device.load_module(code, {name: k.spec for name, k in plan.kernels.items()})
+        self.host_copies = 0
+        self._blocks = [self.pool.take(spec.bytes) for spec in plan.constants]
+        self.constants = [b.address for b in self._blocks]
+        for block, data in zip(self._blocks, constants, strict=True):
+            if data.nbytes:
+                # any buffer will do, read-only ones included
+                held = (ctypes.c_char * data.nbytes).from_buffer_copy(data)
+                device.copy_in(block.address, ctypes.addressof(held), data.nbytes)
+
+
+class Run:
+    """One call under way: where its arguments and its workspace lie, and where its work goes."""
+
+    def __init__(self, loaded: Loaded, function: FunctionPlan, args: Sequence[int], work: int, words: int) -> None:
+        self.loaded = loaded
+        self.function = function
+        self.device = loaded.device
+        self.constants = loaded.constants
+        self.args = args
+        self.work = work
+        self.words = words  # where the error words lie
+        self.sink: Sink = loaded.device
+        self.blocks: list[Block] = []  # memory of this call alone
+
+    def __call__(self, values: Values) -> None:
+        """Issue everything. Raises Failure."""
+        count = self.loaded.plan.words
+        if count:
+            self.sink.memset(self.words, 0, 4 * count)
+        for name in self.function.measured:
+            values[name] = 0
+        for step in self.function.steps:
+            step(self, values)
+
+    # ------------------------------------------------------------ what steps do
+
+    def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None:
+        if kernel.asserts:
+            args.append(self.words + 4 * kernel.word)
+        self.sink.launch(self.loaded.kernels[kernel.name], grid, block, shared, args)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        if size > 0 and target != source:
+            self.sink.copy(target, source, size)
+
+    def realigned(self, address: int, size: int, filled: bool) -> int:
+        """An aligned stand-in for memory that a kernel takes."""
+        block = self.loaded.pool.take(max(size, 1))
+        self.blocks.append(block)
+        if filled:
+            self.copy(block.address, address, size)
+        return block.address
+
+    def fail(self, code: int) -> None:
+        self.check()
+        raise Failure(code)
+
+    def flag(self, address: int) -> bool:
+        """A bool in the device's memory."""
+        return self.read(address, 1) != b"\0"
+
+    def measure(self, values: Values, name: str, address: int, code: int) -> None:
+        """Give a name the int64 at an address."""
+        (value,) = struct.unpack("<q", self.read(address, 8))
+        if value < 0:
+            raise Failure(code)
+        values[name] = value
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of the device's memory, when all before is done and no assertion failed in it."""
+        self.check()
+        held = ctypes.create_string_buffer(size)
+        self.device.copy_out(ctypes.addressof(held), address, size)
+        return held.raw
+
+    def check(self) -> None:
+        """Wait for the kernels so far where some have assertions. Raises Failure for the first that failed."""
+        plan = self.loaded.plan
+        if not plan.words:
+            return
+        held = ctypes.create_string_buffer(4 * plan.words)
+        self.device.copy_out(ctypes.addressof(held), self.words, 4 * plan.words)
+        numbers = struct.unpack(f"<{plan.words}i", held.raw)
+        for kernel in plan.kernels.values():
+            if kernel.word >= 0 and numbers[kernel.word]:
+                at = numbers[kernel.word] - 1
+                raise Failure(kernel.asserts[at] if 0 <= at < len(kernel.asserts) else kernel.asserts[0])
+
+    def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
+        self.check()
+        call_packed(self, spec, args, values)

@@ -1,0 +1,86 @@
+"""From a lowered module to a launch plan and the kernels that it launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import CompileError, Diagnostic, together
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.tensor_data import TensorData
+from mlcc.passes.gpu import DeviceKernel
+from mlcc.recursion import deep, uncollected
+from mlcc.runtime.abi import DETAIL_SHIFT
+from mlcc.runtime.plan import VERSION
+from mlcc.targets.launch.program import LaunchContext, kernel_facts
+from mlcc.targets.launch.steps import function_plan
+from mlcc.targets.llvm.facts import function_facts, object_facts
+from mlcc.targets.llvm.host import messages, public_functions, symbol_of
+from mlcc.targets.llvm.module import fingerprint
+from mlcc.targets.llvm.plan import HostFunction
+from mlcc.targets.llvm.plan_build import plan_relax
+from mlcc.targets.llvm.plan_memory import lay_out
+from mlcc.targets.llvm.plan_prim import plan_prim
+from mlcc.targets.llvm.shared import Planning
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchModule:
+    """What a module comes to: the manifest without what only the code of the kernels tells, the launch plan, constants
+    in the order in which the plan numbers them, and the kernels in order of first use."""
+
+    facts: dict[str, Any]
+    plan: dict[str, Any]
+    constants: list[TensorData]
+    kernels: list[DeviceKernel]
+
+
+def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
+    """Plan every public function and what it calls; `about` is the manifest's `target`. Raises CompileError."""
+    with deep(), uncollected():
+        return _plan(module, about, opt_level, pipeline)
+
+
+def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
+    functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+    shared = Planning(module, LaunchContext(functions))
+    made: list[HostFunction] = []
+    wrong: list[Diagnostic] = []
+    for name, func in public_functions(shared).items():
+        try:
+            made.append(_function(name, func, shared))
+        except CompileError as exc:
+            wrong += [d for d in exc.diagnostics if d not in wrong]
+    if wrong:
+        raise CompileError(together(wrong))
+    plans = {f.name: function_plan(f, shared) for f in made}
+    ctx = shared.ctx
+    kernels = {k.name: kernel_facts(k, ctx) for k in ctx.kernels()}
+    plan = {
+        "version": VERSION,
+        "functions": plans,
+        "programs": {name: p.plan for name, p in ctx.programs.items()},
+        "kernels": kernels,
+        "constants": [_constant(c) for c in shared.constants],
+        "errors": [[code, text] for code, text in messages(shared) if code >> DETAIL_SHIFT],
+    }
+    facts = object_facts(
+        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
+        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
+    )  # fmt: skip
+    facts["kernels"] = kernels
+    return LaunchModule(facts, plan, shared.constants, ctx.kernels())
+
+
+def _function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:
+    plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
+    lay_out(plan)
+    return plan
+
+
+def _constant(data: TensorData) -> dict[str, Any]:
+    return {
+        "key": data.key, "dtype": str(data.dtype), "shape": list(data.shape), "bytes": data.nbytes,
+        "sha256": data.sha256,
+    }  # fmt: skip

@@ -1,0 +1,245 @@
+"""PrimFuncs for a device as parts of a launch plan: what the host does when it calls one.
+
+A program's temporaries in global memory lie in the workspace of the call, as those of a CPU kernel do: each has its
+place for the whole call. One in a loop is as large as the largest that the loop can ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import Interval, eval_set
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.deep import deep_recursion
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import walk
+from mlcc.ir.visit import substitute
+from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
+from mlcc.runtime.abi import ALIGNMENT
+from mlcc.targets.launch.names import Names
+from mlcc.targets.launch.scalars import as_json
+from mlcc.targets.llvm.context import ASSERTION
+from mlcc.targets.llvm.plan_prim import effects
+from mlcc.targets.llvm.signature import KernelSignature, signature
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A PrimFunc of the module as the planner and the plan have it."""
+
+    source: DeviceProgram
+    signature: KernelSignature
+    workspace: tir.Expr
+    plan: dict[str, Any]
+
+
+@dataclass(slots=True)
+class LaunchContext:
+    """What plans need of a target whose kernels run on a device; see `PlanContext`."""
+
+    functions: Mapping[str, tir.PrimFunc]
+    programs: dict[str, Program] = field(default_factory=dict)
+    packed: dict[str, int] = field(default_factory=dict)
+    errors: dict[tuple[str, str], int] = field(default_factory=dict)
+    externs: dict[str, None] = field(default_factory=dict)
+
+    def packed_slot(self, name: str) -> int:
+        return self.packed.setdefault(name, len(self.packed))
+
+    def error_code(self, kind: str, message: str) -> int:
+        return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
+
+    def kernel(self, name: str) -> Program:
+        """The program of a PrimFunc of the module, made on first use. Raises CompileError."""
+        found = self.programs.get(name)
+        if found is None:
+            func = self.functions.get(name)
+            if func is None:
+                hint = did_you_mean(name, self.functions)
+                raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
+            with deep_recursion():
+                made = lower_gpu(name, func, self.functions)
+                found = self.programs[name] = _HostCode(made, self).program()
+        return found
+
+    def kernels(self) -> list[DeviceKernel]:
+        """All kernels, in order of first use."""
+        return [k for p in self.programs.values() for k in p.source.kernels]
+
+
+class _HostCode:
+    """Writes the host code of one program as steps of JSON."""
+
+    def __init__(self, source: DeviceProgram, ctx: LaunchContext) -> None:
+        self.source = source
+        self.func = source.func
+        self.ctx = ctx
+        self.signature = signature(self.func)
+        self.names = Names()
+        self.kernels = {k.name: k for k in source.kernels}
+        self.analyzer = Analyzer()
+        self.loops: dict[tir.Var, Interval] = {}  # of the loops around, what their variables can be
+        self.binds: dict[tir.Var, tir.Expr] = {}
+        self.room: tir.Expr = tir.IntImm(INT64, 0)
+
+    def program(self) -> Program:
+        uses = effects(self.func)
+        params = []
+        for var, buffer in zip(self.func.params, self.func.buffers, strict=True):
+            if buffer is not None:
+                name = self.names[var] = self.names.add(buffer.data, buffer.name)
+                use = uses.get(buffer.data, 0)
+                params.append({"name": name, "kind": "buffer", "role": ("in", "in", "out", "inout")[use]})
+            elif var.dtype.is_handle:
+                params.append({"name": self.names.add(var), "kind": "pointer"})
+            else:
+                params.append({"name": self.names.add(var), "kind": str(var.dtype)})
+        symbols = [self.names.add(s) for s in self.signature.symbols]
+        body = self.body(self.source.host)
+        plan = {"params": params, "symbols": symbols, "steps": body}
+        return Program(self.source, self.signature, self.room, plan)
+
+    def body(self, stmts: tuple[tir.Stmt, ...]) -> list[dict[str, Any]]:
+        return [step for stmt in stmts for step in self.step(stmt)]
+
+    def step(self, stmt: tir.Stmt) -> list[dict[str, Any]]:
+        match stmt:
+            case tir.Evaluate(value=tir.Call(op=relax.GlobalVar(name=name), args=args)):
+                return [self.launch(self.kernels[name], args)]
+            case tir.Evaluate(value=tir.IntImm() | tir.Var()):
+                return []
+            case tir.Bind(var=var, value=value):
+                if var.dtype.is_handle:
+                    self.names[var] = self._pointer(value)
+                    return []
+                tree = self.scalar(value)
+                self.binds[var] = substitute(value, self.binds)
+                return [{"do": "let", "name": self.names.add(var), "value": tree}]
+            case tir.AllocBuffer(buffer=buffer):
+                return [self.alloc(buffer)]
+            case tir.DeclBuffer(buffer=buffer, data=tir.Var() as data):
+                if data is not buffer.data:
+                    self.names[buffer.data] = self._pointer(data)
+                return []
+            case tir.For():
+                return self.loop(stmt)
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                made = {"do": "if", "cond": self.scalar(condition), "then": self.body(then)}
+                return [made | ({"else": self.body(other)} if other else {})]
+            case tir.AssertStmt(condition=condition):
+                if tir.const_int(condition):
+                    return []
+                code = self.ctx.error_code(stmt.kind, "".join(stmt.message))
+                return [{"do": "check", "cond": self.scalar(condition), "code": code}]
+            case tir.AttrStmt(body=body):
+                return self.body(body)
+        message = f"`{type(stmt).__name__}` cannot be done by the host of a device"
+        raise CompileError(error("E0870", message, stmt.span, help="bind the loops around it to threads"))
+
+    def scalar(self, expr: tir.Expr) -> Any:
+        return as_json(expr, self.names)
+
+    def loop(self, stmt: tir.For) -> list[dict[str, Any]]:
+        var, low, extent = stmt.var, stmt.min, stmt.extent
+        made = {"do": "for", "name": self.names.add(var), "min": self.scalar(low), "extent": self.scalar(extent)}
+        if stmt.step is not None:
+            made["step"] = self.scalar(stmt.step)
+        first, count = substitute(low, self.binds), substitute(extent, self.binds)
+        self.loops[var] = Interval(first, c.sub(c.add(first, count), 1))
+        made["body"] = self.body(stmt.body)
+        del self.loops[var]
+        return [made]
+
+    # ------------------------------------------------------------ memory
+
+    def alloc(self, buffer: tir.Buffer) -> dict[str, Any]:
+        """A temporary: its place in the program's part of the workspace."""
+        size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
+        for dim in buffer.shape:
+            size = c.mul(size, c.cast(INT64, substitute(dim, self.binds)))
+        size = self._bound(self.analyzer.simplify(size), buffer)
+        at = self.analyzer.simplify(self.room)
+        known = tir.const_int(size)
+        if known is None:
+            size = c.maximum(size, 0)
+        elif known < 0:
+            size = tir.IntImm(INT64, 0)
+        rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
+        self.room = self.analyzer.simplify(c.add(at, rounded))
+        return {"do": "alloc", "name": self.names.add(buffer.data, buffer.name), "at": self.scalar(at)}
+
+    def _bound(self, size: tir.Expr, buffer: tir.Buffer) -> tir.Expr:
+        """The greatest that a size gets in the loops around it."""
+        while any(n in self.loops for n in walk(size) if isinstance(n, tir.Var)):
+            high = eval_set(size, self.loops, self.analyzer).high
+            if high is None or high is size:
+                message = f"how large `{buffer.name}` gets is not known when the function is entered"
+                raise CompileError(error("E0870", message, buffer.span, help="allocate it outside of the loops"))
+            size = self.analyzer.simplify(high)
+        return size
+
+    def _pointer(self, data: tir.Expr) -> str:
+        if not isinstance(data, tir.Var) or data not in self.names:
+            raise CompileError(error("E0870", f"the host cannot compute the address `{data}`", data.span))
+        return self.names[data]
+
+    # ------------------------------------------------------------ launches
+
+    def launch(self, kernel: DeviceKernel, args: tuple[tir.Expr, ...]) -> dict[str, Any]:
+        """A launch: extents and arguments in terms of what the host knows."""
+        given: list[Any] = []
+        inside: dict[tir.Var, Any] = {}
+        for param, arg in zip(plain_params(kernel), args, strict=False):
+            if param.dtype.is_handle:
+                given.append(self._pointer(arg))
+            else:
+                inside[param] = self.scalar(arg)
+                given.append(inside[param])
+
+        def extents(axes: tuple[str, ...]) -> list[Any]:
+            one = tir.IntImm(INT64, 1)
+            return [as_json(kernel.extents.get(axis, one), inside) for axis in axes]
+
+        made = {"do": "launch", "kernel": kernel.name, "grid": extents(GRID), "block": extents(BLOCK), "args": given}
+        if tir.const_int(kernel.dynamic_shared) != 0:
+            made["shared"] = as_json(kernel.dynamic_shared, inside)
+        return made
+
+
+def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
+    """The parameters that a launch passes values for: all but the word that says which assertion failed."""
+    return kernel.params[:-1] if kernel.asserts else kernel.params
+
+
+def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
+    """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
+    params = ["ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params]
+    made: dict[str, Any] = {
+        "params": params,
+        "block": [tir.const_int(kernel.extents.get(axis, tir.IntImm(INT64, 1))) or 0 for axis in BLOCK],
+        "shared": _static_shared(kernel),
+    }
+    if tir.const_int(kernel.dynamic_shared) != 0:
+        known = tir.const_int(kernel.dynamic_shared)
+        made["dynamic_shared"] = -1 if known is None else known
+    if kernel.asserts:
+        made["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
+    return made
+
+
+def _static_shared(kernel: DeviceKernel) -> int:
+    """Bytes of the allocations in shared memory whose size is constant."""
+    total = 0
+    for stmt in kernel.body:
+        for node in walk(stmt):
+            if isinstance(node, tir.AllocBuffer) and node.buffer.scope == "shared":
+                count = node.buffer.dtype.bytes * node.buffer.dtype.lanes
+                for dim in node.buffer.shape:
+                    count *= tir.const_int(dim) or 0
+                total += count
+    return total

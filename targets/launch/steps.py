@@ -1,0 +1,165 @@
+"""Planned functions as JSON: the steps of a call, with every place in memory as an expression over its symbols.
+
+A place is `[where, number, offset in bytes]`: `arg` (the argument vector, results included), `const`, or `work`, whose
+number is 0. What a kernel takes has a fourth part, its size in bytes, unless it is known to be aligned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.runtime.plan import POINTER_ALIGNMENT
+from mlcc.targets.launch.names import Names
+from mlcc.targets.launch.scalars import as_json
+from mlcc.targets.llvm.facts import symbol_names
+from mlcc.targets.llvm.plan import (
+    Branch,
+    CallKernel,
+    CallPacked,
+    Check,
+    Copy,
+    HostFunction,
+    Measure,
+    Memory,
+    Place,
+    Scalar,
+    Shape,
+    Step,
+    Tensor,
+    Text,
+    Value,
+    walk_steps,
+)
+from mlcc.targets.llvm.plan_prim import offset_bytes
+from mlcc.targets.llvm.shared import AnyPlanning
+
+
+def function_plan(func: HostFunction, shared: AnyPlanning) -> dict[str, Any]:
+    """The plan of a function that is laid out."""
+    return _Writer(func, shared).function()
+
+
+class _Writer:
+    def __init__(self, func: HostFunction, shared: AnyPlanning) -> None:
+        self.func = func
+        self.shared = shared
+        self.leaves = [*func.inputs(), *func.outputs()]
+        self.names = Names(symbol_names(func))
+        for leaf in func.inputs():
+            if leaf.kind == "scalar" and isinstance(leaf.value, tir.Var):
+                self.names.add(leaf.value)
+        for step in walk_steps(func.steps):
+            if isinstance(step, Measure):
+                self.names.add(step.symbol)
+
+    def function(self) -> dict[str, Any]:
+        func = self.func
+        places = []
+        for place, expr in func.places:
+            tree = self.scalar(expr)
+            places.append([self.names.add(place), tree])
+        made: dict[str, Any] = {"places": places, "workspace": self.scalar(func.workspace)}
+        floats = {i: v for i, leaf in enumerate(func.inputs()) if (v := self._float_name(leaf.value, leaf.kind))}
+        if floats:
+            made["floats"] = [[index, name] for index, name in floats.items()]
+        shifts = [
+            [index, self.scalar(offset_bytes(leaf))]
+            for index, leaf in enumerate(self.leaves)
+            if leaf.kind == "tensor" and leaf.offset is not None and tir.const_int(leaf.offset) != 0
+        ]
+        if shifts:
+            made["shifts"] = shifts
+        made["steps"] = self.steps(func.steps)
+        if func.values:
+            made["values"] = [[leaf, self.scalar(expr)] for leaf, expr in func.values]
+        actual = [
+            [len(func.inputs()) + i, [self.scalar(d) for d in leaf.actual]]
+            for i, leaf in enumerate(func.outputs())
+            if leaf.actual is not None
+        ]
+        if actual:
+            made["actual"] = actual
+        return made
+
+    def _float_name(self, value: tir.Expr | None, kind: str) -> str | None:
+        if kind == "scalar" and isinstance(value, tir.Var) and value.dtype.is_float:
+            return self.names[value]
+        return None
+
+    # ------------------------------------------------------------ values
+
+    def scalar(self, expr: tir.Expr) -> Any:
+        return as_json(expr, self.names)
+
+    def place(self, memory: Memory, offset: tir.Expr) -> list[Any]:
+        """Where a piece of memory lies, `offset` bytes in."""
+        root = memory.root()
+        match root.place:
+            case Place.TEMPORARY:
+                assert root.offset is not None
+                return ["work", 0, self.scalar(self.func.dims.simplify(c.add(root.offset, offset)))]
+            case Place.CONSTANT:
+                return ["const", root.index, self.scalar(offset)]
+        leaf = self.leaves[root.index]
+        if leaf.kind == "tensor" and leaf.offset is not None:  # the kernel wants the pointer that the offset is from
+            offset = self.func.dims.simplify(c.sub(offset, offset_bytes(leaf)))
+        return ["arg", root.index, self.scalar(offset)]
+
+    def tensor(self, value: Tensor) -> list[Any]:
+        return self.place(value.memory, value.offset)
+
+    def pointer(self, value: Tensor) -> list[Any]:
+        """A tensor that a kernel takes: with its size, if it may start where a kernel's pointers must not."""
+        rest = self.func.dims.simplify(c.floormod(value.offset, POINTER_ALIGNMENT))
+        return self.tensor(value) + ([] if tir.const_int(rest) == 0 else [self.scalar(value.size)])
+
+    def condition(self, value: Scalar | Tensor) -> Any:
+        """A scalar, or `{"load": place}` for a bool in the device's memory."""
+        return {"load": self.tensor(value)} if isinstance(value, Tensor) else self.scalar(value.value)
+
+    # ------------------------------------------------------------ steps
+
+    def steps(self, steps: list[Step]) -> list[dict[str, Any]]:
+        return [self.step(s) for s in steps]
+
+    def step(self, step: Step) -> dict[str, Any]:
+        match step:
+            case CallKernel():
+                return self._program(step)
+            case CallPacked(slot=slot, args=args):
+                return {"do": "packed", "slot": slot, "args": [self.packed_argument(a) for a in args]}
+            case Copy(target=target, source=source):
+                to, origin = self.tensor(target), self.tensor(source)
+                return {"do": "copy", "to": to, "from": origin, "bytes": self.scalar(target.size)}
+            case Check(condition=condition, code=code, exact=exact):
+                made = {"do": "check", "cond": self.condition(condition), "code": code}
+                return made | ({"exact": True} if exact else {})
+            case Measure(symbol=symbol, source=source, code=code):
+                return {"do": "measure", "name": self.names[symbol], "from": self.tensor(source), "code": code}
+            case Branch(condition=condition, then_steps=then, else_steps=other):
+                made = {"do": "if", "cond": self.condition(condition), "then": self.steps(then)}
+                return made | ({"else": self.steps(other)} if other else {})
+
+    def _program(self, step: CallKernel) -> dict[str, Any]:
+        args = [self.pointer(a) if isinstance(a, Tensor) else self.scalar(a.value) for a in step.args]
+        made: dict[str, Any] = {"do": "run", "program": step.kernel, "args": args}
+        if step.symbols:
+            made["symbols"] = [self.scalar(s) for s in step.symbols]
+        if step.workspace is not None:
+            made["work"] = self.place(step.workspace, tir.IntImm(step.workspace.size.dtype, 0))
+        return made
+
+    def packed_argument(self, value: Value) -> dict[str, Any]:
+        match value:
+            case Tensor(dims=dims, dtype=dtype):
+                return {"tensor": self.tensor(value), "dtype": str(dtype), "shape": [self.scalar(d) for d in dims]}
+            case Shape(dims=dims):
+                return {"shape": [self.scalar(d) for d in dims]}
+            case Text(value=text):
+                return {"str": text}
+            case Scalar(value=expr):
+                kind = "bool" if expr.dtype.is_bool else "float" if expr.dtype.is_float else "int"
+                return {kind: self.scalar(expr)}
+        raise AssertionError(f"{type(value).__name__} is no argument")
