@@ -125,10 +125,10 @@ def command(
         if not any(p.name == "fuse" for p in chosen.passes):
             write("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
     if why_schedule:
-        from mlcc.cpu_facts import CpuFacts
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
+        from mlcc.passes.auto_schedule.choose import facts_of
 
-        observers.append(WhySchedule(write, CpuFacts.of(ctx.target)))
+        observers.append(WhySchedule(write, facts_of(ctx.target)))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
             write("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
     if verify_each:

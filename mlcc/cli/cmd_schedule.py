@@ -72,16 +72,15 @@ def command(
 
 def _choose(file: str, target: str, why: bool, output: str) -> int:
     """Write the script that the rules choose for the TIR functions of a file."""
-    from mlcc.cpu_facts import CpuFacts
     from mlcc.driver import parse_file
     from mlcc.files import write_atomic
     from mlcc.passes.auto_schedule.as_script import as_script
-    from mlcc.passes.auto_schedule.choose import answers, report
+    from mlcc.passes.auto_schedule.choose import answers, facts_of, report
     from mlcc.verify import check
 
     module = parse_file(file)
     check(module)
-    facts = CpuFacts.of(target)
+    facts = facts_of(target)
     found = answers(module, facts)
     if why:
         click.echo(report(found), err=True, nl=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mlcc.cpu_facts import CpuFacts
-from mlcc.passes.auto_schedule.choose import Answer
+from mlcc.passes.auto_schedule.choose import Answer, Facts
 
 
-def as_script(found: Sequence[Answer], facts: CpuFacts, target: str) -> str:
+def as_script(found: Sequence[Answer], facts: Facts, target: str) -> str:
     """One function of the script for each function of the module, and an entry that calls them in order."""
     lines = [f"# chosen for {target}: {facts}", ""]
     taken: dict[str, Answer] = {}

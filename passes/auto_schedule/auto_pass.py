@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.cpu_facts import CpuFacts
 from mlcc.ir.module import IRModule
-from mlcc.passes.auto_schedule.choose import answers, report
+from mlcc.passes.auto_schedule.choose import Facts, answers, facts_of, report
 from mlcc.passes.manager import Observer, Pass, PassContext
 
 
 @dataclass(frozen=True)
 class AutoSchedule(Pass):
-    """Schedule TIR functions by rules that go by the target's vectors, caches and cores.
+    """Schedule TIR functions by rules that go by what the target has: vectors, caches, cores; threads, shared memory.
 
     Functions whose loops somebody has scheduled, or that have the attribute tir.is_scheduled, stay. Nothing is
     measured. `mlcc schedule --auto` prints what is chosen as a script; `mlcc passes --why-schedule` says why.
@@ -26,10 +25,8 @@ class AutoSchedule(Pass):
     name: ClassVar[str] = "auto-schedule"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        if ctx.target.kind != "llvm":
-            return module
         made = module.copy()
-        for one in answers(module, CpuFacts.of(ctx.target)):
+        for one in answers(module, facts_of(ctx.target)):
             if one.func is not None:
                 made.update_func(one.name, one.func)
         return made
@@ -40,7 +37,7 @@ class WhySchedule(Observer):
     """Writes, before every `auto-schedule` of a pipeline, what it will do with each function and why."""
 
     write: Callable[[str], None]
-    facts: CpuFacts
+    facts: Facts
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if isinstance(current, AutoSchedule):

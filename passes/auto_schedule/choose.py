@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from mlcc.cpu_facts import CpuFacts
 from mlcc.errors import CompileError
+from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.auto_schedule.kernel import Kernel, NotThis
-from mlcc.passes.auto_schedule.rules import RULES, Rule
+from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
+from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
+from mlcc.passes.auto_schedule.rule import Rule
+from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.passes.auto_schedule.untouched import why_left_alone
 from mlcc.passes.graph import all_bindings, tir_callee
 from mlcc.passes.schedule.trace import Trace
+from mlcc.target import Target
+
+Facts = CpuFacts | GpuFacts
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,16 @@ class Answer:
     trace: Trace | None = None
 
 
-def answers(module: IRModule, facts: CpuFacts, rules: Sequence[Rule] = RULES) -> list[Answer]:
-    """What the rules make of each TIR function of a module."""
+def facts_of(target: Target | str) -> Facts:
+    """What is known of a target's machine. Raises CompileError."""
+    where = Target.parse(target)
+    return GpuFacts.of(where) if where.kind == "cuda" else CpuFacts.of(where)
+
+
+def answers(module: IRModule, facts: Facts, rules: Sequence[Rule] | None = None) -> list[Answer]:
+    """What the rules, by default those for that kind of machine, make of each TIR function of a module."""
+    if rules is None:
+        rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
     return [answer(func, name, facts, rules, known.get(name, frozenset())) for name, func in functions.items()]
@@ -55,14 +69,14 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
 
 
 def answer(
-    func: tir.PrimFunc, name: str, facts: CpuFacts, rules: Sequence[Rule] = RULES,
+    func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] = RULES,
     constants: frozenset[int] = frozenset(),
 ) -> Answer:  # fmt: skip
     """What the first rule makes of a function that takes it and gets through. `constants`: see `Kernel.of`."""
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
-    start = Kernel.of(func, name, facts, constants)
+    start = AnyKernel.of(func, name, facts, constants)
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
     for rule in rules:

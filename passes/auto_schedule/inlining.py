@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Stage
 from mlcc.passes.schedule.handles import BlockRV
 
 
-def inline_cheap(kernel: Kernel) -> int:
+def inline_cheap(kernel: AnyKernel[Any]) -> int:
     """Inline every stage that is computed no more often for it, or so cheaply that this is less than a trip through
     memory; gives how many."""
     done = 0
@@ -20,7 +22,7 @@ def inline_cheap(kernel: Kernel) -> int:
     return done
 
 
-def try_inline(kernel: Kernel, block: BlockRV) -> bool:
+def try_inline(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     """Inline a stage into its readers where that is possible."""
     try:
         kernel.sch.compute_inline(block)
@@ -29,7 +31,7 @@ def try_inline(kernel: Kernel, block: BlockRV) -> bool:
     return True
 
 
-def _pays(kernel: Kernel, stage: Stage) -> bool:
+def _pays(kernel: AnyKernel[Any], stage: Stage) -> bool:
     if kernel.is_output(stage) or stage.reduced or not stage.plain or len(stage.stores) != 1:
         return False
     readers = kernel.consumers(stage)

@@ -1,10 +1,11 @@
-"""What a rule is given: one function under a schedule of its own, and the facts of the CPU."""
+"""What a rule is given: one function under a schedule of its own, and the facts of the machine."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Generic, NoReturn, TypeVar
 
 from mlcc.cpu_facts import CpuFacts
+from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.stage import Stage
@@ -22,23 +23,27 @@ def not_this(why: str) -> NoReturn:
     raise NotThis(why)
 
 
-class Kernel:
-    """A function that a rule schedules through `sch`; `facts` are the CPU's. Stages are looked up anew after steps."""
+Facts = TypeVar("Facts")
 
-    def __init__(self, sch: Schedule, name: str, facts: CpuFacts, constants: frozenset[int] = frozenset()) -> None:
+
+class AnyKernel(Generic[Facts]):
+    """A function that a rule schedules through `sch`; `facts` are the machine's. Stages are looked up anew after
+    steps."""
+
+    def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
         self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
         self.used: list[str] = []  # choices, for whoever asks why
 
     @staticmethod
-    def of(func: tir.PrimFunc, name: str, facts: CpuFacts, constants: frozenset[int] = frozenset()) -> Kernel:
+    def of(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
         """A kernel that nobody has touched. `constants` are the parameters that every caller gives constants for."""
         sch = Schedule(IRModule({name: func}))
         sch.work_on(name)
-        return Kernel(sch, name, facts, constants)
+        return AnyKernel(sch, name, facts, constants)
 
-    def fresh(self) -> Kernel:
+    def fresh(self) -> AnyKernel[Facts]:
         """The same kernel for another rule."""
-        return Kernel(self.sch.copy(), self.name, self.facts, self._constants)
+        return AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
 
     def say(self, choice: str) -> None:
         """Note a choice and what it was made from."""
@@ -93,3 +98,7 @@ class Kernel:
 
     def loops(self, block: BlockRV) -> list[LoopRV]:
         return self.sch.get_loops(block)  # type: ignore[no-any-return]
+
+
+Kernel = AnyKernel[CpuFacts]
+GpuKernel = AnyKernel[GpuFacts]

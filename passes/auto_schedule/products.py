@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mlcc.arith.keys import same_expr
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, contraction
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import AnyKernel, Kernel, not_this
 from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest, vector_place
 from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV
 
 
-def only_product(kernel: Kernel, windows: bool = False) -> tuple[BlockRV, Contraction]:
+def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV, Contraction]:
     """The only contraction of a kernel, what is cheap around it inlined, and the handle of its block.
 
     NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
@@ -42,7 +43,7 @@ def only_product(kernel: Kernel, windows: bool = False) -> tuple[BlockRV, Contra
     return block, product
 
 
-def only_reader(kernel: Kernel, block: BlockRV) -> BlockRV | None:
+def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
     """The one block that reads what a block computes for it alone, element by element."""
     readers = kernel.sch.get_consumers(block)
     stage = kernel.stage(block)
@@ -73,7 +74,7 @@ def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV
             kernel.say((reduce_nest if kernel.stage(block).reduced else spatial_nest)(kernel, block))
 
 
-def stands(kernel: Kernel, block: BlockRV) -> bool:
+def stands(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     """Is a block still there?"""
     try:
         kernel.sch.get(block)
@@ -100,7 +101,7 @@ def in_registers(kernel: Kernel, block: BlockRV, product: Contraction, columns: 
     return last
 
 
-def padding_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
+def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
     """The block that copies an operand into padded memory."""
     for producer in kernel.sch.get_producers(block):
         found = kernel.sch.get(producer)
@@ -109,7 +110,7 @@ def padding_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV | 
     return None
 
 
-def number_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
+def number_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> int:
     """The place of a buffer among those that a block reads."""
     return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 

@@ -21,7 +21,7 @@ def transposes(kernel: Kernel) -> str:
         if stage.reduced or not stage.plain:
             not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
     inline_cheap(kernel)
-    crossed = [(block, _crossing(kernel.stage(block))) for block in kernel.blocks()]
+    crossed = [(block, crossing(kernel.stage(block))) for block in kernel.blocks()]
     if not any(pair for _, pair in crossed):
         not_this("no block reads along another axis than it stores")
     for block, pair in crossed:
@@ -32,7 +32,7 @@ def transposes(kernel: Kernel) -> str:
     return "stores along another axis than it reads"
 
 
-def _crossing(stage: Stage) -> tuple[int, int] | None:
+def crossing(stage: Stage) -> tuple[int, int] | None:
     """The loop along which a stage stores, and another along which it reads; None if there are no two such."""
     free = [n for n in range(len(stage.loops)) if owned(stage, n)]
     store = vector_place(stage, free)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 import mlcc
-from mlcc.cpu_facts import CpuFacts
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.as_script import as_script
-from mlcc.passes.auto_schedule.choose import Answer, answers
+from mlcc.passes.auto_schedule.choose import Answer, answers, facts_of
 from mlcc.verify import check
 
 NATIVE = "llvm{cpu=native}"
@@ -31,7 +30,7 @@ def graph(params: str, *lines: str, result: str) -> str:
 
 def chosen(mod: IRModule, target: str = NATIVE) -> dict[str, Answer]:
     """What the rules make of each function; a rule that breaks, and a module that is not well-formed, fail here."""
-    found = {a.name: a for a in answers(mod, CpuFacts.of(target))}
+    found = {a.name: a for a in answers(mod, facts_of(target))}
     for one in found.values():
         if one.broken is not None:
             raise one.broken
@@ -43,7 +42,7 @@ def scheduled(mod: IRModule, target: str = NATIVE) -> IRModule:
     found = chosen(mod, target)
     made = mlcc.run_passes(mod, "auto-schedule", target=target)
     check(made)
-    facts = CpuFacts.of(target)
+    facts = facts_of(target)
     replayed = mlcc.apply_schedule(mod, as_script(list(found.values()), facts, target))
     mlcc.assert_structural_equal(made, replayed)
     assert mlcc.script(made) == mlcc.script(replayed)

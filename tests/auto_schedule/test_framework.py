@@ -16,7 +16,8 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.choose import answer, report
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.rules import RULES, Rule
+from mlcc.passes.auto_schedule.rule import Rule
+from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.verify import check
 from tests.auto_schedule.kernels import NATIVE, assert_same_results, chosen, graph, lowered, scheduled
 from tests.generate.functions import Options, prim_func

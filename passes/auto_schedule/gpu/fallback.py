@@ -1,0 +1,76 @@
+"""Whatever is left: each stage by itself, a thread for each result, or a block of threads where results are few."""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlcc.errors import CompileError
+from mlcc.passes.auto_schedule.gpu.nests import stores_only, thread_nest
+from mlcc.passes.auto_schedule.gpu.rows import SHORT, grid_rows
+from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.kernel import GpuKernel
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV
+
+CHUNK = 1 << 14  # elements that one block of threads reduces, where a result comes from many times as many
+MANY = 8  # chunks that are worth a kernel of their own
+
+
+def fallback(kernel: GpuKernel) -> str:
+    """The rule; a stage whose steps are refused stays as it is, for the pass `bind-threads`."""
+    count = inline_cheap(kernel)
+    for block in kernel.blocks():
+        before, said = kernel.sch.copy(), len(kernel.used)
+        try:
+            _stage(kernel, block)
+        except CompileError as exc:
+            kernel.sch = before
+            del kernel.used[said:]
+            kernel.say(f"`{kernel.stage(block).block.name}` stays as it is: {exc.diagnostics[0].message}")
+    return "no rule for the whole" + (f"; {count} stages are computed where they are read" if count else "")
+
+
+def _stage(kernel: GpuKernel, block: BlockRV) -> None:
+    stage = kernel.stage(block)
+    if not _few_results(kernel, stage):
+        kernel.say(thread_nest(kernel, block))
+        return
+    name = stage.block.name
+    length = _count(stage, stage.reduced)
+    results = _count(stage, stage.spatial)
+    if (
+        length is not None
+        and results is not None
+        and length >= MANY * CHUNK
+        and results < kernel.facts.sm_count
+        and stage.plain
+    ):
+        size = _chunk(length)
+        loops = [kernel.loops(block)[n] for n in stage.reduced]
+        if size or len(loops) == 1:
+            fused = kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+            if not size:
+                kernel.sch.pad_reduction(fused, CHUNK)
+            grid_rows(kernel, kernel.sch.rfactor(kernel.sch.split(fused, [None, size or CHUNK])[0], 0))
+            kernel.say(f"`{name}`: partial results of {size or CHUNK} elements each")
+    grid_rows(kernel, block)
+    kernel.say(f"`{name}`: a block of threads for each result")
+
+
+def _chunk(length: int) -> int:
+    """The size nearest to CHUNK that leaves no rest; 0 if there is none near."""
+    dividing = [n for n in range(CHUNK // 4, 2 * CHUNK + 1) if length % n == 0]
+    return min(dividing, key=lambda n: abs(n - CHUNK), default=0)
+
+
+def _few_results(kernel: GpuKernel, stage: Stage) -> bool:
+    """Are there too few results for a thread each to keep the device busy, and enough to be summed up for each?"""
+    if not stage.reduced or not stores_only(stage):
+        return False
+    length, results = _count(stage, stage.reduced), _count(stage, stage.spatial)
+    return (length is None or length > SHORT) and results is not None and results < kernel.facts.sm_count * 128
+
+
+def _count(stage: Stage, places: tuple[int, ...]) -> int | None:
+    extents = [stage.extents[n] for n in places]
+    return None if None in extents else prod(n for n in extents if n is not None)

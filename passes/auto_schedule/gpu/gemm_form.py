@@ -1,0 +1,57 @@
+"""Convolutions, and products of many axes, as a product of matrices `C[b, m, n] += A[b, m, k] * B[b, n, k]`.
+
+Axes of one part become one (`reindex`, `transform_layout`, `transform_block_layout`). Nothing of that reaches memory:
+the copies that it takes disappear into those that fetch tiles, and into the one that stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.products import number_of
+from mlcc.passes.schedule.handles import BlockRV
+
+
+def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, BlockRV, BlockRV]:
+    """Make a contraction a product of matrices; gives the blocks that copy the left and the right operand into the
+    new layout, and the one that copies the result out of it. NotThis for sizes that are not known."""
+    sch, stage = kernel.sch, product.stage
+    if None in stage.extents:
+        not_this(f"block `{stage.block.name}` has axes whose sizes are not known")
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    places = [of_loop[stage.axes[a.var]] for a in stage.block.iter_vars]  # type: ignore[index]
+    both = [p for p in places if p in stage.spatial and product.lhs.has(p) and product.rhs.has(p)]
+    rows = [p for p in places if p in stage.spatial and not product.rhs.has(p)]
+    columns = [p for p in places if p in stage.spatial and product.rhs.has(p) and p not in both]
+    deep = [p for p in places if p in stage.reduced]
+    copies = [sch.reindex(block, ("read", number_of(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
+    out = sch.reindex(block, ("write", 0))
+    extents = {p: stage.extents[p] or 0 for p in places}
+    for copy, own, inner in zip(copies, (rows, columns), (deep, deep), strict=True):
+        written = kernel.stage(copy).block.writes[0].buffer
+        mine = [p for p in places if p in {*both, *own, *inner}]
+        sch.transform_layout(
+            block, ("read", number_of(kernel, block, written)), _map(mine, (both, own, inner), extents)
+        )
+    sch.transform_layout(
+        block, ("write", 0), _map([p for p in places if p not in deep], (both, rows, columns), extents)
+    )
+    sch.transform_block_layout(block, _map(places, (both, rows, columns, deep), extents))
+    return copies[0], copies[1], out
+
+
+def _map(given: Sequence[int], groups: Sequence[Sequence[int]], extents: dict[int, int]) -> tir.IndexMap:
+    """Axes in the order of `given` to one axis for each group that has any."""
+    dtype = c.as_expr(0).dtype
+    names = {p: tir.Var(f"i{n}", dtype) for n, p in enumerate(given)}
+    made = []
+    for group in filter(None, groups):
+        index: tir.Expr = c.const(0, dtype)
+        for p in group:
+            index = c.add(c.mul(index, c.const(extents[p], dtype)), names[p])
+        made.append(index)
+    return tir.IndexMap(tuple(names[p] for p in given), tuple(made))

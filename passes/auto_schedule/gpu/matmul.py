@@ -1,0 +1,226 @@
+"""Products of matrices: a block of threads has a tile of the result, a thread a smaller one in registers.
+
+Strips of both operands are fetched into shared memory by all threads of a block, depth by depth. A thread's tile is
+some pieces of 4 x 4 (virtual threads), so that a warp's loads from shared memory go by whole vectors without conflicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.contraction import Contraction, Operand, contraction
+from mlcc.passes.auto_schedule.gpu.gemm_form import to_gemm
+from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES, thread_nest
+from mlcc.passes.auto_schedule.inlining import try_inline
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.nests import vector_place
+from mlcc.passes.auto_schedule.products import number_of, only_product
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+PIECE = 4  # rows and columns of a piece of a thread's tile
+LEAST = 16  # rows and columns from which on tiles pay
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `columns` of the result in a block of `y` x `x` threads, `depth` products at a time. `speed` is how fast
+    a full multiprocessor works on such tiles, about, the largest being 1: small ones load more for each product."""
+
+    rows: int
+    columns: int
+    depth: int
+    y: int
+    x: int
+    speed: float
+
+    def __str__(self) -> str:
+        return f"tiles of {self.rows} x {self.columns} in {self.y} x {self.x} threads, {self.depth} deep"
+
+
+TILES = (
+    Tile(128, 128, 8, 16, 16, 1.0),
+    Tile(128, 64, 8, 16, 16, 0.85),
+    Tile(64, 64, 16, 16, 16, 0.7),
+    Tile(32, 64, 16, 8, 16, 0.6),
+    Tile(32, 32, 16, 8, 8, 0.4),
+    Tile(16, 64, 16, 4, 16, 0.4),
+)
+
+
+def matmul(kernel: GpuKernel) -> str:
+    """The rule for products of matrices whose operands are read by axes, as the module says."""
+    block, product = only_product(kernel)
+    several = any(len(_own(product, o)) > 1 for o in (product.lhs, product.rhs)) or len(product.k) > 1
+    if several and None not in product.stage.extents:
+        block, product = _as_gemm(kernel, block, product)
+    tiled(kernel, block, product)
+    return f"`{product.stage.block.name}` is a product of matrices"
+
+
+def conv(kernel: GpuKernel) -> str:
+    """The rule for convolutions: products of matrices, one of which is read at windows as it is fetched."""
+    block, product = only_product(kernel, windows=True)
+    name = product.stage.block.name
+    tiled(kernel, *_as_gemm(kernel, block, product))
+    return f"`{name}` is a convolution"
+
+
+def _own(product: Contraction, operand: Operand) -> list[int]:
+    """The axes that only one operand has."""
+    other = product.rhs if operand is product.lhs else product.lhs
+    return [p for p in product.stage.spatial if operand.has(p) and not other.has(p) and product.stage.extents[p] != 1]
+
+
+def _as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, Contraction]:
+    to_gemm(kernel, block, product)
+    made = contraction(kernel.stage(block))
+    if isinstance(made, str):
+        not_this(made)
+    return block, made
+
+
+def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
+    """Schedule a product of matrices by tiles, and whatever else there is."""
+    if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
+        not_this("too few rows or columns for tiles")
+    tile = _best_tile(kernel, product)
+    kernel.say(str(tile))
+    _pad(kernel, block, product, tile)
+    strips = [_strip(kernel, block, o) for o in (product.lhs, product.rhs)]
+    store = kernel.sch.cache_write(block, 0, "local")
+    thread, depth = _tiles(kernel, block, product, tile)
+    for strip in strips:
+        _fetch(kernel, strip, depth, tile)
+    _store(kernel, store, thread)
+    kernel.sch.decompose_reduction(block, depth)
+    done = {kernel.sch.get(b) for b in (block, store, *strips)}
+    for other in kernel.blocks():
+        if not any(kernel.sch.get(other) is b for b in done) and not kernel.stage(other).block.name.endswith("_init"):
+            kernel.say(thread_nest(kernel, other))
+
+
+def _best_tile(kernel: GpuKernel, product: Contraction) -> Tile:
+    """The tile with which the whole takes least: rounds of tiles over all multiprocessors. Sizes that are not known are
+    taken to be large."""
+    m, n = (product.extent(p) or 4096 for p in (product.m, product.n))
+    batches = product.times or 16
+
+    def cost(tile: Tile) -> float:
+        count = -(-m // tile.rows) * -(-n // tile.columns) * batches
+        return -(-count // kernel.facts.sm_count) * tile.rows * tile.columns / tile.speed
+
+    return min(TILES, key=cost)
+
+
+def _pad(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> None:
+    """Pad to whole tiles what is not known to be a multiple of them."""
+    stage = product.stage
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    steps = {product.m: tile.rows, product.n: tile.columns, product.k[-1]: tile.depth}
+    wanted = [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars]  # type: ignore[index]
+    extents = [stage.extents[of_loop[stage.axes[a.var]]] for a in stage.block.iter_vars]  # type: ignore[index]
+    if any(e is None or e % w for e, w in zip(extents, wanted, strict=True)):
+        kernel.sch.pad_einsum(block, wanted)
+
+
+def _strip(kernel: GpuKernel, block: BlockRV, operand: Operand) -> BlockRV:
+    """The block that copies an operand into shared memory; copies before it, padding too, disappear into it."""
+    reads = [r.buffer for r in kernel.stage(block).block.reads]
+    wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
+    buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
+    made = kernel.sch.cache_read(block, number_of(kernel, block, buffer), "shared")
+    while True:
+        before = [p for p in kernel.sch.get_producers(made) if _copies(kernel.stage(p))]
+        if not any(try_inline(kernel, p) for p in before):
+            return made  # type: ignore[no-any-return]
+
+
+def _copies(stage: Stage) -> bool:
+    """Does a stage only put elements elsewhere, or zeros?"""
+    if stage.reduced or not stage.plain or len(stage.stores) != 1:
+        return False
+    value = stage.stores[0].value
+    if isinstance(value, tir.Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+        value = value.args[1]
+    return isinstance(value, tir.BufferLoad)
+
+
+def _tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> tuple[LoopRV, LoopRV]:
+    """The loops over tiles and within them; gives the innermost one over threads, and the one over depth."""
+    sch, loops = kernel.sch, kernel.loops(block)
+    assert product.m is not None
+    far_m, vm, ty, m = sch.split(loops[product.m], [None, tile.rows // (tile.y * PIECE), tile.y, PIECE])
+    far_n, vn, tx, n = sch.split(loops[product.n], [None, tile.columns // (tile.x * PIECE), tile.x, PIECE])
+    *upper, last = (loops[p] for p in product.k)
+    deep, k = sch.split(last, [None, tile.depth])
+    outer = [loops[p] for p in product.outer]
+    sch.reorder(*outer, far_m, far_n, vm, vn, ty, tx, *upper, deep, k, m, n)
+    sch.bind(sch.fuse(*outer, far_m, far_n), "blockIdx.x")
+    for loop, axis, count in ((vm, "vthread.y", tile.rows // tile.y), (vn, "vthread.x", tile.columns // tile.x)):
+        if count > PIECE:
+            sch.bind(loop, axis)
+    sch.bind(ty, "threadIdx.y")
+    sch.bind(tx, "threadIdx.x")
+    for loop in (k, m, n):
+        sch.unroll(loop)
+    return tx, sch.fuse(*upper, deep) if upper else deep
+
+
+def _fetch(kernel: GpuKernel, strip: BlockRV, depth: LoopRV, tile: Tile) -> None:
+    """All threads of a block fetch a strip together, in vectors where that reads memory as it lies."""
+    sch = kernel.sch
+    sch.compute_at(strip, depth)
+    lanes = _lanes(kernel.stage(strip))
+    own = kernel.loops(strip)[_depth_of(kernel, strip, depth) :]
+    fused = sch.fuse(*own) if len(own) > 1 else own[0]
+    _, y, x, *vector = sch.split(fused, [None, tile.y, tile.x, *([lanes] if lanes > 1 else [])])
+    sch.bind(y, "threadIdx.y")
+    sch.bind(x, "threadIdx.x")
+    for lane in vector:
+        sch.vectorize(lane)
+
+
+def _lanes(stage: Stage) -> int:
+    """Elements that one access fetches."""
+    innermost = stage.extents[-1]
+    if innermost is None or any(s != 1 for s in stage.steps_by(len(stage.loops) - 1)):
+        return 1
+    lanes = VECTOR_BYTES // stage.element_bytes
+    rows = [tir.const_int(a.buffer.shape[-1]) for a in stage.accesses]
+    guarded = not isinstance(stage.stores[0].value, tir.BufferLoad)
+    while lanes > 1 and (guarded or innermost % lanes or any(r is None or r % lanes for r in rows)):
+        lanes //= 2
+    return max(lanes, 1)
+
+
+def _depth_of(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
+    """How many loops of a block there are down to one of them."""
+    wanted = kernel.sch.get(loop)
+    return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
+
+
+def _store(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:
+    """A thread stores its tile, with what follows element by element, in vectors where memory is as the tile."""
+    sch = kernel.sch
+    sch.reverse_compute_at(block, thread)
+    while not kernel.is_output(kernel.stage(block)):
+        readers = sch.get_consumers(block)
+        if len(readers) != 1:
+            break
+        try:
+            sch.reverse_compute_inline(readers[0])
+        except CompileError:
+            break
+    first = _depth_of(kernel, block, thread)
+    stage, loops = kernel.stage(block), kernel.loops(block)
+    last = len(loops) - 1
+    whole = stage.extents[last] == PIECE and (tir.const_int(stage.stores[0].buffer.shape[-1]) or 1) % PIECE == 0
+    for place in range(first, last):
+        sch.unroll(loops[place])
+    if whole and vector_place(stage, [last]) == last and set(stage.steps_by(last)) <= {0, 1}:
+        sch.vectorize(loops[last])
+    else:
+        sch.unroll(loops[last])

@@ -1,0 +1,14 @@
+"""The rules for GPUs, in the order in which they are asked; the first that takes a function schedules it."""
+
+from __future__ import annotations
+
+from mlcc.passes.auto_schedule.rule import Rule
+
+GPU_RULES: tuple[Rule, ...] = (
+    Rule("gpu-matmul", "gpu.matmul:matmul"),
+    Rule("gpu-conv", "gpu.matmul:conv"),
+    Rule("gpu-rows", "gpu.rows:rows"),
+    Rule("gpu-transposes", "gpu.transposes:transposes"),
+    Rule("gpu-elementwise", "gpu.elementwise:elementwise"),
+    Rule("gpu-fallback", "gpu.fallback:fallback"),
+)

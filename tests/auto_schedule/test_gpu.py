@@ -1,0 +1,131 @@
+"""Rules for GPUs: which takes what, and that what it makes computes what the kernel computed.
+
+Threads run one after the other here; that they may run together is for the emulator to say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from tests.auto_schedule.kernels import arguments, chosen, graph, lowered, scheduled
+
+GPU = "cuda{arch=sm_90}"
+
+
+def agree(text: str, sizes: dict[str, int] | None = None, **rules: str) -> mlcc.IRModule:
+    """Schedules the kernels of a graph, checks which rule took them, and runs the result; gives it."""
+    mod = lowered(text)
+    found = {a.name: a.rule for a in chosen(mod, GPU).values()}
+    assert sorted(map(str, found.values())) == sorted(rules.values()), found
+    made = scheduled(mod, GPU)
+    args = arguments(mod, sizes=sizes)
+    have, want = (
+        mlcc.load(mlcc.build(m, "llvm{cpu=native}", opt_level=1, pipeline="lower-to-tir"))["main"](*args)
+        for m in (made, mod)
+    )
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+    return made
+
+
+def threads(mod: mlcc.IRModule) -> set[str]:
+    """The thread axes that the functions of a module bind."""
+    return {
+        str(n.thread)
+        for f in mod.functions.values()
+        if isinstance(f, tir.PrimFunc)
+        for n in walk(f)
+        if isinstance(n, tir.For) and n.thread
+    }
+
+
+def floats(**shapes: str) -> str:
+    """Parameters of float32."""
+    return ", ".join(f'{name}: R.Tensor({shape}, "float32")' for name, shape in shapes.items())
+
+
+def product(m: object, n: object, k: object) -> str:
+    params = floats(x=f"({m}, {k})", w=f"({k}, {n})", b=f"({n},)")
+    return graph(params, "y = R.matmul(x, w)", "z = R.add(y, b)", "o = R.nn.relu(z)", result="o")
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (101, 67, 53), (16, 17, 1), (300, 131, 20)])
+def test_products(m: int, n: int, k: int) -> None:
+    made = agree(product(m, n, k), rule="gpu-matmul")
+    assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} <= threads(made)
+
+
+def test_large_products_have_pieces_of_threads() -> None:
+    mod = scheduled(lowered(product(4096, 4096, 4096)), GPU)
+    assert {"vthread.x", "vthread.y"} <= threads(mod)
+
+
+def test_products_of_sizes_that_are_not_known() -> None:
+    text = product('"m"', 96, '"k"')
+    agree(text, {"m": 37, "k": 21}, rule="gpu-matmul")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_batches_of_products(transposed: bool) -> None:
+    other = "(3, 40, 48)" if transposed else "(3, 48, 40)"
+    lines = ["t = R.permute_dims(w, axes=[0, 2, 1])", "y = R.matmul(x, t)"] if transposed else ["y = R.matmul(x, w)"]
+    text = graph(floats(x="(3, 33, 48)", w=other), *lines, result="y")
+    agree(text, **{"a": "gpu-matmul", **({"b": "gpu-transposes"} if transposed else {})})
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "options"),
+    [
+        ("(2, 3, 14, 14)", "(20, 3, 3, 3)", "padding=[1, 1, 1, 1]"),
+        ("(1, 4, 15, 13)", "(16, 4, 3, 3)", "strides=[2, 2], dilation=[2, 2], padding=[2, 2, 2, 2]"),
+        ("(1, 9, 9, 5)", "(24, 3, 2, 5)", 'data_layout="NHWC", kernel_layout="OHWI"'),
+    ],
+)
+def test_convolutions(data: str, weight: str, options: str) -> None:
+    text = graph(floats(x=data, w=weight), f"y = R.nn.conv2d(x, w, {options})", "o = R.nn.relu(y)", result="o")
+    agree(text, rule="gpu-conv")
+
+
+@pytest.mark.parametrize("shape", ["(7, 100)", "(3, 5, 333)", "(64, 64)"])
+def test_softmax(shape: str) -> None:
+    made = agree(graph(floats(x=shape), "y = R.nn.softmax(x)", result="y"), rule="gpu-rows")
+    scopes = {n.scope for f in made.functions.values() for n in walk(f) if isinstance(n, tir.Buffer)}
+    assert "shared" in scopes
+
+
+def test_norms() -> None:
+    text = graph(
+        floats(x="(6, 96)", g="(96,)", b="(96,)"), "y = R.nn.layer_norm(x, g, b, axes=[1])",
+        result="y",
+    )  # fmt: skip
+    agree(text, rule="gpu-rows")
+
+
+@pytest.mark.parametrize(
+    ("shape", "line", "rule"),
+    [
+        ("(40, 70)", "R.sum(x, axis=[1])", "gpu-rows"),
+        ("(40, 70)", "R.sum(x, axis=[0])", "gpu-fallback"),
+        ("(40, 70)", "R.max(x)", "gpu-fallback"),
+        ("(700, 1000)", "R.sum(x)", "gpu-fallback"),
+        ("(40, 9)", "R.mean(x, axis=[1])", "gpu-fallback"),
+        ("(0, 9)", "R.sum(x, axis=[1])", "gpu-fallback"),
+        ("(3, 70)", "R.argmax(x, axis=1)", "gpu-rows"),
+    ],
+)
+def test_reductions(shape: str, line: str, rule: str) -> None:
+    agree(graph(floats(x=shape), f"y = {line}", result="y"), rule=rule)
+
+
+@pytest.mark.parametrize("shape", ["(33, 70)", "(32, 64)", "(40, 3, 50)"])
+def test_transposes(shape: str) -> None:
+    made = agree(graph(floats(x=shape), "t = R.permute_dims(x)", "y = R.exp(t)", result="y"), rule="gpu-transposes")
+    assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} == threads(made)
+
+
+@pytest.mark.parametrize("shape", ["(1,)", "(0, 3)", "(7, 11)", "(512, 1024)", '("n", 12)'])
+def test_element_by_element(shape: str) -> None:
+    agree(graph(floats(x=shape), "y = R.tanh(x)", "z = R.add(x, y)", result="z"), {"n": 5}, rule="gpu-elementwise")
