@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from mlcc.ir import tir
 from mlcc.targets.cuda import intrinsics, tensor_cores
+from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import DeviceStorage
 from mlcc.targets.llvm import calls
@@ -42,6 +43,10 @@ class DeviceEmitter(Emitter):
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Never in functions of their own: a call would put what is in registers into memory."""
         self.plain_body(statements)
+
+    def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
+        parts = split_index(node, self.unrolled)
+        return (self.index(node),) if parts is None else tuple(self.index(part) for part in parts)
 
     def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
         raise unsupported(f"the PrimFunc `{name}` is called inside a kernel", node.span, help="inline it")

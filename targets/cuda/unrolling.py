@@ -1,7 +1,9 @@
 """Which loops are unrolled so that the local buffers of a thread can be registers.
 
 A register has no address: a `local` buffer is one only where every index into it is a constant in the end. So loops of
-constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded.
+constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded. A short loop
+around these (the innermost steps of a product whose tile is in registers) is unrolled too: what it reads from shared
+memory then lies side by side, and is loaded 16 bytes at once.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from mlcc.ir.node import walk
 from mlcc.targets.llvm.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
+_SHORT, _MOST_AROUND = 16, 1024  # trips of a loop around a tile, and statements that it comes to
 
 
 def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
@@ -51,6 +54,27 @@ class _Finder:
         if extent is not None and inside != copies and inside <= MOST_COPIES:
             self.found.add(stmt.var)
         self.visit(stmt.body, min(inside, MOST_COPIES + 1))
+        if extent is not None and 1 < extent <= _SHORT and any(isinstance(s, tir.For) for s in stmt.body):
+            size = self._size(stmt.body)
+            if size is not None and size * extent <= _MOST_AROUND:
+                self.found.add(stmt.var)
+
+    def _size(self, body: tuple[tir.Stmt, ...]) -> int | None:
+        """How many statements are left of a body when its loops are unrolled; None if some are not, or it has more than
+        loops and stores."""
+        total = 0
+        for stmt in body:
+            match stmt:
+                case tir.Bind() | tir.BufferStore():
+                    total += 1
+                case tir.For(var=var) if var in self.found:
+                    inside = self._size(stmt.body)
+                    if inside is None:
+                        return None
+                    total += inside * (tir.const_int(stmt.extent) or 1)
+                case _:
+                    return None
+        return total
 
     def _indexes_local(self, loop: tir.For) -> bool:
         inner = _Finder()

@@ -93,6 +93,10 @@ class Emitter:
             return value
         return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")
 
+    def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
+        """An index as a sum, in the order in which an address is computed from it."""
+        return (self.index(node),)
+
     def intrinsic(self, name: str, *args: Value) -> Value:
         """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
         type = args[0].type

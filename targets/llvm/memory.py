@@ -29,7 +29,21 @@ def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> 
 
 def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
     """The address of the element at a scalar index."""
-    return _element(e, buffer, e.index(index))
+    first, *more = e.index_parts(index)
+    place = _element(e, buffer, first, inside=not more)
+    for part in more:
+        if buffer.dtype.lanes > 1:
+            part = e.fn.binary("mul nsw", part, integer("i64", buffer.dtype.lanes))
+        place = e.fn.gep(memory_type(buffer.dtype.element), place, part, flags="")
+    return place
+
+
+def _start(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> Value:
+    """The address of the lowest element of a run, or of the only one."""
+    if index.dtype.lanes == 1:
+        return address(e, buffer, index)
+    assert isinstance(index, tir.Ramp)
+    return address(e, buffer, index.base) if step == 1 else _element(e, buffer, _first(e, index, step))
 
 
 def _element(e: Emitter, buffer: tir.Buffer, index: Value, inside: bool = True) -> Value:
@@ -194,8 +208,7 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
         return _masked_load(e, buffer, index, mask)
     step = 1 if lanes == 1 else _run(index)
     if step:
-        start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]
-        value = fn.load(memory_type(dtype), _element(e, buffer, start), element.bytes)
+        value = fn.load(memory_type(dtype), _start(e, buffer, index, step), element.bytes)
         if step == -1:
             value = _reversed(e, value, lanes)
         return casts.from_memory(e, value, dtype)
@@ -226,12 +239,12 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
         return
     step = 1 if lanes == 1 else _run(index)
     if step:
-        start = e.index(index) if lanes == 1 else _first(e, index, step)  # type: ignore[arg-type]
+        start = _start(e, buffer, index, step)
         if step == -1:
             if element.lanes > 1:
                 raise unsupported("a reversed store of vectors", node.span)
             value = _reversed(e, value, lanes)
-        fn.store(value, _element(e, buffer, start), element.bytes)
+        fn.store(value, start, element.bytes)
         return
     scalar = memory_type(element.element)
     for at, place in enumerate(_lane_addresses(e, buffer, index)):

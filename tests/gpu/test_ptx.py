@@ -176,3 +176,55 @@ def f(A: T.Buffer((1024,), "uint32"), B: T.Buffer((1024,), "uint32")):
         )
 """
     assert ptx(text, "sm_120").text.count("prmt.b32") == 2
+
+
+TILES = """
+@T.prim_func
+def f(a: T.handle, b: T.handle, c: T.handle):
+    T.func_attr({"tir.noalias": True})
+    A = T.match_buffer(a, (1048576,), "float32")
+    B = T.match_buffer(b, (1048576,), "float32")
+    C = T.match_buffer(c, (1048576,), "float32")
+    by = T.launch_thread("blockIdx.y", 16)
+    bx = T.launch_thread("blockIdx.x", 16)
+    tx = T.launch_thread("threadIdx.x", 64)
+    L = T.alloc_buffer((64,), "float32", scope="local")
+    P = T.alloc_buffer((512,), "float32", scope="shared")
+    Q = T.alloc_buffer((512,), "float32", scope="shared")
+    for i, j in T.grid(8, 8):
+        L[i * 8 + j] = T.float32(0)
+    for k in range(128):
+        T.tvm_storage_sync("shared")
+        for s in range(2):
+            for v in T.vectorized(4):
+                P[s * 256 + tx * 4 + v] = A[(by * 64 + s * 32 + tx // 2) * 1024 + (k * 8 + tx % 2 * 4) + v]
+        for s in range(2):
+            for v in T.vectorized(4):
+                Q[s * 256 + tx * 4 + v] = B[(k * 8 + s * 4 + tx // 16) * 1024 + (bx * 64 + tx % 16 * 4) + v]
+        T.tvm_storage_sync("shared")
+        for m, i, j in T.grid(8, 8, 8):
+            L[i * 8 + j] = L[i * 8 + j] + P[(tx // 8 * 8 + i) * 8 + m] * Q[m * 64 + (tx % 8 * 8 + j)]
+    for i, j in T.grid(8, 8):
+        C[(by * 64 + tx // 8 * 8 + i) * 1024 + (bx * 64 + tx % 8 * 8 + j)] = L[i * 8 + j]
+"""
+
+
+def test_a_product_with_tiles_in_registers_and_shared_memory() -> None:
+    """As nvcc 13.0 makes of the same loops in C: 512 fused operations in the inner loop, and not more registers; it
+    loads shared memory 4 bytes at once."""
+    text = ptx(TILES).text
+    assert text.count("fma.rn.f32") == 512
+    assert text.count("ld.shared.v4") == 512 * 2 * 8 // 64 // 4
+    assert not re.search(r"ld\.shared\.b|ld\.shared\.f|\.local", text)
+    assert len(re.findall(r"ld\.global(\.nc)?\.v4", text)) == text.count("st.shared.v4") == 4
+    assert text.count("bar.sync") == 2
+    inner = text[text.index("bar.sync") : text.rindex("bra")].count("\n")
+    assert inner < 512 + 32 + 60
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_that_product_has_registers_for_two_tiles_and_spills_none(arch: str) -> None:
+    made = assembled(TILES, arch)
+    assert made.registers <= 144
+    assert (made.shared, made.stack, made.spill_stores) == (4096, 0, 0)

@@ -1,0 +1,50 @@
+"""Addresses as a part that threads and rolled loops change, and an offset that is a constant once loops are unrolled.
+
+LLVM sees that accesses lie side by side where they have one base and constant offsets. Left together, the optimiser
+turns a sum into a bitwise or where that comes out the same, and the common base is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import walk
+
+Term = tuple[tir.Expr, int]  # an expression and what it is multiplied with
+
+
+def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.Expr] | None:
+    """A scalar index as a sum of two int64s, the second over `unrolled` variables and constants alone; None where it
+    does not fall into two."""
+    moving: list[Term] = []
+    fixed: list[Term] = []
+    for term in _terms(index, 1):
+        own = (n for n in walk(term[0]) if isinstance(n, (tir.Var, tir.BufferLoad, tir.Call)))
+        (fixed if all(n in unrolled for n in own) else moving).append(term)
+    return (_sum(moving), _sum(fixed)) if moving and fixed else None
+
+
+def _terms(node: tir.Expr, factor: int) -> list[Term]:
+    """The terms of sums and of their products with constants."""
+    match node:
+        case tir.Add():
+            return [*_terms(node.lhs, factor), *_terms(node.rhs, factor)]
+        case tir.Sub():
+            return [*_terms(node.lhs, factor), *_terms(node.rhs, -factor)]
+        case tir.Mul(rhs=tir.IntImm(value=times)):
+            return _terms(node.lhs, factor * times)
+        case tir.Mul(lhs=tir.IntImm(value=times)):
+            return _terms(node.rhs, factor * times)
+        case tir.Cast(value=value) if node.dtype is INT64 and value.dtype.kind == "int" and value.dtype.bits >= 32:
+            return _terms(value, factor)
+    return [(node, factor)]
+
+
+def _sum(terms: list[Term]) -> tir.Expr:
+    total: tir.Expr = tir.IntImm(INT64, 0)
+    for node, factor in terms:
+        total = c.add(total, c.mul(c.cast(INT64, node), factor))
+    return total
