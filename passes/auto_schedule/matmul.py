@@ -1,10 +1,10 @@
 """Products of matrices in every layout, with what is computed from them element by element.
 
 The sums of a tile of the result (`tiles`) stay in registers while the whole depth goes by; what follows is computed as
-the tile is stored. The operand that vectors are loaded from stands ready in panels as wide as a tile, where its reuse
-pays for the copy; the other one is read element by element. Columns that the tile does not divide are padded: with
-zeros in the panels, and with stores that leave out what is beyond the end, so that the last tile is narrower. Rows
-beyond the end are left out, so that the last tile has fewer; of a size that is not known they are padded, too.
+the tile is stored. The operand that vectors are loaded from stands ready in panels as wide as a tile, where it is large
+and its reuse pays for the copy; the other one is read element by element. Columns that the tile does not divide are
+padded: with zeros where they are read, and with stores that leave out what is beyond the end, so that the last tile is
+narrower. Rows beyond the end are left out, so that the last tile has fewer; of unknown sizes they are padded.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from mlcc.passes.auto_schedule.tiles import Tile, best_tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
+LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels, from more lines and pages
 
 
 def matmul(kernel: Kernel) -> str:
@@ -82,11 +83,11 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     facts = kernel.facts
     tile = best_tile(facts, m, n, element_lanes(kernel, product))
     row = None if n is None else n * product.rhs.buffer.dtype.bits // 8
-    fits = row is not None and depth is not None and row * depth <= facts.l1_bytes // 2
+    size = None if row is None or depth is None else row * depth
     in_rows = product.consecutive(product.rhs) == product.n
-    ready = in_rows and row is not None and row % facts.line_bytes == 0 and (fits or n == tile.columns)
+    ready = in_rows and size is not None and size <= facts.l2_bytes * 3 // 4
     constant = kernel.is_constant(product.rhs.buffer)
-    reused = (product.reuse or 0) >= LEAST_REUSE
+    reused = (product.reuse or 0) >= (LEAST_REUSE_IN_ROWS if in_rows else LEAST_REUSE)
     # how often they serve is not known: panels for one row cost less than one dot product after the other for many
     unknown = product.reuse is None and not in_rows and (n is None or n >= tile.lanes)
     panels = constant or unknown or (reused and not ready)
@@ -99,6 +100,7 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
+    fits = size is not None and size <= facts.l1_bytes // 2
     strips = across and not fits and tile.rows > 1
     return Plan(tile, panels, strips, strips or m is None, outer, level)
 

@@ -12,6 +12,7 @@ import mlcc
 from mlcc.cpu_facts import CpuFacts
 from mlcc.interp import run_prim_func
 from mlcc.ir.module import IRModule
+from mlcc.passes.auto_schedule import matmul
 from mlcc.passes.auto_schedule.choose import Answer, answer
 from mlcc.passes.auto_schedule.tiles import best_tile
 from mlcc.verify import check
@@ -20,6 +21,12 @@ from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 
 X86 = "llvm{triple=x86_64-linux-gnu}"
 DTYPES = (("float32", "float32"), ("float64", "float64"), ("float16", "float32"), ("int8", "int32"))
+
+
+@pytest.fixture(autouse=True)
+def panels_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that small matrices have them."""
+    monkeypatch.setattr(matmul, "LEAST_REUSE_IN_ROWS", 24)
 
 
 class Eager(CpuFacts):
@@ -34,7 +41,7 @@ def small(target: str = X86, cores: int = 1) -> CpuFacts:
     """Tiny caches, so that little matrices are treated as large ones."""
     facts = CpuFacts.of(target)
     fields = {f.name: getattr(facts, f.name) for f in dataclasses.fields(CpuFacts)}
-    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 4096, "cores": cores})
+    return Eager(**{**fields, "l1_bytes": 512, "l2_bytes": 1024, "cores": cores})
 
 
 def made(product: Product, facts: CpuFacts | None = None) -> Answer:
