@@ -24,7 +24,7 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.targets.emulate.threads import Body, Threads
 
 # the words (of 64 bits) of the report that a launch passes; after them come two for each root: its bytes, its cells
-NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, ROOTS = range(7)
+NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, ROOTS = range(8)
 MARKS = 9  # int32 words of a cell
 
 # kinds of findings; the first three are those that marks.ll knows
@@ -166,6 +166,6 @@ def marks_text() -> str:
     lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
     values = {
         "attributes": "nounwind", "slow": "noinline nounwind", "cold": "noinline cold nounwind",
-        "trace": str(TRACE), "room": str(ROOM), "used": str(USED),
+        "trace": str(TRACE), "room": str(ROOM), "used": str(USED), "stride": str(STRIDE),
     }  # fmt: skip
     return Template("\n".join(line for line in lines if line)).substitute(values)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlcc.errors import CallError, CompileError, error
+from mlcc.errors import CallError, CompileError, Diagnostic, error
 from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.state import State
 from mlcc.ir import tir
@@ -35,6 +35,8 @@ _NOTIFY = ctypes.CFUNCTYPE(
     None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32
 )
 
+_BLOCKS = 64  # whose accesses are traced, at most
+
 Room = Callable[[int], int]  # how many bytes of memory there are at an address
 
 
@@ -44,6 +46,15 @@ class Mode:
 
     check: bool = True
     trace: int = 0
+
+
+class Launched(NamedTuple):
+    """What a checked launch did wrong, and what was traced of every so manieth block: a row for each access, with its
+    site, thread, loops, offset, bytes and block."""
+
+    findings: list[Diagnostic]
+    trace: np.ndarray | None
+    stride: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,20 +68,26 @@ class Emulated:
 
     def launch(
         self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any], room: Room
-    ) -> np.ndarray | None:
-        """Run a grid; `args` are addresses and numbers. What is traced is the value: a row for each access, with its
-        site, thread, loops, offset, bytes and block. Raises CallError for what the checks found."""
+    ) -> Launched:
+        """Run a grid; `args` are addresses and numbers. Raises CallError if there is no memory to do so."""
         if 0 in (*grid, *block):
-            return None
+            return Launched([], None, 1)
         passed = [_as_bits(a, p) for a, p in zip(args, self.kernel.params, strict=True)]
         report, findings, trace, kept = self._report(grid, block, args, room)
-        address = None if report is None else report.ctypes.data
-        if self.function(address, *grid, *block, shared_bytes, *passed):
-            raise CallError(error("E0865", f"no memory to emulate `{self.kernel.name}`"))
+        if report is None or findings is None:
+            self._run(None, grid, block, shared_bytes, passed)
+            return Launched([], None, 1)
+        stride = report[checks.STRIDE] = -(-grid[0] * grid[1] * grid[2] // _BLOCKS)
+        self._run(report.ctypes.data, grid, block, shared_bytes, passed)
         del kept
-        if findings is not None and (found := findings.diagnostics()):
-            raise CallError(found)
-        return None if trace is None or report is None else trace[: report[checks.USED]]
+        used = None if trace is None else trace[: report[checks.USED]]
+        return Launched(findings.diagnostics(), used, int(stride))
+
+    def _run(
+        self, report: int | None, grid: Sequence[int], block: Sequence[int], shared_bytes: int, passed: Sequence[Any]
+    ) -> None:
+        if self.function(report, *grid, *block, shared_bytes, *passed):
+            raise CallError(error("E0865", f"no memory to emulate `{self.kernel.name}`"))
 
     def _report(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], room: Room

@@ -7,10 +7,10 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlcc.errors import LoadError, error
+from mlcc.errors import CallError, LoadError, error
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime.device import Extents, HostDevice, KernelSpec
-from mlcc.targets.emulate.compiled import Mode, load_kernels
+from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, load_kernels
 
 
 class EmulatedDevice(HostDevice):
@@ -49,4 +49,10 @@ class EmulatedDevice(HostDevice):
                 return own[address]
             return max(live[at][0] + live[at][1] - address, 0) if at >= 0 else 0
 
-        kernel.launch(grid, block, shared_bytes, given, room)
+        made = kernel.launch(grid, block, shared_bytes, given, room)
+        self.launched(kernel, made, grid, block)
+
+    def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents) -> None:
+        """What is done about the findings of a launch."""
+        if made.findings:
+            raise CallError(made.findings)

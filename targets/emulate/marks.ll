@@ -163,6 +163,13 @@ done:
 
 define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block) $attributes {
 entry:
+  ; the accesses of every n-th block are written down
+  %at_stride = getelementptr i64, ptr %report, i64 $stride
+  %stride = load i64, ptr %at_stride
+  %rest = urem i64 %block, %stride
+  %chosen = icmp eq i64 %rest, 0
+  br i1 %chosen, label %look, label %done
+look:
   %at_trace = getelementptr i64, ptr %report, i64 $trace
   %at_room = getelementptr i64, ptr %report, i64 $room
   %at_used = getelementptr i64, ptr %report, i64 $used

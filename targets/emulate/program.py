@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from mlcc.errors import CallError
 from mlcc.interp.prim_func import Program, as_argument, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
-from mlcc.targets.emulate.compiled import Emulated, Mode, evaluate, load_kernels
+from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate, load_kernels
 
 
 def run_program(program: DeviceProgram, *args: Any, check: bool = True) -> None:
@@ -21,14 +22,19 @@ def run_program(program: DeviceProgram, *args: Any, check: bool = True) -> None:
 
     Raises CompileError, and CallError for arguments that do not fit and, with `check`, for what threads do wrong.
     """
-    run_host(program, load_kernels(program.kernels, Mode(check)), args, lambda kernel, trace, grid, block: None)
+
+    def launched(kernel: Emulated, made: Launched, grid: Sequence[int], block: Sequence[int]) -> None:
+        if made.findings:
+            raise CallError(made.findings)
+
+    run_host(program, load_kernels(program.kernels, Mode(check)), args, launched)
 
 
 def run_host(
-    program: DeviceProgram, kernels: Any, args: Sequence[Any],
-    launched: Callable[[Emulated, np.ndarray | None, list[int], list[int]], None],
+    program: DeviceProgram, kernels: Mapping[str, Emulated], args: Sequence[Any],
+    launched: Callable[[Emulated, Launched, Sequence[int], Sequence[int]], None],
 ) -> None:  # fmt: skip
-    """Run the host's code; `launched` is told of every launch: what was traced, the grid and the block."""
+    """Run the host's code; `launched` is told of every launch, with its grid and block."""
 
     def as_packed(node: Any) -> Any:
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
@@ -41,8 +47,8 @@ def run_host(
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
             rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
             grid, block, dynamic = launch_extents(kernel.kernel, addresses)
-            trace = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
-            launched(kernel, trace, grid, block)
+            made = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
+            launched(kernel, made, grid, block)
 
         return launch
 
