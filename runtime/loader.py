@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from mlcc.runtime.device import Device
 
 
-def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None) -> Functions:
+def load(
+    artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None, *,
+    emulate: bool = False, check: bool = True,
+) -> Functions:  # fmt: skip
     """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
 
     `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Code for a GPU runs on
-    `device`, by default the process's current CUDA device. Raises LoadError, for an artifact of another machine
+    `device`, by default the process's current CUDA device. With `emulate` what was built for a GPU in this process runs
+    on the CPU, and with `check` calls raise what threads do wrong. Raises LoadError, for an artifact of another machine
     MachineError.
     """
+    if emulate:
+        device = _emulator(artifact, check)
     path = None
     if isinstance(artifact, (bytes, bytearray, memoryview)):
         data = bytes(artifact)
@@ -49,6 +55,14 @@ def load(artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: 
         return _load(data, path, frozenset(allow_extern))
     except LoadError as exc:
         raise (_named(exc, path) if path is not None else exc) from None
+
+
+def _emulator(artifact: Any, check: bool) -> Device:
+    if not hasattr(artifact, "emulator"):
+        help = 'mlcc.load(mlcc.build(mod, "cuda"), emulate=True), or `mlcc run model.mlc -t cuda --emulate`'
+        raise LoadError(error("E0748", "only what was just built for a GPU can be emulated: files hold PTX", help=help))
+    made: Device = artifact.emulator(check)
+    return made
 
 
 def read_manifest(path: str) -> dict[str, Any]:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 @click.option("--rtol", default=1e-5, show_default=True)
 @click.option("--atol", default=1e-6, show_default=True)
 @click.option("--func", default="main", show_default=True, help="The function to run.")
+@click.option(
+    "--emulate", is_flag=True, help="Run what is compiled for a GPU on the CPU, and report what threads do wrong."
+)
+@click.option("--no-check", is_flag=True, help="Emulate without looking for faults: faster.")
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
@@ -32,8 +36,8 @@ if TYPE_CHECKING:
 @threads_option
 def command(
     file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
-    target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
-    envs: tuple[str, ...], threads: int | None,
+    emulate: bool, no_check: bool, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
+    allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
@@ -53,7 +57,7 @@ def command(
             load_env(path)
     use_threads(threads)
     # what an environment registers may be part of the program
-    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, keep=not envs)
+    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         save_npz(output, results)

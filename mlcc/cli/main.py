@@ -19,6 +19,7 @@ EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED
 
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
+    "analyze": "Say what kernels ask of a GPU's memory, by emulation.",
     "bench": "Time functions inside native code, competitors interleaved.",
     "cache": "Say what the cache of compiled objects holds, or empty it.",
     "check": "Parse and verify; print nothing if all is well.",
@@ -30,7 +31,7 @@ COMMANDS = {
     "run": "Run a function of a module or artifact on arrays from .npz files.",
     "schedule": "Apply a schedule script to a module and print the result.",
 }
-BLAS = ("bench", "passes", "run")  # these may run NumPy's products in earnest, or know when they do not
+BLAS = ("analyze", "bench", "passes", "run")  # these may run NumPy's products in earnest, or know when they do not
 
 
 class Lazy(click.Group):

@@ -103,6 +103,29 @@ def is_artifact(path: str) -> bool:
     return path.endswith(ARTIFACTS)
 
 
+def build_artifact(
+    path: str,
+    target: str,
+    level: int,
+    pipeline: str | None,
+    allow_extern: tuple[str, ...] = (),
+    allow_native: bool = False,
+    prefix: str | None = None,
+) -> Any:
+    """What a text file is compiled to."""
+    from mlcc.driver import build, parse_file
+
+    return build(
+        parse_file(path),
+        target=target,
+        opt_level=level,
+        pipeline=pipeline,
+        prefix=prefix,
+        allow_extern=allow_extern,
+        allow_native=allow_native,
+    )
+
+
 def build_object(
     path: str,
     target: str,
@@ -117,17 +140,7 @@ def build_object(
     `keep` is not off."""
 
     def make() -> bytes:
-        from mlcc.driver import build, parse_file
-
-        artifact = build(
-            parse_file(path),
-            target=target,
-            opt_level=level,
-            pipeline=pipeline,
-            prefix=prefix,
-            allow_extern=allow_extern,
-            allow_native=allow_native,
-        )
+        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix)
         made: bytes = artifact.emit(artifact.loadable)
         return made
 
@@ -140,6 +153,15 @@ def build_object(
     return kept_object(path, options, make) if keep else make()
 
 
+def need_gpu(target: str, code: str) -> None:
+    """Raises CompileError for a target that is no GPU."""
+    from mlcc.errors import CompileError, error
+    from mlcc.target import Target
+
+    if Target.parse(target).kind != "cuda":
+        raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))
+
+
 def load_executable(
     path: str,
     target: str,
@@ -148,10 +170,16 @@ def load_executable(
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
     keep: bool = True,
+    emulate: bool = False,
+    check: bool = True,
 ) -> Any:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.runtime.loader import load
 
+    if emulate:
+        need_gpu(target, "E0748")
+        made = path if is_artifact(path) else build_artifact(path, target, level, pipeline, allow_extern, allow_native)
+        return load(made, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         return load(path, allow_extern=allow_extern)
     made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep)

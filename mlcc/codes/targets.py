@@ -114,6 +114,16 @@ CODES: dict[str, tuple[str, str]] = {
         "Found by emulation: the mask of a warp shuffle names lanes that took another way. On a GPU that is undefined. "
         "`T.tvm_warp_activemask()` names those that are there.",
     ),
+    "E0747": (
+        "a kernel that cannot be analyzed as asked",
+        "`mlcc analyze` runs a function of a module for a GPU on the CPU. It needs a target that is a GPU, and the "
+        "sizes of all shapes: from arrays (`--in x.npz`), or for the symbols in them (`--size n=1024`).",
+    ),
+    "E0748": (
+        "nothing to emulate",
+        "Emulation compiles the kernels of a module for the CPU, so it needs what `mlcc.build` gave for a GPU, or the "
+        "text of the module with `-t cuda`. A .ptx or .mlca file holds PTX alone.",
+    ),
     "E0749": (
         "GPU code that cannot be emulated",
         "The emulation runs a kernel's threads one after the other between the places where they meet (barriers, "

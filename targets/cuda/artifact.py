@@ -6,7 +6,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.files import load_npz, npz_bytes, write_atomic
@@ -14,8 +14,12 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.runtime.plan_files import MANIFEST_LINE, PLAN_LINE, Parts, write_archive
 from mlcc.targets.cuda.ptx import PtxModule
+from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
 from mlcc.targets.llvm.objfile import c_identifier
+
+if TYPE_CHECKING:
+    from mlcc.targets.emulate.device import EmulatedDevice
 
 _HASH = re.compile("[0-9a-f]{64}")
 KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll"}
@@ -39,6 +43,21 @@ class CudaArtifact:
     def plan(self) -> dict[str, Any]:
         """The launch plan."""
         return self.launch.plan
+
+    def emulator(self, check: bool = True) -> EmulatedDevice:
+        """A device that runs the kernels on the CPU."""
+        from mlcc.targets.emulate.device import EmulatedDevice
+
+        return EmulatedDevice(self.launch.kernels, check)
+
+    def assembled(self) -> dict[str, Assembled]:
+        """What NVIDIA's assembler makes of the kernels, by name; nothing where it is not there or refuses."""
+        try:
+            made = assemble(self.code.text, self.code.arch.name)
+        except PtxasError:
+            return {}
+        found = {name: made.get(facts.symbol) for name, facts in self.code.kernels.items()}
+        return {name: known for name, known in found.items() if known is not None}
 
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
         """Write the artifact, whole or not at all. The suffix says what: .ptx, .mlca or .ll; or `emit` does.

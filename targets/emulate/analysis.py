@@ -1,7 +1,7 @@
 """What the accesses of a kernel cost on a GPU: transactions of global memory, bank conflicts of shared memory.
 
-Counted from traced addresses (`compiled.Launched.trace`). A request is what a warp's threads do together: the same place
-of the source, at the same turn of the loops around it.
+Counted from traced addresses (`compiled.Launched.trace`). A request is what the threads of a warp do together: the same
+place of the source, at the same turn of the loops around it.
 
 - Global memory is moved in sectors of 32 bytes. A request takes as many as its threads touch; the least is what its
   bytes fill.
@@ -83,8 +83,8 @@ def _access(rows: np.ndarray, site: Site) -> Access:
 
 
 def _requests(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each row's request, and its lane. Several accesses of a thread at one turn of the loops (a loop that
-    was unrolled) belong to as many requests."""
+    """The number of each row's request, and its lane. Several accesses of a thread at one turn of the loops (of one
+    that was unrolled) belong to as many requests."""
     thread, key, block = rows[:, 1], rows[:, 2], rows[:, 5]
     turn = _numbered((block, thread, key))
     order = np.argsort(turn, kind="stable")
@@ -108,9 +108,7 @@ def _numbered(columns: Iterable[np.ndarray]) -> np.ndarray:
     return number.astype(np.int64)
 
 
-def _sectors(
-    request: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _sectors(request: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     which, sector = _spread(request, offsets // SECTOR, (offsets + sizes - 1) // SECTOR)
     touched = _distinct(which, sector)[0]
     owner, chosen = _distinct(request, offsets)

@@ -50,9 +50,9 @@ class EmulatedDevice(HostDevice):
             return max(live[at][0] + live[at][1] - address, 0) if at >= 0 else 0
 
         made = kernel.launch(grid, block, shared_bytes, given, room)
-        self.launched(kernel, made, grid, block)
+        self.launched(kernel, made, grid, block, shared_bytes)
 
-    def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents) -> None:
+    def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents, shared_bytes: int) -> None:
         """What is done about the findings of a launch."""
         if made.findings:
             raise CallError(made.findings)

@@ -1,0 +1,169 @@
+"""`mlcc analyze`: what launches were seen, what their accesses cost, and how full a GPU they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mlcc.errors import Diagnostic
+from mlcc.gpu_facts import GpuFacts
+from mlcc.ir import tir
+from mlcc.runtime.device import Extents
+from mlcc.targets.emulate.analysis import Access, accesses, whole_blocks
+from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate
+from mlcc.targets.emulate.device import EmulatedDevice
+from mlcc.targets.emulate.threads import WARP
+
+ROOM = 1 << 22  # accesses that are written down of one launch
+
+
+@dataclass(slots=True)
+class KernelReport:
+    """A kernel at its first launch, and how often it was launched. `blocks` are those whose accesses were counted, of
+    `grid` in all; `occupancy` is the part of a multiprocessor's warps that its blocks can fill."""
+
+    name: str
+    grid: list[int]
+    block: list[int]
+    shared: int
+    blocks: int
+    accesses: list[Access]
+    launches: int = 1
+    registers: int | None = None
+    spills: int | None = None
+    blocks_per_sm: int = 0
+    occupancy: float = 0.0
+    limit: str = ""
+
+    def total(self, scope: str) -> tuple[int, int]:
+        """Units of all accesses of a scope, and the least."""
+        mine = [a for a in self.accesses if (a.scope == "global") == (scope == "global")]
+        return sum(a.units for a in mine), sum(a.least for a in mine)
+
+    @property
+    def block_count(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(eq=False)
+class Report:
+    """What a run did on a GPU, by kernel in order of the first launch, and what was found wrong."""
+
+    facts: GpuFacts
+    kernels: dict[str, KernelReport] = field(default_factory=dict)
+    findings: list[Diagnostic] = field(default_factory=list)
+
+    def add(self, kernel: Emulated, made: Launched, grid: Sequence[int], block: Sequence[int], dynamic: int) -> None:
+        """Take note of a launch; of a kernel that was launched before only that, and its findings."""
+        self.findings.extend(made.findings)
+        name = kernel.kernel.name
+        if name in self.kernels or made.trace is None:
+            if name in self.kernels:
+                self.kernels[name].launches += 1
+            return
+        trace = whole_blocks(made.trace, ROOM)
+        blocks = len(set(trace[:, 5].tolist())) if len(trace) else 0
+        shared = _static_shared(kernel) + dynamic
+        found = accesses(trace, kernel.checks)
+        self.kernels[name] = KernelReport(name, list(grid), list(block), shared, blocks, found)
+
+    def assembled(self, kernels: Mapping[str, Any]) -> None:
+        """Add what an assembler makes of the kernels, by name, and the occupancy that follows."""
+        for name, kernel in self.kernels.items():
+            known = kernels.get(name)
+            if known is not None:
+                kernel.registers, kernel.spills = known.registers, known.spill_stores + known.spill_loads
+            self._occupy(kernel)
+
+    def _occupy(self, kernel: KernelReport) -> None:
+        facts = self.facts
+        threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+        registers = kernel.registers or 0
+        kernel.blocks_per_sm = facts.blocks_at_once(threads, registers, kernel.shared)
+        warps = -(-threads // WARP)
+        kernel.occupancy = kernel.blocks_per_sm * warps / facts.warps_per_sm
+        without = {
+            "registers": facts.blocks_at_once(threads, 0, kernel.shared),
+            "shared memory": facts.blocks_at_once(threads, registers, 0),
+        }
+        kernel.limit = next((name for name, blocks in without.items() if blocks > kernel.blocks_per_sm), "threads")
+
+    # ------------------------------------------------------------ as text and as data
+
+    def data(self) -> dict[str, Any]:
+        """Everything as plain data, for JSON."""
+        return {
+            "gpu": str(self.facts.arch.name),
+            "kernels": [
+                {
+                    **asdict(k), "sectors": k.total("global")[0], "sectors_least": k.total("global")[1],
+                    "passes": k.total("shared")[0], "passes_least": k.total("shared")[1],
+                    "accesses": [{**asdict(a), "ratio": a.ratio} for a in k.accesses],
+                }
+                for k in self.kernels.values()
+            ],
+            "findings": [{"code": d.code, "message": d.message} for d in self.findings],
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """A table for each kernel."""
+        return "\n\n".join("\n".join(_table(k)) for k in self.kernels.values()) + "\n" if self.kernels else ""
+
+
+class MeasuringDevice(EmulatedDevice):
+    """An emulated device that reports on launches; findings do not stop it."""
+
+    def __init__(self, kernels: Sequence[Any], facts: GpuFacts) -> None:
+        super().__init__(kernels)
+        self._mode = Mode(True, ROOM)
+        self.report = Report(facts)
+
+    def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents, shared_bytes: int) -> None:
+        self.report.add(kernel, made, grid, block, shared_bytes)
+
+
+def _static_shared(kernel: Emulated) -> int:
+    sizes = [r.size for r in kernel.checks.roots if r.scope == "shared"]
+    return sum(evaluate(size, {}) for size in sizes if isinstance(size, tir.IntImm))
+
+
+def _table(kernel: KernelReport) -> list[str]:
+    times = f", launched {kernel.launches} times" if kernel.launches > 1 else ""
+    lines = [f"{kernel.name}: {_extents(kernel.grid)} blocks of {_extents(kernel.block)} threads{times}"]
+    registers = f"{kernel.registers} registers" if kernel.registers is not None else "registers not known (no ptxas)"
+    spills = f", {kernel.spills} bytes spilled" if kernel.spills else ""
+    lines.append(f"  {kernel.shared} bytes of shared memory, {registers}{spills}")
+    full = f"{100 * kernel.occupancy:.0f} % of its warps"
+    lines.append(f"  {kernel.blocks_per_sm} blocks at once on a multiprocessor: {full}, limited by {kernel.limit}")
+    counted = "all blocks" if kernel.blocks == kernel.block_count else f"{kernel.blocks} of the blocks"
+    for scope, unit in (("global", "sectors of 32 bytes"), ("shared", "passes over the banks")):
+        units, least = kernel.total(scope)
+        if units:
+            lines.append(f"  {scope} memory: {units} {unit}, {least} at the least ({counted} counted)")
+    if kernel.accesses:
+        lines += ["", *_rows(kernel.accesses)]
+    return lines
+
+
+def _rows(found: Sequence[Access]) -> list[str]:
+    head = ("place", "access", "bytes", "requests", "units", "least", "ratio", "worst")
+    rows: list[tuple[str, ...]] = [head]
+    for a in found:
+        access = f"{a.scope} {a.what} {a.buffer}"
+        numbers = (a.bytes, a.requests, a.units, a.least, f"{a.ratio:.2f}", f"{a.worst:.0f}")
+        rows.append((a.place, access, *map(str, numbers)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = []
+    for row in rows:
+        cells = [text.ljust(w) for text, w in zip(row[:2], widths, strict=False)]
+        cells += [text.rjust(w) for text, w in zip(row[2:], widths[2:], strict=True)]
+        lines.append("  " + "  ".join(cells))
+    return lines
+
+
+def _extents(extents: Sequence[int]) -> str:
+    used = list(extents)
+    while len(used) > 1 and used[-1] == 1:
+        used.pop()
+    return " x ".join(map(str, used))

@@ -1,0 +1,117 @@
+"""`mlcc run -t cuda --emulate` and `mlcc analyze`, and the same from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlcc
+from tests.cli.test_cli import Tool
+
+TRANSPOSE = """
+@T.prim_func
+def transpose(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+    bx = T.launch_thread("blockIdx.x", 2)
+    by = T.launch_thread("blockIdx.y", 2)
+    tx = T.launch_thread("threadIdx.x", 32)
+    ty = T.launch_thread("threadIdx.y", 8)
+    S = T.alloc_buffer((32, {row}), "float32", scope="shared")
+    for k in range(4):
+        S[k * 8 + ty, tx] = A[by * 32 + k * 8 + ty, bx * 32 + tx]
+    {sync}
+    for k in range(4):
+        B[bx * 32 + k * 8 + ty, by * 32 + tx] = S[tx, k * 8 + ty]
+"""
+SYNC = 'T.tvm_storage_sync("shared")'
+SOUND = TRANSPOSE.format(row=33, sync=SYNC)
+NAIVE = """
+@T.prim_func
+def naive(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, 64), "float32")
+    B = T.match_buffer(b, (64, n), "float32")
+    for i in T.thread_binding(n, thread="blockIdx.x"):
+        for j in T.thread_binding(64, thread="threadIdx.x"):
+            B[j, i] = A[i, j]
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.chdir(tmp_path)
+    a = np.random.default_rng(0).random((64, 64), dtype=np.float32)
+    np.savez(tmp_path / "x.npz", A=a)
+    np.savez(tmp_path / "y.npz", out=a.T)
+    return Tool(tmp_path, capfd)
+
+
+def fails(tool: Tool, *argv: str) -> str:
+    tool(*argv, code=1)
+    return tool.err
+
+
+def test_run(tool: Tool) -> None:
+    tool.file("t.mlc", SOUND)
+    options = ("--func", "transpose", "--in", "x.npz", "--expect", "y.npz")
+    tool("run", "t.mlc", "-t", "cuda", "--emulate", *options)
+    tool("run", "t.mlc", "-t", "cuda{arch=sm_80}", "--emulate", "--no-check", *options)
+    error = fails(tool, "run", "t.mlc", "--emulate", *options)
+    assert "E0748" in error and "-t cuda" in error
+    tool("compile", "t.mlc", "-t", "cuda", "-o", "t.ptx")
+    assert "files hold PTX" in fails(tool, "run", "t.ptx", "-t", "cuda", "--emulate", *options)
+
+
+def test_a_fault_ends_the_run(tool: Tool) -> None:
+    tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
+    error = fails(tool, "run", "t.mlc", "-t", "cuda", "--emulate", "--func", "transpose", "--in", "x.npz")
+    assert "t.mlc:10:9: error[E0742]" in error and "t.mlc:13:49: note: thread (0, 0) of block (0, 0)" in error
+
+
+def test_from_python() -> None:
+    a = np.random.default_rng(1).random((64, 64), dtype=np.float32)
+    for check in (True, False):
+        b = np.zeros_like(a)
+        exe = mlcc.load(mlcc.build(mlcc.parse(SOUND), "cuda{arch=sm_90}"), emulate=True, check=check)
+        exe["transpose"](a, b)
+        assert np.array_equal(b, a.T)
+    with pytest.raises(mlcc.LoadError, match="E0748"):
+        mlcc.load(mlcc.build(mlcc.parse(NAIVE)), emulate=True)
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The table's rows by access."""
+    lines = (line.split() for line in text.splitlines() if ".mlc:" in line)
+    return {" ".join(words[1:4]): words[4:] for words in lines}
+
+
+def test_analyze_finds_bank_conflicts(tool: Tool) -> None:
+    """Rows of 32 floats put a column into one bank; those of 33 do not."""
+    tool.file("bad.mlc", TRANSPOSE.format(row=32, sync=SYNC))
+    tool.file("good.mlc", SOUND)
+    bad = tool("analyze", "bad.mlc", "-t", "cuda")
+    assert "2 x 2 blocks of 32 x 8 threads" in bad and "4096 bytes of shared memory" in bad
+    assert rows(bad)["shared read S"] == ["4", "128", "4096", "128", "32.00", "32"]
+    good = rows(tool("analyze", "good.mlc", "-t", "cuda"))
+    assert good["shared read S"] == ["4", "128", "128", "128", "1.00", "1"]
+    assert good["global read A"] == ["4", "128", "512", "512", "1.00", "1"]
+
+
+def test_analyze_finds_accesses_across_rows(tool: Tool) -> None:
+    tool.file("k.mlc", NAIVE)
+    found = json.loads(tool("analyze", "k.mlc", "-t", "cuda{arch=sm_80}", "--size", "n=100", "--json"))
+    (kernel,) = found["kernels"]
+    read, write = kernel["accesses"]
+    assert (read["requests"], read["units"], read["least"]) == (100, 400, 400), "two warps in each of 50 blocks"
+    assert (write["what"], write["units"], write["ratio"], write["worst"]) == ("write", write["requests"] * 32, 8, 8)
+    assert kernel["grid"] == [100, 1, 1] and kernel["blocks"] == 50, "every second one"
+    assert (found["gpu"], kernel["blocks_per_sm"], kernel["occupancy"]) == ("sm_80", 32, 1.0)
+    assert "--size n=1024" in fails(tool, "analyze", "k.mlc", "-t", "cuda")
+    assert "E0747" in fails(tool, "analyze", "k.mlc", "-t", "llvm")
+
+
+def test_analyze_reports_faults(tool: Tool) -> None:
+    tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
+    assert "E0742" in fails(tool, "analyze", "t.mlc", "-t", "cuda")
