@@ -81,7 +81,7 @@ CODES: dict[str, tuple[str, str]] = {
     "E0732": (
         "a kernel needs more than a GPU has",
         "A block has at most 1024 threads (64 along z) and 48 KiB of static shared memory, a thread 512 KiB of local "
-        "memory, and a launch at most 4 KiB of arguments.",
+        "memory, and a launch at most 4 KiB of arguments (32764 bytes from sm_100 on).",
     ),
     "E0740": (
         "a barrier that not all threads reach",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -16,7 +18,8 @@ def split_host_device(name: str, func: tir.PrimFunc) -> DeviceProgram:
     """The kernels of a function and the host code that launches them. Raises CompileError for code outside of them."""
     splitter = _Splitter(name, func)
     host = splitter.body(func.body)
-    return DeviceProgram(func, host, tuple(splitter.kernels))
+    attrs = {"tir.noalias": True} if func.attrs.get("tir.noalias") else {}
+    return DeviceProgram(func, host, tuple(replace(kernel, attrs=attrs) for kernel in splitter.kernels))
 
 
 def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:

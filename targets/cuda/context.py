@@ -10,6 +10,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.refuse import unsupported
 
+DYNAMIC_SHARED = "mlcc_shared"  # the start of what a launch adds to the static shared memory
 _NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -19,7 +20,7 @@ class DeviceContext(ModuleContext):
 
     arch: Arch = field(kw_only=True)
     asserts: tuple[tuple[str, str], ...] = ()
-    symbols: set[str] = field(default_factory=set)
+    symbols: set[str] = field(default_factory=lambda: {DYNAMIC_SHARED})
 
     def begin(self, kernel: DeviceKernel) -> None:
         """Turn to another kernel."""

@@ -18,6 +18,7 @@ from mlcc.targets.llvm.types import memory_type
 
 MOST_THREADS = 1024
 MOST_STATIC_SHARED = 48 * 1024
+MOST_ARGUMENTS, _MOST_ARGUMENTS_BEFORE_8_1 = 32764, 4096  # bytes
 _AXIS_LIMITS = {"threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64}
 _SREG = {**dict(zip(GRID, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True)),
          **dict(zip(BLOCK, ("tid.x", "tid.y", "tid.z"), strict=True))}  # fmt: skip
@@ -54,8 +55,9 @@ def _of_device(found: Diagnostic) -> Diagnostic:
 
 def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     block = _block(kernel)
+    _check_arguments(kernel, ctx.arch.isa)
     symbol = ctx.symbol(kernel.name)
-    storage = DeviceStorage(symbol, kernel.body)
+    storage = DeviceStorage(ctx, symbol, kernel.body)
     noalias = bool(kernel.attrs.get("tir.noalias"))
     written = _written(kernel)
     params, attrs = [], []
@@ -102,6 +104,21 @@ def _block(kernel: DeviceKernel) -> tuple[int | None, int | None, int | None]:
         message = f"`{kernel.name}` has {x * y * z} threads in a block"
         raise CompileError(error("E0732", message, text=f"at most {MOST_THREADS}", help="bind smaller loops"))
     return x, y, z
+
+
+def _check_arguments(kernel: DeviceKernel, isa: tuple[int, int]) -> None:
+    """Raises CompileError where a launch would have to pass too much."""
+    size = 0
+    for param in kernel.params:
+        bytes_ = 8 if param.dtype.is_handle else param.dtype.bytes * param.dtype.lanes
+        size = -(-size // bytes_) * bytes_ + bytes_
+    most = MOST_ARGUMENTS if isa >= (8, 1) else _MOST_ARGUMENTS_BEFORE_8_1
+    if size > most:
+        message = f"`{kernel.name}` has {size} bytes of arguments"
+        help = "a kernel of fewer buffers: `split-kernels`, or less fusion"
+        raise CompileError(
+            error("E0732", message, text=f"at most {most} fit with PTX ISA {isa[0]}.{isa[1]}", help=help)
+        )
 
 
 def _attrs(block: tuple[int | None, int | None, int | None]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.passes.gpu.shared_layout import dynamic_layout
+from mlcc.targets.cuda.context import DYNAMIC_SHARED, DeviceContext
 from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.storage import byte_size
@@ -19,23 +20,22 @@ GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
 ALIGNMENT = 16
 MOST_LOCAL = 512 * 1024  # bytes of local memory that a thread may have on every architecture
-DYNAMIC = "mlcc_shared"
 
 
 class DeviceStorage:
     """Gives memory to the allocations of a kernel. `static_shared` is what they took so far, in bytes."""
 
-    def __init__(self, symbol: str, body: tuple[tir.Stmt, ...]) -> None:
+    def __init__(self, ctx: DeviceContext, symbol: str, body: tuple[tir.Stmt, ...]) -> None:
+        self._ctx = ctx
         self._symbol = symbol
         self._dynamic = dynamic_layout(body).offsets
         self._private: set[tir.Var] = set()
-        self._count = 0
         self._local = 0
         self.static_shared = 0
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
         if buffer.scope == "shared.dyn":
-            start = e.ctx.module.global_(DYNAMIC, f"external addrspace(3) global [0 x i8], align {ALIGNMENT}")
+            start = e.ctx.module.global_(DYNAMIC_SHARED, f"external addrspace(3) global [0 x i8], align {ALIGNMENT}")
             return e.fn.gep("i8", Value(SHARED, start), e.index(self._dynamic[buffer.data]))
         size = byte_size(buffer)
         if not isinstance(size, int):
@@ -56,9 +56,8 @@ class DeviceStorage:
 
     def _static(self, e: Emitter, buffer: tir.Buffer, type: str, size: int) -> Value:
         self.static_shared = -(-self.static_shared // ALIGNMENT) * ALIGNMENT + size
-        self._count += 1
         definition = f"internal addrspace(3) global {type} poison, align {ALIGNMENT}"
-        name = e.ctx.module.global_(f"{self._symbol}_shared_{self._count}", definition)
+        name = e.ctx.module.global_(self._ctx.symbol(f"{self._symbol}_{buffer.name}"), definition)
         return Value(SHARED, name)
 
     def on_stack(self, buffer: tir.Buffer) -> bool:

@@ -61,11 +61,11 @@ class _Finder:
 
     def _size(self, body: tuple[tir.Stmt, ...]) -> int | None:
         """How many statements are left of a body when its loops are unrolled; None if some are not, or it has more than
-        loops and stores."""
+        loops, stores and calls."""
         total = 0
         for stmt in body:
             match stmt:
-                case tir.Bind() | tir.BufferStore():
+                case tir.Bind() | tir.BufferStore() | tir.Evaluate():
                     total += 1
                 case tir.For(var=var) if var in self.found:
                     inside = self._size(stmt.body)
@@ -93,6 +93,9 @@ class _Finder:
                     self._sources[node.var] = frozenset((node.var,)) | self._variables(node.min)
                 case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices):
                     if buffer.data in self._local and any(var in self._variables(i) for i in indices):
+                        return True
+                case tir.Call(args=args) if any(a in self._local for a in args):  # a pointer, and an offset beside it
+                    if any(var in self._variables(a) for a in args):
                         return True
         return False
 

@@ -58,3 +58,12 @@ def add(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
     (kernel,) = lower_gpu("add", func).kernels
     assert {axis: tir.const_int(e) for axis, e in kernel.extents.items()} == {"blockIdx.x": 8, "threadIdx.x": 128}
     assert [p.name for p in kernel.params] == ["A", "B"]
+
+
+def test_kernels_know_that_their_pointers_do_not_overlap() -> None:
+    (plain,) = lowered(REVERSE, "reverse").kernels
+    assert not plain.attrs.get("tir.noalias")
+    (apart,) = lowered(
+        REVERSE.replace("    bx", '    T.func_attr({"tir.noalias": True})\n    bx', 1), "reverse"
+    ).kernels
+    assert apart.attrs["tir.noalias"]

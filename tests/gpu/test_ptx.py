@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import mlcc
 from mlcc import CompileError
 from mlcc.gpus import DRIVERS, ISA, Arch
+from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
+from mlcc.passes.gpu import DeviceKernel, lower_gpu
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
 from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
 
@@ -86,7 +88,7 @@ def f(a: T.handle, b: T.handle):
         B[bx * 512 + tx * 4 + v] = A[bx * 512 + tx * 4 + v] * T.float32(2) + T.float32(1)
 """
     made = ptx(text).text
-    assert len(re.findall(r"ld\.global(\.nc)?\.v4", made)) == 1
+    assert made.count("ld.global.nc.v4") == 1
     assert made.count("st.global.v4") == 1
     assert made.count("fma.rn.f32") == 4
 
@@ -216,7 +218,7 @@ def test_a_product_with_tiles_in_registers_and_shared_memory() -> None:
     assert text.count("fma.rn.f32") == 512
     assert text.count("ld.shared.v4") == 512 * 2 * 8 // 64 // 4
     assert not re.search(r"ld\.shared\.b|ld\.shared\.f|\.local", text)
-    assert len(re.findall(r"ld\.global(\.nc)?\.v4", text)) == text.count("st.shared.v4") == 4
+    assert text.count("ld.global.nc.v4") == text.count("st.shared.v4") == 4
     assert text.count("bar.sync") == 2
     inner = text[text.index("bar.sync") : text.rindex("bra")].count("\n")
     assert inner < 512 + 32 + 60
@@ -228,3 +230,27 @@ def test_that_product_has_registers_for_two_tiles_and_spills_none(arch: str) -> 
     made = assembled(TILES, arch)
     assert made.registers <= 144
     assert (made.shared, made.stack, made.spill_stores) == (4096, 0, 0)
+
+
+def test_arguments_are_bounded() -> None:
+    def many(count: int) -> DeviceKernel:
+        buffers = tuple(c.make_buffer(f"A{n}", (128,)) for n in range(count))
+        return replace(kernel, params=tuple(b.data for b in buffers), buffers=buffers, body=())
+
+    func = mlcc.parse(REVERSE)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    (kernel,) = lower_gpu("f", func).kernels
+    assert emit_ptx([many(512)], "cuda{arch=sm_90}").kernels
+    assert emit_ptx([many(513)], "cuda{arch=sm_100}").kernels
+    with pytest.raises(CompileError, match="4104 bytes of arguments"):
+        emit_ptx([many(513)], "cuda{arch=sm_90}")
+
+
+def test_symbols_are_kept_apart() -> None:
+    func = mlcc.parse(REVERSE)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    (kernel,) = lower_gpu("f", func).kernels
+    names = ("f_kernel", "f_kernel_S", "f.kernel", "mlcc_shared")
+    made = emit_ptx([replace(kernel, name=name) for name in names], "cuda{arch=sm_80}")
+    symbols = [facts.symbol for facts in made.kernels.values()]
+    assert len(set(symbols)) == 4 and all(f".entry {s}(" in made.text for s in symbols)
