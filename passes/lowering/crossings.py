@@ -12,12 +12,12 @@ element each. What is loaded is the same; nothing is stored before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import map_children, replace, walk
+from mlcc.ir.node import Node, children, map_children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.accesses import is_steady
@@ -42,6 +42,10 @@ class _Turner(AliasMutator):
         super().__init__()
         self._vector_bytes = vector_bytes
 
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        """What happens in some lanes only stays: the rows of other lanes may lie outside."""
+        return node if node.condition.dtype.lanes > 1 else super().stmt_if(node)
+
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
         if not isinstance(made, tir.For) or made.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
@@ -65,7 +69,7 @@ class _Turner(AliasMutator):
     def _columns(self, loop: tir.For) -> list[tir.BufferLoad]:
         """The loads of columns in a body that stores elsewhere."""
         stored = {self._aliases.of(s.buffer.data).root for s in loop.body}  # type: ignore[attr-defined]
-        found = [n for n in walk(loop.body) if isinstance(n, tir.BufferLoad) and _is_column(n, loop.var)]
+        found = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
         safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in found)
         return found if safe else []
 
@@ -92,6 +96,21 @@ class _Turner(AliasMutator):
             body = tuple(_replaced(stmt, value_of) for stmt in loop.body)
             made += copied(body, {loop.var: c.add(first, at)})
         return tuple(made)
+
+
+def _surely(body: Body) -> Iterator[tir.BufferLoad]:
+    """The loads that every iteration does. What is loaded where a condition holds may lie outside elsewhere."""
+    stack: list[Node] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.BufferLoad):
+            yield node
+        if isinstance(node, tir.Call) and node.op == tir.Op("tir.if_then_else"):
+            stack.append(node.args[0])
+        elif isinstance(node, (tir.And, tir.Or)):
+            stack.append(node.lhs)
+        elif not isinstance(node, (tir.Select, tir.Buffer)):
+            stack.extend(children(node))
 
 
 def _is_store(stmt: Stmt) -> bool:

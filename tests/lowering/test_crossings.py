@@ -96,3 +96,40 @@ def main(A: T.Buffer((64,), "float32")):
 def test_neighbours_are_no_columns() -> None:
     func = block(8, 8, 11, value="A[v, 3] + A[0, v]")
     assert not any(isinstance(n, tir.Shuffle) for n in walk(lower_func(func).body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "B[u, v] = T.if_then_else(v < {n}, A[v, u], T.float32(0))",
+        "B[u, v] = T.if_then_else(v < {n} and A[v, u] < T.float32(50), T.float32(1), T.float32(0))",
+        "if v < {n}:\n                B[u, v] = A[v, u]",
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_rows_that_no_lane_reads_are_not_loaded(body: str, inside: bool) -> None:
+    """The data end where the condition does: 6 rows, of 8."""
+    loops = (
+        ("for v in T.vectorized(8):", "for u in range(8):")
+        if inside
+        else ("for u in range(8):", "for v in T.vectorized(8):")
+    )
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    {loops[0]}
+        {loops[1]}
+            {body.format(n=6)}
+"""
+    func = mlcc.parse(text)["main"]
+    results = []
+    for made in (func, lower_func(func, {}, LowerOptions(vector_bytes=32))):
+        data = fenced(np.random.default_rng(0).integers(0, 100, (6, 8)).astype("float32"), before=False)
+        out = np.full((8, 8), -1, "float32")
+        run_prim_func(made, [data, out])
+        results.append(out)
+    np.testing.assert_array_equal(*results)
+    out = np.full((8, 8), -1, "float32")
+    assert Native(func, machine=V3)(data, out) == 0
+    np.testing.assert_array_equal(out, results[0])
