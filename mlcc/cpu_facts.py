@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mlcc import host
 from mlcc.cpus import features_of
+from mlcc.dot_products import Pair, dot_pairs
 from mlcc.target import Target
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -36,7 +37,8 @@ _USUAL_CORES = 4
 
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
-    """Sizes in bytes. `cores` run in parallel; `fma`: a multiplication and an addition are one instruction."""
+    """Sizes in bytes. `cores` run in parallel; `fma`: a multiplication and an addition are one instruction. `dots` are
+    the dtypes of operands of which one instruction adds up products of neighbours (`mlcc.dot_products`)."""
 
     vector_bytes: int
     vector_registers: int
@@ -46,6 +48,7 @@ class CpuFacts:
     cores: int
     fma: bool
     line_bytes: int = 64
+    dots: frozenset[Pair] = frozenset()
 
     @staticmethod
     def of(target: Target | str) -> CpuFacts:
@@ -71,6 +74,7 @@ class CpuFacts:
             cores=target.num_cores or cores,
             fma=arch != "x86_64" or bool({"fma", "fma4", "avx512f"} & enabled),
             line_bytes=line,
+            dots=dot_pairs(arch, enabled),
         )
 
     def lanes(self, element_bytes: int) -> int:

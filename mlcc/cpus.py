@@ -8,7 +8,9 @@ _CORE = frozenset(("sse3", "ssse3", "cx16", "sahf"))
 _LEVEL_2 = _CORE | {"sse4.1", "sse4.2", "popcnt", "crc32"}
 _FIRST_AVX = _LEVEL_2 | {"avx", "xsave"}
 _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+_LEVEL_3_DOT = _LEVEL_3 | {"avxvnni"}
 _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_LEVEL_4_DOT = _LEVEL_4 | {"avx512vnni"}
 _X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("generic", "x86-64", "k8", "opteron", "athlon64", "nocona"), frozenset()),
     **dict.fromkeys(("core2", "penryn", "btver1"), _CORE),
@@ -16,24 +18,38 @@ _X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("sandybridge", "bdver1"), _FIRST_AVX),
     **dict.fromkeys(("ivybridge", "btver2"), _FIRST_AVX | {"f16c"}), "bdver2": _FIRST_AVX | {"f16c", "fma"},
     **dict.fromkeys(
-        ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
-         "lunarlake", "pantherlake", "gracemont", "sierraforest", "clearwaterforest", "znver1", "znver2", "znver3"),
+        ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3"),
         _LEVEL_3,
     ),
+    **dict.fromkeys(("alderlake", "raptorlake", "meteorlake", "gracemont"), _LEVEL_3_DOT),
     **dict.fromkeys(
-        ("x86-64-v4", "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server",
-         "tigerlake", "rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d",
-         "diamondrapids", "znver4", "znver5"),
-        _LEVEL_4,
+        ("arrowlake", "lunarlake", "pantherlake", "sierraforest", "clearwaterforest"), _LEVEL_3_DOT | {"avxvnniint8"}
+    ),
+    **dict.fromkeys(("x86-64-v4", "skylake-avx512", "cannonlake"), _LEVEL_4),
+    **dict.fromkeys(
+        ("cascadelake", "cooperlake", "icelake-client", "icelake-server", "tigerlake", "rocketlake", "sapphirerapids",
+         "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "znver4", "znver5"),
+        _LEVEL_4_DOT,
     ),
 }  # fmt: skip
-_ARM_CPUS: dict[str, frozenset[str]] = dict.fromkeys(
-    ("generic", "cortex-a35", "cortex-a53", "cortex-a55", "cortex-a57", "cortex-a72", "cortex-a73", "cortex-a75",
-     "cortex-a76", "cortex-a77", "cortex-a78", "cortex-a710", "cortex-x1", "cortex-x2", "neoverse-e1", "neoverse-n1",
-     "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-512tvb", "a64fx", "ampere1", "ampere1a", "thunderx2t99",
-     "tsv110", "apple-m1", "apple-m2", "apple-m3"),
-    frozenset(),
-)  # fmt: skip
+_DOT = frozenset(("dotprod",))
+_MIXED_DOT = _DOT | {"i8mm"}
+_ARM_CPUS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("generic", "cortex-a35", "cortex-a53", "cortex-a57", "cortex-a72", "cortex-a73", "a64fx", "thunderx2t99"),
+        frozenset(),
+    ),
+    **dict.fromkeys(
+        ("cortex-a55", "cortex-a75", "cortex-a76", "cortex-a77", "cortex-a78", "cortex-x1", "neoverse-e1",
+         "neoverse-n1", "tsv110", "apple-m1"),
+        _DOT,
+    ),
+    **dict.fromkeys(
+        ("cortex-a710", "cortex-x2", "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-512tvb", "ampere1",
+         "ampere1a", "apple-m2", "apple-m3"),
+        _MIXED_DOT,
+    ),
+}  # fmt: skip
 CPUS = {"x86_64": _X86_CPUS, "aarch64": _ARM_CPUS}
 
 

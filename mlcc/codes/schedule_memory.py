@@ -12,7 +12,14 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0683": (
         "no type of data",
-        "A buffer holds scalars: `float16`, `float32`, `int8`, `bool`, `bfloat16`, ...",
+        "A buffer holds scalars: `float16`, `float32`, `int8`, `bool`, `bfloat16`, ... `widen` takes one that holds "
+        "every value that the buffer's own has: float16 as float32, and not the other way round.",
+    ),
+    "E0690": (
+        "no sum of products of bytes",
+        "`flip_sign` takes a block that adds up products as integers of 16 bits or more, where one factor is an "
+        "element of the int8 or uint8 buffer, cast, and that stores by its axes: "
+        '`C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk, vj])`.',
     ),
     "E0681": (
         "a buffer with several writers, or written again after it was read",

@@ -370,6 +370,24 @@ def _multiply_shift(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
+def _dot(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """`dp4a` and `dp2a`: sums of the products of some neighbours each, as int32, and perhaps another number. An operand
+    of one group is taken for all lanes."""
+    one, other, *start = compiler.exprs(node.args)
+    size, single = 32 // node.args[0].dtype.bits, node.dtype.lanes == 1
+
+    def groups(values: Value) -> Value:
+        values = np.asarray(values).astype(np.int32)
+        return values.reshape(*values.shape[:-1], -1, size)
+
+    def run(s: State) -> Value:
+        made = (groups(one(s)) * groups(other(s))).sum(axis=-1, dtype=np.int32)
+        made = made[..., 0] if single else made
+        return (made + np.asarray(start[0](s)) if start else made)[()]
+
+    return run
+
+
 _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "likely": _same, "ret": _return, "reinterpret": _reinterpret, "vectorlow": _half, "vectorhigh": _half,
     "vectorcombine": _combine, "call_extern": _extern, "call_pure_extern": _extern, "call_packed": _packed,
@@ -377,6 +395,7 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null, "type_annotation": _type,
     "tvm_stack_make_array": _make_array,
     "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
+    "dp4a": _dot, "dp2a": _dot,
     "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
     "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
     "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,

@@ -28,7 +28,8 @@ class Intrinsic:
     """`most` is None for any number of arguments.
 
     `result` says what dtype a call has: `same` (of the first argument), `explicit` (written in the text, before the
-    arguments), `last` (written after them), or the name of a dtype. `operands` is what the arguments may be: `float`,
+    arguments), `last` (written after them), `groups` (an int32 for each 32 bits of the longer of the first
+    two), or the name of a dtype. `operands` is what the arguments may be: `float`,
     `integer` (bool included), `match` (numbers that are brought to one dtype), or `any` (strings and handles too).
     """
 
@@ -75,7 +76,8 @@ if_then_else 3 second pure any      likely 1 same pure any              ignore_l
 reinterpret 1 explicit pure any     type_annotation 0 explicit pure any undef 0 int32 read any
 vectorlow 1 explicit pure any       vectorhigh 1 explicit pure any      vectorcombine 2 explicit pure any
 get_active_lane_mask 2 explicit pure integer                            vscale 0 int32 pure any
-dp4a 2-3 int32 pure any             masked_load 2+ explicit read any    masked_store 3+ void update any
+dp4a 2-3 groups pure any            dp2a 2-3 groups pure any            masked_load 2+ explicit read any
+masked_store 3+ void update any
 address_of 1 handle pure any        isnullptr 1 bool pure any           handle_add_byte_offset 2 handle pure any
 ptr_byte_offset 3 handle pure any   buffer_offset 2 int32 pure any
 tvm_access_ptr 5 handle opaque any  tvm_static_handle 0 handle opaque any
@@ -162,6 +164,8 @@ def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:
         return args[1].dtype
     if of.result in ("explicit", "last"):
         return None
+    if of.result == "groups":
+        return DType.of("int32").with_lanes(max(1, *(a.dtype.lanes * a.dtype.bits // 32 for a in args[:2])))
     made = DType.of(of.result)
     if made.is_bool and args and args[0].dtype.lanes > 1:
         return made.with_lanes(args[0].dtype.lanes)

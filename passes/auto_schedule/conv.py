@@ -13,6 +13,7 @@ from dataclasses import replace
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
+from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, worth_threads
@@ -32,18 +33,26 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 def conv(kernel: Kernel) -> str:
     """The rule: tiles over panels of weights, as the module says."""
     block, product = only_product(kernel, windows=True)
-    product, tile = _tiled(kernel, product)
+    _tiled(kernel, product, None)
+    product, groups = grouped(kernel, block, product)
+    product, tile = _tiled(kernel, product, groups)
     weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)
-    kernel.say(f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights")
+    in_groups = f"; {groups}" if groups else ""
+    kernel.say(
+        f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights{in_groups}"
+    )
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = in_registers(kernel, block, product, tile.columns, tile.rows)
-    others += _data(kernel, block, product, data)
-    others += _panels(kernel, block, weights, product, tile)
-    outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data))
+    deep = {groups.place: groups.size} if groups else None
+    epilogue = in_registers(kernel, block, product, tile.columns, tile.rows, deep)
+    others += _data(kernel, block, product, data, groups)
+    others += _panels(kernel, block, weights, product, tile, groups)
+    outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data), groups)
     if many:
         share_out(kernel, outer)
     kernel.sch.decompose_reduction(block, depth)
+    if groups is not None:
+        others = sum_nests(kernel, others, epilogue, tile, groups)
     schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a convolution"
 
@@ -51,7 +60,7 @@ def conv(kernel: Kernel) -> str:
 # ---------------------------------------------------------------- what is to be done
 
 
-def _tiled(kernel: Kernel, product: Contraction) -> tuple[Contraction, Tile]:
+def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple[Contraction, Tile]:
     """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
     if product.rhs.windows and product.consecutive(product.rhs) != product.n and not _stride(product):
         not_this("the columns of the data are not neighbours")
@@ -60,7 +69,8 @@ def _tiled(kernel: Kernel, product: Contraction) -> tuple[Contraction, Tile]:
     if not own:
         not_this("nothing but the window moves")
     n = product.extent(product.n)
-    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes)) for place in own]
+    spare = groups.spare(kernel) if groups else None
+    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes, spare)) for place in own]
     row, tile = max(made, key=lambda found: (found[1].efficiency(product.extent(found[0]), n), found[0]))
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
@@ -86,30 +96,41 @@ def _outer_axes(product: Contraction, weights: Operand, data: Operand) -> list[i
 # ---------------------------------------------------------------- the operands
 
 
-def _data(kernel: Kernel, block: BlockRV, product: Contraction, data: Operand) -> list[BlockRV]:
+def _data(
+    kernel: Kernel, block: BlockRV, product: Contraction, data: Operand, groups: Groups | None
+) -> list[BlockRV]:  # fmt: skip
     """Data that are padded for the tile, and were padded for the convolution before, are padded once. Columns that are
-    read every few elements come to stand side by side: first all even ones, then all odd ones, if that is 2. Where
-    vectors of data begin where those of results do, what is beyond the end is left out as they are loaded."""
+    read every few elements come to stand side by side: first all even ones, then all odd ones, if that is 2. So do the
+    members of a group, where vectors go over columns. Where vectors of data begin where those of results do, what is
+    beyond the end is left out as they are loaded."""
     stride = _stride(product)
+    apart = groups is not None and data is product.rhs
     copy = padding_of(kernel, block, data.buffer)
-    if copy is None and not stride:
+    if copy is None and not stride and not apart and not (groups and groups.dtype):
         return []
-    if copy is not None and not stride and _goes_along(product, data) and try_inline(kernel, copy):
+    if copy is not None and not stride and not groups and _goes_along(product, data) and try_inline(kernel, copy):
         return []
     if copy is None:
         number = number_of(kernel, block, data.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
-    for before in kernel.sch.get_producers(copy):
-        try_inline(kernel, before)
-    if stride:
+    inline_into(kernel, copy)
+    if groups and groups.dtype:
+        kernel.sch.widen(copy, 0, groups.dtype)
+    if stride or apart:
         written = kernel.stage(copy).block.writes[0].buffer
         number = number_of(kernel, block, written)
-        *rest, last = (tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
-        phases = (*rest, c.floormod(last, stride), c.floordiv(last, stride))
+        given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+        made: list[tir.Expr] = list(given)
+        if stride:
+            made[-1:] = [c.floormod(given[-1], stride), c.floordiv(given[-1], stride)]
+        if groups is not None and apart:
+            at = data.places.index(groups.place)
+            made[at] = c.floordiv(given[at], groups.size)
+            made.append(c.floormod(given[at], groups.size))
         zero = c.const(0, written.dtype)
-        index_map = tir.IndexMap((*rest, last), phases)
-        if (tir.const_int(written.shape[-1]) or 1) % stride == 0:  # else rows are filled up, by loops of that kind
-            kernel.sch.transform_block_layout(copy, index_map)
+        index_map = tir.IndexMap(given, tuple(made))
+        if stride and (tir.const_int(written.shape[-1]) or 1) % stride == 0 and not apart:
+            kernel.sch.transform_block_layout(copy, index_map)  # else rows are filled up, by loops of that kind
         kernel.sch.transform_layout(block, ("read", number), index_map, zero)
     return [copy]
 
@@ -120,7 +141,9 @@ def _goes_along(product: Contraction, data: Operand) -> bool:
     return all(place == product.n or product.extent(place) == 1 for place in window)
 
 
-def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile) -> list[BlockRV]:
+def _panels(
+    kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile, groups: Groups | None
+) -> list[BlockRV]:  # fmt: skip
     """The weights of a tile side by side, one step of the sum after the other; gives the block that copies them."""
     place, step = (product.n, tile.columns) if weights is product.rhs else (product.m, tile.rows)
     copy = padding_of(kernel, block, weights.buffer)
@@ -129,9 +152,21 @@ def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contracti
     if copy is None:
         number = number_of(kernel, block, weights.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
+    if groups is not None:
+        inline_into(kernel, copy)
+        if groups.dtype:
+            kernel.sch.widen(copy, 0, groups.dtype)
     written = kernel.stage(copy).block.writes[0].buffer
     number = number_of(kernel, block, written)
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+    if groups is not None:
+        made = side_by_side(given, weights, place, step, product.k, groups)
+        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, made))
+        many = worth_threads(kernel, kernel.stage(copy))
+        around = fill(kernel, copy, weights, place, step, groups, 0)
+        if many:
+            share_out(kernel, around)
+        return []
     by_place = dict(zip(weights.places, given, strict=True))
     own = by_place.pop(place)
     deep = [by_place.pop(k) for k in product.k]
@@ -145,7 +180,13 @@ def _panels(kernel: Kernel, block: BlockRV, weights: Operand, product: Contracti
 
 
 def _tiles(
-    kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction, tile: Tile, order: list[int]
+    kernel: Kernel,
+    block: BlockRV,
+    epilogue: BlockRV,
+    product: Contraction,
+    tile: Tile,
+    order: list[int],
+    groups: Groups | None,
 ) -> tuple[list[LoopRV], LoopRV]:
     """Tile by tile the sums over the window, and the stores; gives the loops over tiles and the first of the sum."""
     sch = kernel.sch
@@ -154,11 +195,14 @@ def _tiles(
     strip, row = sch.split(loops[product.m], [None, tile.rows])  # type: ignore[index]
     at = {product.n: panel, product.m: strip}
     outer = [at.get(p) or loops[p] for p in order]
+    members: list[LoopRV] = []
+    if groups is not None:
+        loops[groups.place], *members = sch.split(loops[groups.place], [None, groups.size])
     depth = [loops[p] for p in product.k]
     inner = [row, vectors] if tile.vectors <= tile.rows else [vectors, row]
-    sch.reorder(*outer, *depth, *inner, lane)
+    sch.reorder(*outer, *depth, *inner, lane, *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    for loop in inner:
+    for loop in (*inner, *members):
         sch.unroll(loop)
     sch.vectorize(lane)
     tile_stores(kernel, epilogue, len(outer), tile)

@@ -7,6 +7,7 @@ shares the loads of its rows and columns.
 from __future__ import annotations
 
 from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.groups import grouped_in_place
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, worth_threads
 from mlcc.passes.auto_schedule.products import element_lanes, only_product, only_reader, schedule_others
@@ -23,19 +24,24 @@ def dots(kernel: Kernel) -> str:
     if why is not None:
         not_this(why)
     lanes = element_lanes(kernel, product)
+    size = 1
+    depth = product.extent(product.k[-1])
+    if depth is None or depth >= lanes * 4:
+        product, size = grouped_in_place(kernel, block, product)
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
     rows, columns = _tile(kernel, product)
-    kernel.say(f"{rows} x {columns} dot products at a time, in vectors of {lanes}")
+    by_groups = f", sums of {size} products at a time" if size > 1 else ""
+    kernel.say(f"{rows} x {columns} dot products at a time, in vectors of {lanes}{by_groups}")
     epilogue = only_reader(kernel, block)
-    partial = _in_lanes(kernel, block, product, lanes)
+    partial = _in_lanes(kernel, block, product, lanes, size)
     outer = _tiles(kernel, block, product, rows, columns)
     if epilogue is not None:
         kernel.sch.reverse_compute_at(epilogue, outer[-1])
         kernel.sch.set_scope(block, 0, "local")
     for part in reversed(partial):
         kernel.sch.compute_at(part, outer[-1])
-    sums = [(part, _vectors(kernel, part, len(outer), first=part is partial[0])) for part in partial]
+    sums = [(part, _vectors(kernel, part, len(outer), part is partial[0], size)) for part in partial]
     if many:
         share_out(kernel, outer)
     for part, first in sums:
@@ -74,16 +80,17 @@ def _divisors(size: int | None, most: int) -> list[int]:
     return [n for n in range(1, most + 1) if n == 1 or size and size % n == 0]
 
 
-def _in_lanes(kernel: Kernel, block: BlockRV, product: Contraction, lanes: int) -> list[BlockRV]:
-    """Sums in lanes, and steps that put some of them together each; `block` does the last."""
+def _in_lanes(kernel: Kernel, block: BlockRV, product: Contraction, lanes: int, size: int) -> list[BlockRV]:
+    """Sums in lanes, each of `size` neighbours, and steps that put some lanes together; `block` does the last."""
     sch = kernel.sch
     axis = len(product.stage.stores[0].indices)
     loop = kernel.loops(block)[product.k[-1]]
-    sch.pad_reduction(loop, lanes)
-    made = []
+    sch.pad_reduction(loop, lanes * size)
+    made: list[BlockRV] = []
     width = lanes
     while True:
-        _, lane = sch.split(loop, factors=[None, width])
+        factors = [None, width] if made or size == 1 else [None, width, size]
+        lane = sch.split(loop, factors=factors)[1]
         made.append(sch.rfactor(lane, axis))
         sch.set_scope(made[-1], 0, "local")
         if width <= JOINED:
@@ -106,16 +113,18 @@ def _tiles(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, colu
     return outer
 
 
-def _vectors(kernel: Kernel, part: BlockRV, above: int, first: bool) -> LoopRV:
-    """The loops of the sums in lanes (`first`), or of a step that puts lanes together; gives the one over depth."""
+def _vectors(kernel: Kernel, part: BlockRV, above: int, first: bool, size: int) -> LoopRV:
+    """The loops of the sums in lanes (`first`; of `size` neighbours), or of a step that puts lanes together; gives the
+    one over depth."""
     sch, stage = kernel.sch, kernel.stage(part)
     loops = kernel.loops(part)
     own = [n for n in range(above, len(loops)) if n in stage.spatial]
     depth = [loops[n] for n in stage.reduced]
     own.sort(key=lambda n: stage.step_of_store(n) == 1)  # the lanes, along which results lie side by side, inside
-    sch.reorder(*depth, *(loops[n] for n in own))
-    for n in own[:-1]:
-        sch.unroll(loops[n])
+    members = depth[-1:] if first and size > 1 else []
+    sch.reorder(*depth[: len(depth) - len(members)], *(loops[n] for n in own), *members)
+    for loop in (*(loops[n] for n in own[:-1]), *members):
+        sch.unroll(loop)
     sch.vectorize(loops[own[-1]])
     if not first:
         sch.unroll(depth[0])

@@ -16,6 +16,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.dots import why_no_dots
+from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
@@ -38,11 +39,13 @@ LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels
 def matmul(kernel: Kernel) -> str:
     """The rule: tiles over panels, as the module says."""
     block, product = only_product(kernel)
-    plan = _plan(kernel, product)
+    product, groups = grouped(kernel, block, product)
+    plan = _plan(kernel, product, groups)
     kernel.say(str(plan))
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    epilogue = in_registers(kernel, block, product, plan.tile.columns, plan.tile.rows if plan.whole else 1)
+    rows, deep = plan.tile.rows if plan.whole else 1, {groups.place: groups.size} if groups else None
+    epilogue = in_registers(kernel, block, product, plan.tile.columns, rows, deep)
     copies = _copies(kernel, block, product, plan)
     outer, depth = _tiles(kernel, block, epilogue, product, plan)
     for copy in copies:
@@ -50,6 +53,8 @@ def matmul(kernel: Kernel) -> str:
     if many:
         share_out(kernel, outer[: plan.level] or outer)
     kernel.sch.decompose_reduction(block, depth)
+    if groups is not None:
+        others = sum_nests(kernel, others, epilogue, plan.tile, groups)
     schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a product of matrices"
 
@@ -62,7 +67,7 @@ class Plan:
     """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
     its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
     in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
-    batch are read while they are in the cache."""
+    batch are read while they are in the cache; how bytes are added up in groups."""
 
     tile: Tile
     panels: bool
@@ -70,18 +75,21 @@ class Plan:
     whole: bool
     outer: tuple[int, ...]
     level: int
+    groups: Groups | None = None
 
     def __str__(self) -> str:
         tile = f"tiles of {self.tile.rows} rows and {self.tile.vectors} vectors of {self.tile.lanes}"
         copies = ["panels of the right operand"] * self.panels + ["strips of the left one"] * self.rows
         each = " for each matrix of the batch" if self.level and copies else ""
-        return f"{tile}; {' and '.join(copies) or 'operands as they are'}{each}"
+        in_groups = f"; {self.groups}" if self.groups else ""
+        return f"{tile}; {' and '.join(copies) or 'operands as they are'}{each}{in_groups}"
 
 
-def _plan(kernel: Kernel, product: Contraction) -> Plan:
+def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     facts = kernel.facts
-    tile = best_tile(facts, m, n, element_lanes(kernel, product))
+    spare = groups.spare(kernel) if groups else None
+    tile = best_tile(facts, m, n, element_lanes(kernel, product), spare)
     row = None if n is None else n * product.rhs.buffer.dtype.bits // 8
     size = None if row is None or depth is None else row * depth
     in_rows = product.consecutive(product.rhs) == product.n
@@ -90,19 +98,22 @@ def _plan(kernel: Kernel, product: Contraction) -> Plan:
     reused = (product.reuse or 0) >= (LEAST_REUSE_IN_ROWS if in_rows else LEAST_REUSE)
     # how often they serve is not known: panels for one row cost less than one dot product after the other for many
     unknown = product.reuse is None and not in_rows and (n is None or n >= tile.lanes)
-    panels = constant or unknown or (reused and not ready)
+    panels = constant or unknown or (reused and not ready) or groups is not None
     if not panels and not in_rows:
         if why_no_dots(kernel, product) is None:
             not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
         panels = True
     across = product.m is not None and product.consecutive(product.lhs) == product.m
+    fits = size is not None and size <= facts.l1_bytes // 2
+    if groups is not None:
+        strips = product.consecutive(product.lhs) != groups.place
+    else:
+        strips = across and not fits and tile.rows > 1
     own = [p for p in product.outer if product.rhs.has(p)]
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
-    fits = size is not None and size <= facts.l1_bytes // 2
-    strips = across and not fits and tile.rows > 1
-    return Plan(tile, panels, strips, strips or m is None, outer, level)
+    return Plan(tile, panels, strips, strips or m is None, outer, level, groups)
 
 
 # ---------------------------------------------------------------- the operands
@@ -114,7 +125,7 @@ class Copy:
 
     block: BlockRV
     operand: Operand
-    place: int
+    place: int | None
     step: int
 
 
@@ -128,10 +139,16 @@ def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) ->
         copy = padding_of(kernel, block, operand.buffer)
         if copy is not None and not wanted and operand is product.rhs and try_inline(kernel, copy):
             continue
-        if copy is None and wanted:
+        widened = plan.groups.dtype if plan.groups else ""
+        if copy is None and (wanted or widened):
             copy = kernel.sch.cache_read(block, number_of(kernel, block, operand.buffer), "global")
-        if copy is not None and place is not None:
-            made.append(Copy(copy, operand, place, step if wanted else 0))
+        if copy is None:
+            continue
+        if plan.groups:
+            inline_into(kernel, copy)
+        if widened:
+            kernel.sch.widen(copy, 0, widened)
+        made.append(Copy(copy, operand, place, step if wanted and place is not None else 0))
     return made
 
 
@@ -152,15 +169,23 @@ def _place(
         kernel.sch.vectorize(kernel.sch.split(inner[-1], [None, plan.tile.lanes])[1])
         return []
     written = kernel.stage(copy.block).block.writes[0].buffer
-    index_map = _in_panels(written, copy, product.k)
+    index_map = _in_panels(written, copy, product.k, plan.groups)
     kernel.sch.transform_layout(block, ("read", number_of(kernel, block, written)), index_map)
-    _fill_panels(kernel, copy, product, plan.tile.lanes, level)
+    if plan.groups is None:
+        _fill_panels(kernel, copy, product, plan.tile.lanes, level)
+        return []
+    many = worth_threads(kernel, kernel.stage(copy.block)) and not level
+    around = fill(kernel, copy.block, copy.operand, copy.place, copy.step, plan.groups, level)  # type: ignore[arg-type]
+    if many:
+        share_out(kernel, around)
     return []
 
 
-def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...]) -> tir.IndexMap:
+def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...], groups: Groups | None) -> tir.IndexMap:
     """Outer axes, panels, depth, and the elements of a panel side by side."""
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
+    if groups is not None:
+        return tir.IndexMap(given, side_by_side(given, copy.operand, copy.place, copy.step, depth, groups))
     by_place = list(zip(given, copy.operand.places, strict=True))
     outer = [v for v, p in by_place if p != copy.place and p not in depth]
     deep = [v for v, p in by_place if p in depth]
@@ -204,11 +229,15 @@ def _tiles(
     panel, *columns = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
     strip, *rows = sch.split(loops[product.m], [None, tile.rows]) if product.m is not None else (None,)
     outer = [*(loops[p] for p in plan.outer), panel, *([strip] if strip is not None else [])]
+    groups = plan.groups
+    members: list[LoopRV] = []
+    if groups is not None:
+        loops[groups.place], *members = sch.split(loops[groups.place], [None, groups.size])
     depth = [loops[p] for p in product.k]
     inner = [*rows, columns[0]] if tile.vectors <= tile.rows else [columns[0], *rows]
-    sch.reorder(*outer, *depth, *inner, columns[1])
+    sch.reorder(*outer, *depth, *inner, columns[1], *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    for loop in inner:
+    for loop in (*inner, *members):
         sch.unroll(loop)
     sch.vectorize(columns[1])
     tile_stores(kernel, epilogue, len(outer), tile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.arith.keys import same_expr
@@ -83,12 +83,16 @@ def stands(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     return True
 
 
-def in_registers(kernel: Kernel, block: BlockRV, product: Contraction, columns: int, rows: int = 1) -> BlockRV:
-    """Pad a product to multiples of `columns` and `rows`, and sum up in local memory; gives the block that stores what
-    comes of it."""
+def in_registers(
+    kernel: Kernel, block: BlockRV, product: Contraction, columns: int, rows: int = 1,
+    depth: Mapping[int, int] | None = None,
+) -> BlockRV:  # fmt: skip
+    """Pad a product to multiples of `columns` and `rows`, and of `depth` along axes that are summed up, and sum up in
+    local memory; gives the block that stores what comes of it."""
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps = {product.m: rows, product.n: columns}
+    steps: dict[int | None, int] = {product.m: rows, product.n: columns}
+    steps.update((depth or {}).items())
     sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
     last = only_reader(kernel, block)
     if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory

@@ -56,10 +56,11 @@ def _used(step: int) -> float:
     return sum(s / (-(-s // step) * step) for s in USUAL_SIZES) / len(USUAL_SIZES)
 
 
-def best_tile(facts: CpuFacts, m: int | None, n: int | None, lanes: int) -> Tile:
+def best_tile(facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None) -> Tile:
     """The tile that makes most of the multipliers; sizes that are None are not known. Of equals the one with fewer
-    loads, then with fewer rows."""
-    room = facts.vector_registers - (1 if facts.fma else 2)  # a product on its way to the sum takes one, too
+    loads, then with fewer rows. `spare`: registers for what else there is (None: an operand, and without
+    fma a product)."""
+    room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     most = room if n is None else -(-n // lanes)
     tiles = [
         Tile(rows, vectors, lanes)

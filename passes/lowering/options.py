@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlcc.dot_products import Pair
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 
@@ -16,6 +17,7 @@ class LowerOptions:
     `mask_bits` are the sizes of elements that the target loads and stores under a mask of lanes; with `cheap_masks` at
     no more than the cost of doing it without. `edge_limit` bounds the statements (as unrolled) of code that is copied
     to be free of conditions; 0 copies none. `reassociate`: vectorized reductions of floats need not ask for it.
+    `dots` are the dtypes of operands of which the CPU adds up products of neighbours (`mlcc.dot_products`).
     """
 
     unroll_limit: int = 512
@@ -25,6 +27,7 @@ class LowerOptions:
     cheap_masks: bool = True
     edge_limit: int = 512
     reassociate: bool = False
+    dots: frozenset[Pair] = frozenset()
 
     def lanes_for(self, body: tuple[tir.Stmt, ...]) -> int:
         """The most lanes for a loop with that body: four vectors of its largest elements."""

@@ -9,6 +9,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL
 from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.lowering.dots import as_dot
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -147,7 +148,29 @@ class Lanes(Mutator):
         start, extent = self.expr(node.min), self.expr(node.extent)
         if start.dtype.lanes > 1 or extent.dtype.lanes > 1:
             raise NoVectorForm
+        if self._options.dots and not self._masked:
+            made = self._dot(node)
+            if made is not None:
+                return made
         return replace(node, min=start, extent=extent, body=self.body(node.body))  # type: ignore[no-any-return]
+
+    def _dot(self, node: tir.For) -> Stmt | None:
+        """A loop over a few products for which the CPU has an instruction; a condition on both loops goes around it."""
+        match node.body:
+            case (tir.IfThenElse(condition=condition, then_body=inner, else_body=None),) if not mentions(
+                condition, {node.var, *self._vectors}
+            ) and _always_safe(condition):
+                made = self._dot(replace(node, body=inner))
+                return None if made is None else tir.IfThenElse(condition, (made,), span=node.span)
+        try:
+            made = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._instead)
+        except NoVectorForm:
+            return None
+        return None if made is None or mentions(made, set(self._vectors)) else made
+
+    def _instead(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
+        """An expression over another variable, in as many lanes from 0 on."""
+        return Lanes(var, c.const(0, var.dtype), lanes, self._analyzer, self._options).expr(expr)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt:
         if isinstance(node.value, (tir.IntImm, tir.FloatImm)):

@@ -57,7 +57,8 @@ def reverse_compute_at(
 ) -> None:
     """Compute a block under a loop of its producers, each time for as much as they have produced there.
 
-    As `compute_at`, with the loop around all of the block's producers; the block may be an output. Refused otherwise
+    As `compute_at`, with the loop around all of the block's producers, but for those that are done before the outermost
+    loop around it begins; the block may be an output. Refused otherwise
     (E0647 to E0651, E0656, E0659). TVM: `reverse_compute_at`.
     """
     _move(state, block, loop, preserve_unit_loops, index, True)
@@ -113,7 +114,7 @@ def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index
     removed = removable(tree, block)
     before, after = producers(tree, block), consumers(tree, block)
     split = split_body(tree, block, loop.body, before, after)
-    needed = before if reverse else after
+    needed = _unfinished(tree, block, loop, before) if reverse else after
     missing = [b for b in needed if b not in split.below]
     if missing:
         raise _not_below(block, loop, missing, reverse)
@@ -127,7 +128,7 @@ def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index
     domains = axis_domains(block, touched, wanted, analyzer, exact=reverse)
     nest = NewNest(block, around, analyzer)
     stmt = nest.make(domains, preserve_unit_loops)
-    check_same_iterations(tree, block, scope, nest, before if reverse else ())
+    check_same_iterations(tree, block, scope, nest, needed if reverse else ())
     return Move(removed, at, stmt)
 
 
@@ -145,6 +146,23 @@ def _check_same_scope(ref: BlockRef, loop_ref: LoopRef, scope: tir.Block) -> Non
         )
     if tree.is_under(tree.realize(block), loop):
         raise Refusal("E0648", f"block `{block.name}` is already under loop `{loop.var.name}`", (block, loop))
+
+
+def _unfinished(
+    tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]
+) -> Sequence[tir.Block]:  # fmt: skip
+    """The producers but for those that do all they do before the outermost loop around `loop` begins, into memory that
+    no other one writes: what they compute is there wherever the block goes. TVM wants them below the loop, too."""
+    top = next(iter(tree.loops_above(loop)), loop)
+    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
+    start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
+
+    def done(one: tir.Block) -> bool:
+        own = {region.buffer for region in one.writes}
+        others = (region.buffer for other in producers if other is not one for region in other.writes)
+        return places[id(one)] < start and own.isdisjoint(others)
+
+    return [one for one in producers if not done(one)] or producers
 
 
 def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], reverse: bool) -> Refusal:

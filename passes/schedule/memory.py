@@ -1,4 +1,4 @@
-"""The primitives `set_scope`, `storage_align` and `unsafe_set_dtype`: where and how a buffer lies in memory."""
+"""The primitives `set_scope`, `storage_align`, `unsafe_set_dtype` and `widen`: how a buffer lies in memory."""
 
 from __future__ import annotations
 
@@ -87,6 +87,45 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
     _replace_buffer(state, block, site, _Retype(_with_views(site, buffer, retyped)))
 
 
+@primitive()
+def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) -> None:
+    """Store a buffer that a block writes as a type that holds every value of its own, such as float16 as float32: what
+    reads it converts no more, and results stay the same.
+
+    Refused for a type that does not hold every value, or is none (E0683), and for a buffer that no block allocates
+    (E0679). TVM has no such primitive; its `unsafe_set_dtype` takes any type.
+    """
+    buffer = _written(state, block, buffer_index)
+    made = _data_type(dtype)
+    if not _holds(made, buffer.dtype):
+        message = f"{dtype} does not hold every value of `{buffer.name}`, which is {buffer.dtype}"
+        raise Refusal("E0683", message, help="`unsafe_set_dtype` takes a type that rounds")
+    if buffer.dtype is made:
+        return
+    site = _allocation(block, buffer, "the type")
+
+    def retyped(old: tir.Buffer) -> tir.Buffer:
+        pointer = tir.PointerType(made, old.scope)
+        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+
+    _replace_buffer(state, block, site, _Widen(_with_views(site, buffer, retyped)))
+
+
+_DIGITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
+
+
+def _holds(new: DType, old: DType) -> bool:
+    """Is every value of one type one of the other, too?"""
+    if new is old:
+        return True
+    if old.is_int and new.is_int:
+        return new.bits > old.bits and (old.is_uint or not new.is_uint)
+    digits = _DIGITS.get(new.kind, {}).get(new.bits, 0)
+    if old.is_int:
+        return digits >= old.bits - (not old.is_uint)
+    return old.is_float and new.kind == "float" and new.bits > old.bits and (new.bits > 16 or old.bits == 8)
+
+
 def _written(state: State, block: BlockRef, given: BufferArg) -> tir.Buffer:
     place = given.of(block.block, "write")
     state.recorded["buffer_index"] = place.index
@@ -150,6 +189,22 @@ class _Retype(TrackedSubstitute):
             case tir.BufferStore(buffer=buffer, value=value) if buffer in self._changed:
                 return replace(node, value=tir.Cast(buffer.dtype.with_lanes(value.dtype.lanes), value))
         return node
+
+
+class _Widen(_Retype):
+    """As values of the new type are those of the old one, what is made of them may take the new ones as they are."""
+
+    def __init__(self, replacements: Mapping[Any, Any]) -> None:
+        super().__init__(replacements)
+        self._old = {new: old.dtype for old, new in replacements.items() if isinstance(new, tir.Buffer)}
+
+    def rewrite(self, node: Any) -> Any:
+        match node:
+            case tir.Cast(dtype=dtype, value=tir.Cast(dtype=old, value=tir.BufferLoad(buffer=buffer) as load)) if (
+                self._old.get(buffer) is old.element
+            ):
+                return load if load.dtype is dtype else replace(node, value=load)
+        return super().rewrite(node)
 
 
 def _is_alignment(value: Any) -> bool:

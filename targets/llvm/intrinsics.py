@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm import arith, casts, small_float, vmath
+from mlcc.targets.llvm import arith, casts, dots, small_float, vmath
 from mlcc.targets.llvm.ir_text import NULL, Value, floating, integer, vector
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import is_small_float, memory_type, register_type, zero
@@ -208,22 +208,6 @@ def _q_multiply_shift(e: Emitter, node: tir.Call) -> Value:
     return fn.convert("trunc", moved, register_type(node.dtype))
 
 
-def _dp4a(e: Emitter, node: tir.Call) -> Value:
-    """The dot product of two vectors of four 8-bit integers, added to an int32."""
-    fn = e.fn
-    values = [e.expr(a) for a in node.args]
-    four = [a.dtype.lanes == 4 and a.dtype.is_int and a.dtype.bits == 8 for a in node.args[:2]]
-    if len(values) not in (2, 3) or not all(four) or len(values) == 3 and values[2].type != "i32":
-        raise unsupported("`T.dp4a` takes two vectors of four 8-bit integers, and an int32", node.span)
-    wide = [
-        fn.convert("zext" if a.dtype.is_uint else "sext", v, "<4 x i32>")
-        for v, a in zip(values[:2], node.args, strict=False)
-    ]
-    name = e.ctx.module.declare("llvm.vector.reduce.add.v4i32", "i32", ["<4 x i32>"])
-    total = fn.call("i32", name, [fn.binary("mul", wide[0], wide[1])])
-    return fn.binary("add", total, values[2]) if len(values) == 3 else total
-
-
 def _extended(e: Emitter, node: tir.Call, count: int) -> list[Value]:
     """Integer arguments as i64, with the lanes of the result."""
     fn, lanes = e.fn, node.dtype.lanes
@@ -315,7 +299,8 @@ TABLE: dict[str, Emit] = {
     "fma": _fma, "abs": _fabs_or_abs, "ldexp": _ldexp, "infinity": _infinity,
     "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
     "popcount": _count_bits("ctpop"), "clz": _count_bits("ctlz"), "reinterpret": _reinterpret,
-    "q_multiply_shift": _q_multiply_shift, "dp4a": _dp4a, "get_active_lane_mask": _lane_mask, "assume": _true,
+    "q_multiply_shift": _q_multiply_shift, "dp4a": dots.dot, "dp2a": dots.dot,
+    "get_active_lane_mask": _lane_mask, "assume": _true,
     "if_then_else": _if_then_else, "isnullptr": _isnullptr,
     "vectorlow": _halves("low"), "vectorhigh": _halves("high"), "vectorcombine": _combine,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mlcc.dot_products import dot_pairs
 from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
@@ -79,6 +80,7 @@ def _lower_options(ctx: ModuleContext) -> LowerOptions:
         vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
         mask_bits=mask_bits(features) if options.mask_bits is None else options.mask_bits,
         cheap_masks="avx512f" in features, reassociate=options.fast_math,
+        dots=dot_pairs(ctx.module.triple.partition("-")[0], features),
     )  # fmt: skip
 
 

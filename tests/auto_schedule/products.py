@@ -25,6 +25,7 @@ class Product:
     out: str = "float32"
     epilogue: str = ""
     unit: bool = False  # a dimension of 1 in front of the right operand
+    other: str = ""  # the dtype of the right operand, if it is another one
 
     @property
     def letters(self) -> tuple[str, str, str]:
@@ -41,7 +42,10 @@ class Product:
         product = f"A[{_axes(one)}]", f"B[{'0, ' * self.unit}{_axes(other)}]"
         lhs, rhs = (p if self.dtype == self.out else f"T.cast({p}, {self.out!r})" for p in product)
         target = "C" if not self.epilogue or self.epilogue == "twice" else "S"
-        params = [("A", self.shape(one), self.dtype), ("B", (self.one() * self.unit) + self.shape(other), self.dtype)]
+        params = [
+            ("A", self.shape(one), self.dtype),
+            ("B", (self.one() * self.unit) + self.shape(other), self.other or self.dtype),
+        ]
         if "bias" in self.epilogue or self.epilogue == "rows":
             params.append(("D", self.shape(result[-1] if "bias" in self.epilogue else result[0]), self.out))
         if self.epilogue == "residual":
@@ -106,11 +110,15 @@ class Product:
 
         def made(letters: str, dtype: str, front: bool = False) -> np.ndarray:
             shape = (1,) * front + tuple(sizes[x] for x in letters)
+            if np.dtype(dtype).itemsize == 1:
+                info = np.iinfo(dtype)
+                values = rng.integers(info.min, info.max + 1, shape)
+                return np.where(rng.random(shape) < 0.3, rng.choice([info.min, info.max], shape), values).astype(dtype)
             values = rng.integers(-4, 5, shape) if np.dtype(dtype).kind in "iu" else rng.standard_normal(shape)
             return values.astype(dtype)
 
         one, other, result = self.letters
-        arrays = [made(one, self.dtype), made(other, self.dtype, self.unit)]
+        arrays = [made(one, self.dtype), made(other, self.other or self.dtype, self.unit)]
         if "bias" in self.epilogue:
             arrays.append(made(result[-1], self.out))
         if self.epilogue == "rows":

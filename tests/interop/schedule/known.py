@@ -171,6 +171,11 @@ KNOWN: tuple[Known, ...] = (
         _code("E0651", "more than once|before they are finished|no whole pieces"),
     ),
     Known(
+        "reverse_compute_at", THEY_REFUSE,
+        "a producer that is done before the outermost loop begins need not be below the loop; TVM wants all there",
+        _they("all the producer"),
+    ),
+    Known(
         "compute_at reverse_compute_at", WE_REFUSE, "a block that runs for a part of an axis is refused",
         _code("E0651", "for a part of its axis"),
     ),
