@@ -226,21 +226,20 @@ class Function:
             if wrong:
                 raise CallError(wrong)
             return made, _cut(spec, out, iter(made))
-        symbols = bind_symbols(given)
+        return made, self._made(spec, bind_symbols(given), given, made)
 
-        def build(value: Value) -> Any:
-            if value.kind == "tuple":
-                return tuple(build(f) for f in value.fields)
-            if value.kind == "tensor":
-                array = self._fresh(value, symbols, given)
-                made.append(self._result(value, array))
-                made[-1].name = "out"
-                return Cut(made[-1], array) if value.at_most else array
-            count = len(value.dims) if value.kind == "shape" else 1
-            made.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
-            return made[-1]
-
-        return made, build(spec)
+    def _made(self, value: Value, symbols: dict[str, int], given: list[Argument], into: list[Argument]) -> Any:
+        """A fresh result, or a tuple of them, whose places go to `into`."""
+        if value.kind == "tuple":
+            return tuple(self._made(f, symbols, given, into) for f in value.fields)
+        if value.kind == "tensor":
+            array = self._fresh(value, symbols, given)
+            into.append(self._result(value, array))
+            into[-1].name = "out"
+            return Cut(into[-1], array) if value.at_most else array
+        count = len(value.dims) if value.kind == "shape" else 1
+        into.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
+        return into[-1]
 
     def _result(self, value: Value, array: Any) -> Argument:
         """The place of a fresh result."""

@@ -24,6 +24,12 @@ from mlcc.runtime.abi import ALIGNMENT, CPU
 
 Extents = tuple[int, int, int]
 
+# the scalars that kernels take, as `struct` writes them
+SCALARS = {
+    "bool": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+    "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
+}  # fmt: skip
+
 
 class KernelSpec(NamedTuple):
     """A kernel as the launch plan describes it; `name` is its symbol in the code.
@@ -54,6 +60,7 @@ class Device(abc.ABC):
     dlpack: tuple[int, int] = (CPU, 0)  # DLPack's type and number of the device that can address the memory
     stream = 0  # of DLPack's: where the work is ordered, 0 if there is no such thing
     generation = 0
+    exact_memory = False  # blocks are as large as what lies in them, and never used twice: accesses outside show
     can_capture = False  # `begin_capture`, `end_capture` and `replay` work
 
     def __init__(self) -> None:

@@ -38,6 +38,8 @@ class Pool:
 
     def take(self, size: int) -> Block:
         """Memory of at least `size` bytes. Raises CallError E0865."""
+        if self.device.exact_memory:
+            return Block(self.device.alloc(size), size, self)
         size = aligned(size)
         if not size:
             return Block(0, 0, None)
@@ -55,7 +57,11 @@ class Pool:
 
     def give(self, address: int, size: int) -> None:
         """A block that is free again."""
-        if address and self.generation == self.device.generation:
+        if not address or self.generation != self.device.generation:
+            return
+        if self.device.exact_memory:
+            self.device.free(address)
+        else:
             with self._lock:
                 bisect.insort(self._free, (size, address))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlcc.runtime.abi import dtype_code
-from mlcc.runtime.device import KernelSpec
+from mlcc.runtime.device import SCALARS, KernelSpec
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 from mlcc.runtime.plan_values import ROUND, Compute, Values, compute, constant, damaged
 
@@ -135,8 +135,9 @@ class _Reader:
     def kernel(self, name: str, raw: Any) -> Kernel:
         params = tuple(map(str, raw["params"]))
         for kind in params:
-            if kind != "ptr" and not kind.removeprefix("bytes").isdigit():
-                dtype_code(kind)
+            by_value = kind.startswith("bytes") and kind[5:].isdigit()
+            if kind != "ptr" and kind not in SCALARS and not by_value:
+                raise damaged(f"kernel `{name}` takes a `{kind}`")
         x, y, z = map(_integer, raw["block"])
         symbol = str(raw.get("symbol", name))
         spec = KernelSpec(symbol, params, (x, y, z), _integer(raw["shared"]), _integer(raw.get("dynamic_shared", 0)))

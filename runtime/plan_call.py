@@ -99,6 +99,7 @@ class Recording:
         self.recorder = recorder
         self.values = values
         self.graph: Any = None
+        self.tried = False  # to make it one
         self.plays = 0
 
     def play(self, loaded: Loaded, often: bool) -> None:
@@ -106,7 +107,8 @@ class Recording:
         device = loaded.device
         self.plays += 1
         worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)
-        if self.graph is None and device.can_capture and worth:
+        if not self.tried and device.can_capture and worth:
+            self.tried = True
             device.begin_capture()
             try:
                 self.recorder.play(device)
@@ -320,19 +322,18 @@ class PlanCall:
         numbers: dict[int, list[Any]] = {}
         for index, value in self.function.plan.values:
             numbers.setdefault(index, []).append(value(values))
-        places = {id(a): i for i, a in enumerate(self.arguments)}
+        return self._returned(returned, values, numbers, {id(a): i for i, a in enumerate(self.arguments)})
 
-        def read(item: Any) -> Any:
-            if isinstance(item, tuple):
-                return tuple(read(i) for i in item)
-            if isinstance(item, Cut):
-                return self._cut(item, tuple(d(values) for d in self.function.plan.actual[places[id(item.argument)]]))
-            if not isinstance(item, Argument):
-                return item
-            found = numbers.get(places[id(item)], [])
-            return tuple(found) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, found[0])
-
-        return read(returned)
+    def _returned(self, item: Any, values: Values, numbers: dict[int, list[Any]], places: dict[int, int]) -> Any:
+        """One result, or a tuple of them; `numbers` are those that are no tensors, by their places."""
+        if isinstance(item, tuple):
+            return tuple(self._returned(i, values, numbers, places) for i in item)
+        if isinstance(item, Cut):
+            return self._cut(item, tuple(d(values) for d in self.function.plan.actual[places[id(item.argument)]]))
+        if not isinstance(item, Argument):
+            return item
+        found = numbers.get(places[id(item)], [])
+        return tuple(found) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, found[0])
 
     def _cut(self, item: Cut, shape: tuple[int, ...]) -> Any:
         """The part of a result that was written."""

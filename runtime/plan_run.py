@@ -11,6 +11,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from mlcc.runtime.device import Device, Extents
 from mlcc.runtime.device_memory import Block, Pool
 from mlcc.runtime.manifest import PackedSpec
@@ -74,9 +76,8 @@ class Loaded:
         self.constants = [b.address for b in self._blocks]
         for block, data in zip(self._blocks, constants, strict=True):
             if data.nbytes:
-                # any buffer will do, read-only ones included
-                held = (ctypes.c_char * data.nbytes).from_buffer_copy(data)
-                device.copy_in(block.address, ctypes.addressof(held), data.nbytes)
+                here = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+                device.copy_in(block.address, here, data.nbytes)
 
 
 class Run:
@@ -123,7 +124,8 @@ class Run:
         return block.address
 
     def fail(self, code: int) -> None:
-        self.check()
+        if self.sink is self.device:  # else nothing was done yet
+            self.check()
         raise Failure(code)
 
     def flag(self, address: int) -> bool:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Protocol
 
-from mlcc.runtime.device import Extents
+from mlcc.runtime.device import SCALARS, Extents
 from mlcc.runtime.plan_values import bfloat16_bits
 
 # of CUdevice_attribute
@@ -104,12 +104,6 @@ class Driver(Protocol):
     def replay(self, graph: object, stream: int) -> None: ...
 
 
-_FORMATS = {
-    "ptr": "Q", "bool": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-    "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
-}  # fmt: skip
-
-
 class ArgumentBlock:
     """The arguments of one kernel, laid out as C does, and a pointer to each: both forms that a launch takes."""
 
@@ -119,7 +113,8 @@ class ArgumentBlock:
         at = 0
         for kind in self.params:
             by_value = kind.startswith("bytes")
-            form = struct.Struct("<" + (f"{kind[5:]}s" if by_value else _FORMATS[kind]))
+            letter = f"{kind[5:]}s" if by_value else "Q" if kind == "ptr" else SCALARS[kind]
+            form = struct.Struct(f"<{letter}")
             align = 64 if by_value else form.size
             at = -(-at // align) * align
             self.places.append((at, form, kind))

@@ -17,7 +17,7 @@ def open_driver() -> BindingsDriver:
     except ImportError:
         raise NoDriver("the package cuda-bindings is not installed") from None
     try:
-        (code,) = cuda.cuInit(0)
+        code = cuda.cuInit(0)[0]
     except (RuntimeError, OSError):  # the package looks for libcuda on first use
         raise NoDriver("there is no NVIDIA driver (libcuda.so.1)") from None
     if int(code) != 0:

@@ -20,6 +20,7 @@ class EmulatedDevice(HostDevice):
     """
 
     name = "an emulated GPU"
+    exact_memory = True
 
     def __init__(self, kernels: Sequence[DeviceKernel], check: bool = True) -> None:
         super().__init__()

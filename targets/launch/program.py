@@ -21,6 +21,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
 from mlcc.runtime.abi import ALIGNMENT
+from mlcc.runtime.device import SCALARS
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
 from mlcc.targets.llvm.context import ASSERTION
@@ -219,6 +220,10 @@ def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
 def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
     params = ["ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params]
+    for param, kind in zip(kernel.params, params, strict=True):
+        if kind != "ptr" and kind not in SCALARS:
+            message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
+            raise CompileError(error("E0870", message, param.span))
     made: dict[str, Any] = {
         "params": params,
         "block": [tir.const_int(kernel.extents.get(axis, tir.IntImm(INT64, 1))) or 0 for axis in BLOCK],

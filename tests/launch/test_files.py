@@ -1,0 +1,230 @@
+"""Artifacts with a launch plan as files: what is written, and what is read back of files that are not as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.cli.main import run as command
+from mlcc.errors import CompileError, LoadError, MlccError
+from mlcc.runtime.device import Device
+from mlcc.runtime.loader import read_manifest
+from mlcc.targets.cuda.artifact import CudaArtifact
+from mlcc.targets.cuda.ptxas import find_ptxas
+from mlcc.targets.emulate.device import EmulatedDevice
+from tests.launch.texts import MLP, TARGET, built
+
+WITH_CONSTANT = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def add(x: T.Buffer((20,), "float32"), y: T.Buffer((20,), "float32"), z: T.Buffer((20,), "float32")):
+        for b in T.thread_binding(20, thread="threadIdx.x"):
+            with T.block("Z"):
+                v = T.axis.spatial(20, b)
+                z[v] = x[v] + y[v]
+
+    @R.function
+    def main(x: R.Tensor((20,), "float32")) -> R.Tensor((20,), "float32"):
+        cls = Module
+        a = R.call_tir(cls.add, (x, metadata["relax.expr.Constant"][0]), out_sinfo=R.Tensor((20,), "float32"))
+        return a
+"""
+DATA = np.arange(20, dtype=np.float32)
+X = np.ones(20, np.float32)
+
+
+@pytest.fixture(scope="module")
+def artifact() -> CudaArtifact:
+    module = mlcc.parse(WITH_CONSTANT, data={"relax.expr.Constant[0]": DATA})
+    made = mlcc.build(module, target=TARGET, pipeline="")
+    assert isinstance(made, CudaArtifact)
+    return made
+
+
+@pytest.fixture(scope="module")
+def device(artifact: CudaArtifact) -> Device:
+    return EmulatedDevice(artifact.launch.kernels, check=False)
+
+
+@pytest.mark.parametrize("name", ["k.ptx", "k.mlca"])
+def test_files_are_loaded_as_they_were_written(
+    artifact: CudaArtifact, device: Device, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    artifact.save(path)
+    exe: Any = mlcc.load(path, device=device)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
+    first = path.read_bytes()
+    mlcc.build(mlcc.parse(WITH_CONSTANT, data={"relax.expr.Constant[0]": DATA}), target=TARGET, pipeline="").save(path)
+    assert path.read_bytes() == first
+    assert str(tmp_path).encode() not in first
+    manifest = read_manifest(str(path))
+    assert manifest["target"]["arch"] == "sm_80" and manifest["target"]["ptx_isa"] == "7.0"
+    assert manifest["target"]["driver"] == "450.36.06" and manifest["constants"] == {"count": 1, "bytes": 80}
+    assert list(manifest["kernels"]) == ["add_kernel"] and manifest["prefix"] == "k"
+
+
+def test_constants_beside_a_ptx(artifact: CudaArtifact, device: Device, tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    np.savez(tmp_path / "k.npz", mine=np.zeros(3), other=DATA)  # the text's own
+    artifact.save(path)
+    with np.load(tmp_path / "k.npz") as arrays:
+        assert {"mine", "other"} < set(arrays.files) and len(arrays.files) == 3
+        stored = {name: arrays[name] for name in arrays.files}
+    (key,) = set(stored) - {"mine", "other"}
+    artifact.save(path)
+    with np.load(tmp_path / "k.npz") as arrays:
+        assert len(arrays.files) == 3  # nothing twice
+    np.savez(tmp_path / "k.npz", **{**stored, key: stored[key] + 1})
+    with pytest.raises(LoadError, match=r"E0868.*not the constant"):
+        mlcc.load(path, device=device)
+    del stored[key]
+    np.savez(tmp_path / "k.npz", **stored)
+    with pytest.raises(LoadError, match="E0868"):
+        mlcc.load(path, device=device)
+    (tmp_path / "k.npz").unlink()
+    with pytest.raises(LoadError, match=r"E0868.*k\.npz"):
+        mlcc.load(path, device=device)
+    with pytest.raises(LoadError, match="beside it"):
+        mlcc.load(path.read_bytes(), device=device)
+    assert read_manifest(str(path))  # needs no constants
+
+
+def test_a_constant_of_the_texts_own_archive_is_not_written_twice(tmp_path: Path, device: Device) -> None:
+    np.savez(tmp_path / "k.npz", weights=DATA)
+    reference = mlcc.parse(WITH_CONSTANT, data={"relax.expr.Constant[0]": DATA})
+    mlcc.build(reference, target=TARGET, pipeline="").save(tmp_path / "k.ptx")
+    with np.load(tmp_path / "k.npz") as arrays:
+        assert len(arrays.files) == 2
+    np.savez(tmp_path / "l.npz", **{"relax.expr.Constant[0]": DATA})
+    mlcc.build(reference, target=TARGET, pipeline="").save(tmp_path / "l.ptx")
+    with np.load(tmp_path / "l.npz") as arrays:
+        assert arrays.files == ["relax.expr.Constant[0]"]
+    exe: Any = mlcc.load(tmp_path / "l.ptx", device=device)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
+
+
+def rewritten(data: bytes, change: Any) -> bytes:
+    """The archive with its members changed by `change(name, content)`; None drops one."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            content = change(name, old.read(name))
+            if content is not None:
+                new.writestr(name, content)
+    return made.getvalue()
+
+
+def test_archives_that_mlcc_did_not_write(artifact: CudaArtifact, device: Device) -> None:
+    good = artifact.emit("mlca")
+    for member in ("manifest.json", "plan.json", "kernels.ptx", "constants/0.npy"):
+        with pytest.raises(LoadError):
+            mlcc.load(rewritten(good, lambda n, c, m=member: None if n == m else c), device=device)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(LoadError, match="packed"):
+        mlcc.load(packed.getvalue(), device=device)
+    with pytest.raises(LoadError, match=r"E0868|checksum"):
+        mlcc.load(good.replace(DATA.tobytes(), DATA[::-1].tobytes()), device=device)
+
+
+CHANGES = (
+    lambda plan: plan.update(version=99),
+    lambda plan: plan.pop("functions"),
+    lambda plan: plan["functions"]["main"].update(workspace="nobody"),
+    lambda plan: plan["functions"]["main"]["steps"][0].update(program="nobody"),
+    lambda plan: plan["functions"]["main"]["steps"][0].update(do="format"),
+    lambda plan: plan["functions"]["main"]["steps"][0]["args"].pop(),
+    lambda plan: plan["functions"]["main"]["steps"][0]["args"].__setitem__(0, ["arg", 7, 0]),
+    lambda plan: plan["functions"]["main"]["steps"][0]["args"].__setitem__(0, ["const", -1, 0]),
+    lambda plan: plan["functions"]["main"]["steps"][0]["args"].__setitem__(0, ["arg", 0, ["+", 1]]),
+    lambda plan: plan["programs"]["add"]["steps"][0].update(kernel="nobody"),
+    lambda plan: plan["programs"]["add"]["steps"][0]["args"].append(1),
+    lambda plan: plan["programs"]["add"]["steps"][0].update(grid=[1, 1]),
+    lambda plan: plan["kernels"]["add_kernel"].update(params=["ptr", "complex"]),
+    lambda plan: plan["constants"][0].update(bytes="many"),
+    lambda plan: plan["functions"]["main"].update(steps=None),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_plans_that_mlcc_did_not_write(artifact: CudaArtifact, device: Device, change: Any) -> None:
+    def with_plan(name: str, content: bytes) -> bytes:
+        if name != "plan.json":
+            return content
+        plan = json.loads(content)
+        change(plan)
+        return json.dumps(plan).encode()
+
+    with pytest.raises(LoadError, match="E0869"):
+        mlcc.load(rewritten(artifact.emit("mlca"), with_plan), device=device)
+
+
+@pytest.mark.parametrize("kind", ["ptx", "mlca"])
+def test_damaged_files_are_refused_or_run(artifact: CudaArtifact, device: Device, tmp_path: Path, kind: str) -> None:
+    """Whatever happens to the bytes, nothing but our errors comes out of reading them."""
+    artifact.save(tmp_path / f"k.{kind}")
+    good = (tmp_path / f"k.{kind}").read_bytes()
+    end = good.index(b"\n", good.index(b"mlcc plan")) if kind == "ptx" else len(good)
+    rng = random.Random(7)
+    for _ in range(150):
+        data = bytearray(good)
+        for _ in range(rng.randint(1, 3)):
+            data[rng.randrange(end)] = rng.randrange(256)
+        if rng.random() < 0.2:
+            del data[rng.randrange(end) :]
+        (tmp_path / f"k.{kind}").write_bytes(data)
+        with contextlib.suppress(MlccError):
+            mlcc.load(tmp_path / f"k.{kind}", device=device)
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "k.mlc"
+    text.write_text(MLP)
+    base = ["compile", str(text), "-t", TARGET, "-p", ""]
+    assert command(base) == 0 and (tmp_path / "k.ptx").read_text().startswith("// mlcc manifest: ")
+    for emit, name in (("ptx", "a.txt"), ("llvm-ir", "b.txt"), ("mlca", "c.txt")):
+        assert command([*base, "--emit", emit, "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / "b.txt").read_text().count("ptx_kernel") == 2
+    assert command(["inspect", str(tmp_path / "c.txt")]) == 0
+    shown = capsys.readouterr().out
+    assert "main(x: float32(n,), y: float32(n,)) -> float32(n,)" in shown
+    assert "kernel add_kernel: 64 x 1 x 1 threads, 0 bytes of shared memory" in shown
+    assert ("registers, no spills" in shown) == (find_ptxas() is not None)
+    assert command(["inspect", "--json", str(tmp_path / "k.ptx")]) == 0
+    assert json.loads(capsys.readouterr().out)["kernels"]["add_kernel"]["block"] == [64, 1, 1]
+    assert command([*base, "-o", str(tmp_path / "k.o")]) == 1
+    assert "E0755" in capsys.readouterr().err
+    assert command([*base, "--header", str(tmp_path / "k.h")]) == 2
+
+
+def test_standard_output_has_no_place_for_constants(artifact: CudaArtifact) -> None:
+    with pytest.raises(CompileError, match="E0755"):
+        artifact.save("-", "ptx")
+
+
+def test_without_a_device_running_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlcc.runtime.cuda
+    from mlcc.errors import MachineError, error
+
+    def none() -> Device:
+        raise MachineError(error("E0860", "no CUDA device can be used: none here"))
+
+    monkeypatch.setattr(mlcc.runtime.cuda, "default_device", none)
+    built(MLP).save(tmp_path / "k.ptx")
+    assert command(["run", str(tmp_path / "k.ptx")]) == 6
+    assert "E0860" in capsys.readouterr().err
