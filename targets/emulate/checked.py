@@ -92,8 +92,8 @@ class CheckedEmitter(ThreadEmitter):
         fn = self.fn
         value = tir.Var("value", stmt.value.dtype)
         self.bind(value, self.expr(stmt.value))
-        stmt = replace(stmt, value=value, indices=(self._computed(stmt.indices[0]),))
         site = self._checks.site(stmt, stmt, "write", root, stmt.buffer.dtype)
+        stmt = replace(stmt, value=value, indices=(self._computed(stmt.indices[0]),))
         pieces = self._pieces(stmt.buffer, stmt.indices[0], root)
         _, done = self._guard(root, pieces, site, "written")
         same = self._same(root, pieces, value)
