@@ -68,6 +68,28 @@ CODES: dict[str, tuple[str, str]] = {
         "not a thread axis of a launch",
         "Loops of GPU code are bound to blockIdx.x, .y, .z, threadIdx.x, .y, .z, or to virtual threads (vthread).",
     ),
+    "E0722": (
+        "how many threads a launch takes is not known before it",
+        "The host computes the extents of a launch, from the sizes of the parameters. An extent that depends on loops "
+        "inside the kernel counts with its greatest value; one that depends on the contents of memory has none that is "
+        "known. Bind a loop of fixed extent, and take a condition inside.",
+    ),
+    "E0723": (
+        "memory on the chip is used beyond what it lives in",
+        "`local` memory is one thread's, `shared` memory one block's, and both end with the kernel. The program uses "
+        "such a buffer in two kernels, or a thread (a block) reads what another one may have written. Memory of scope "
+        "`shared` is for the threads of a block, `global` for all.",
+    ),
+    "E0724": (
+        "blocks would wait for one another",
+        "Code outside of loops over blocks changes memory that all blocks read. Blocks run in any order and cannot "
+        "wait for one another: let the code be a loop nest of its own, which becomes a kernel that runs before.",
+    ),
+    "E0725": (
+        "nested loops bound to one axis do not agree",
+        "A loop bound to a thread axis inside of another one bound to it shares its iterations out among the same "
+        "threads. Both have to have the same extent, and the inner one must not depend on the outer one's variable.",
+    ),
     "E0730": (
         "a kernel uses something that a GPU has no code for",
         "Kernels are the code of one thread of a device: they have mathematics, memory, barriers, shuffles and atomic "

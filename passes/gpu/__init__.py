@@ -9,12 +9,14 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.gpu.warp_memory import lower_warp_memory
+from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.divisions import simplify_divisions
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.options import LowerOptions
@@ -32,7 +34,8 @@ def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFun
     """
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
-        func = simplify_divisions(realize_blocks(with_empty_inits(func), pipelines=True))
+        func = form_kernels(realize_blocks(with_empty_inits(func), pipelines=True))
+        func = compact_buffers(simplify_divisions(func))
         func = resolve_views(flatten_buffers(func, functions or {}))
         func = inject_virtual_threads(pipeline_loops(func))
         func = inject_async_copies(vectorize_loops(func, options))

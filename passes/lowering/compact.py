@@ -5,27 +5,37 @@ A dimension becomes as long as the indices reach while the loops inside run, and
 Conditions around accesses do not matter for it, so that a tile at an edge is as large as any other. A dimension whose
 indices are not understood stays as it is, and none grows: a tile of constant size stands in for one of symbolic size
 only while it is small. The annotation `buffer_dim_align` becomes strides.
+
+In kernels, memory of scope `shared` is what a block of threads uses, and `local` what a thread does. A small `global`
+buffer that is a matter of one thread, or of one block, becomes theirs.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
+from mlcc.arith.region_bound import upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
-from mlcc.passes.lowering.accesses import Collector, Uses, is_steady
+from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
 from mlcc.passes.lowering.allocate import ALIGN, place_allocations
+from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
-from mlcc.passes.lowering.sink import depth_of
+from mlcc.passes.lowering.sink import depth_of, self_contained
+from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 
 _SCOPES = ("global", "local", "shared", "shared.dyn")
+_SHARED = ("shared", "shared.dyn")
+LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
 SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension of the buffer may be smaller
 
 
@@ -39,10 +49,10 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         old = uses.allocation.buffer
         if uses.opaque or old.scope not in _SCOPES:
             continue
-        depth = depth_of(uses, collector.jumps, collector.loose)
-        layouts[old] = layout = _layout(uses, depth, collector)
-        if depth > len(uses.path):
-            places.setdefault(uses.accesses[0].path[depth - 1][1], []).append(layout.buffer)
+        found = _on_chip(uses, collector) or _placed(by_block(uses) if old.scope in _SHARED else uses, collector)
+        layouts[old], scope = found
+        if scope is not None:
+            places.setdefault(scope, []).append(found[0].buffer)
     if not layouts:
         return func
     return replace(func, body=_Mover(layouts, places, collector.values).body(func.body))  # type: ignore[no-any-return]
@@ -54,6 +64,39 @@ class Layout:
 
     buffer: tir.Buffer
     starts: tuple[Expr | None, ...]
+
+
+def _placed(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
+    """The layout of a buffer, and the number of the scope that it moves to, if it does."""
+    depth = depth_of(uses, collector.jumps, collector.loose)
+    scope = uses.accesses[0].path[depth - 1][1] if depth > len(uses.path) else None
+    return _layout(uses, depth, collector), scope
+
+
+def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | None:
+    """The same for a temporary in global memory that can be a thread's own, or a block's; None if it cannot."""
+    old, depth = uses.allocation.buffer, kernel_depth(uses)
+    if old.scope != "global" or depth is None or depth <= len(uses.path) or collector.jumps:
+        return None
+    inside = dataclasses.replace(uses, path=uses.accesses[0].path[:depth])
+    for scope, view, most in (("local", inside, LOCAL_BYTES), ("shared", by_block(inside), SHARED_BYTES)):
+        if not self_contained(view.accesses, len(view.path), collector.loose):
+            continue
+        made, at = _placed(view, collector)
+        if _bytes(made.buffer) <= most:
+            buffer = c.make_buffer(old.name, made.buffer.shape, old.dtype, scope)
+            made = Layout(replace(buffer, strides=made.buffer.strides), made.starts)
+            return made, inside.path[-1][1] if at is None else at
+    return None
+
+
+def _bytes(buffer: tir.Buffer) -> float:
+    """The size of an allocation; infinite if it is not known."""
+    sizes = [tir.const_int(d) for d in (*buffer.shape[:1], *buffer.strides[:1])] if buffer.strides else [
+        tir.const_int(d) for d in buffer.shape
+    ]  # fmt: skip
+    known = [s for s in sizes if s is not None]
+    return prod(known) * buffer.dtype.bytes * buffer.dtype.lanes if len(known) == len(sizes) else math.inf
 
 
 def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
@@ -68,7 +111,8 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
     regions = [_region(uses, depth, axis, collector, analyzer) for axis in range(len(old.shape))]
     dims = [_extent(region, dim, analyzer) for region, dim in zip(regions, old.shape, strict=True)]
     sizes = [tir.const_int(dim) for dim, _ in dims]
-    if None in sizes or prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes > SMALL_BYTES:
+    small = None not in sizes and prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes <= SMALL_BYTES
+    if not small and not any(map(is_bound, uses.path)):
         dims = [_within(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
     shape = tuple(size for size, _ in dims)
     strides = _aligned(shape, uses.allocation.annotations.get(ALIGN, ()))
@@ -78,6 +122,7 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
 def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: Analyzer) -> Interval:
     """What the indices of one axis are while the loops below `depth` run."""
     made: Interval | None = None
+    tight = any(map(is_bound, uses.path))  # memory on a chip is scarce
     for access in uses.accesses:
         index = access.indices[axis]
         domains = dict.fromkeys(collector.loose, EVERYTHING)
@@ -86,10 +131,49 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
             known = forward and (loop.step is None or tir.const_int(loop.step) is not None)
             domains[loop.var] = from_range(tir.Range(loop.min, loop.extent)) if known else EVERYTHING
         part = eval_set(index, domains, analyzer)
+        if tight and not access.guards and _leaves(index, uses.allocation.buffer.shape[axis], access):
+            return EVERYTHING  # whoever looks for accesses outside of what is allocated is to find this one
+        if tight and access.guards:
+            part = _guarded(part, index, access, depth, collector, analyzer)
         made = part if made is None else union(made, part, analyzer)
         if made.low is None or made.high is None:
             return EVERYTHING
     return made or EVERYTHING
+
+
+def _leaves(index: Expr, whole: Expr, access: Access) -> bool:
+    """Whether an index is beyond a dimension of known length in some iterations of all loops around."""
+    analyzer = Analyzer()
+    for loop in access.loops():
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    reach, size = analyzer.bound(index), tir.const_int(whole)
+    return size is not None and reach.finite and (reach.min < 0 or reach.max >= size)
+
+
+def _guarded(
+    part: Interval, index: Expr, access: Access, depth: int, collector: Collector, analyzer: Analyzer
+) -> Interval:
+    """What an index is where the conditions around the access hold, if they make it less by a known number."""
+    loops = access.loops(depth)
+    if any(loop.step is not None for loop in loops) or mentions(index, collector.loose):
+        return part
+    domain = {loop.var: tir.Range(loop.min, loop.extent) for loop in loops}
+    predicate: Expr = tir.TRUE
+    for guard, _ in access.guards:
+        if is_steady(guard) and mentions(guard, set(domain)):
+            predicate = c.logical_and(predicate, guard)
+    if tir.const_int(predicate) == 1 or index.dtype.lanes > 1:
+        return part
+    (found,) = upper_bound([tir.Range(index, c.const(1, index.dtype))], domain, predicate, analyzer)
+    lengths = [
+        tir.const_int(_length(x, analyzer)) if x.low is not None and x.high is not None else None for x in (found, part)
+    ]
+    return found if lengths[0] is not None and (lengths[1] is None or lengths[0] < lengths[1]) else part
+
+
+def _length(region: Interval, analyzer: Analyzer) -> Expr:
+    assert region.low is not None and region.high is not None
+    return analyzer.simplify(c.add(c.sub(region.high, region.low), 1))
 
 
 def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
@@ -97,7 +181,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     or provably none above a symbolic one; else all of it."""
     if region.low is None or region.high is None or not (is_steady(region.low) and is_steady(region.high)):
         return whole, None
-    length = analyzer.simplify(c.add(c.sub(region.high, region.low), 1))
+    length = _length(region, analyzer)
     most = analyzer.bound(length).max
     known = tir.const_int(whole)
     if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # what any number is below says nothing

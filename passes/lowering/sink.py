@@ -38,7 +38,7 @@ def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
         most += 1
     for depth in range(most, least, -1):
         in_loop = any(isinstance(s, tir.For) for s, _ in first[least:depth])
-        if not in_loop or (not jumps and _self_contained(uses.accesses, depth, loose)):
+        if not in_loop or (not jumps and self_contained(uses.accesses, depth, loose)):
             return depth
     return least
 
@@ -48,7 +48,7 @@ def _opens(scope: Scope) -> bool:
     return (isinstance(stmt, tir.For) and stmt.kind in _LOOPS) or isinstance(stmt, (tir.IfThenElse, tir.AttrStmt))
 
 
-def _self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
+def self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
     """Does one run of the scope at `depth` read nothing but what it wrote?"""
     writes = [a for a in accesses if a.writes]
     return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)

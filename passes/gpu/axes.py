@@ -1,0 +1,34 @@
+"""Thread axes: what binds them in a text."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.passes.gpu.device import BLOCK, GRID
+
+AXES = (*GRID, *BLOCK)
+
+
+def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
+    """The axis that a loop or launch scope binds, its variable and its extent. Raises CompileError for axes that no
+    launch has; virtual threads are loops."""
+    match stmt:
+        case tir.For(kind=ForKind.THREAD_BINDING, thread=str(tag)):
+            found = tag, stmt.var, stmt.extent
+        case tir.AttrStmt(key="thread_extent", subject=tir.IterVar(thread_tag=tag, var=var)):
+            found = tag, var, c.cast(var.dtype, c.as_expr(stmt.value))
+        case _:
+            return None
+    if is_virtual(tag):
+        return None
+    if tag not in AXES:
+        text = f"`{tag}` is no axis of a launch"
+        raise CompileError(error("E0721", text, stmt.span, help=f"the axes are {', '.join(AXES)}"))
+    return found
+
+
+def is_virtual(tag: str) -> bool:
+    """Whether this names virtual threads, which one thread runs."""
+    return tag.startswith(("vthread", "cthread"))

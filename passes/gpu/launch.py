@@ -1,0 +1,183 @@
+"""What the launch of a kernel needs to know: which axes it has, of how many threads, and what its code does only once.
+
+Extents are computed by the host: one that depends on loops inside the kernel is as large as it gets there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.errors import CompileError, Label, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, INT64
+from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.gpu.axes import AXES, thread_axis
+from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.lanes import mentions
+from mlcc.passes.lowering.unroll import nested_bodies
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """`axes` are new variables, in the order of AXES, with the extents of the launch.
+
+    `read` is the memory (data variables) that the kernel reads, `read_once` what it reads outside of the loops of some
+    axis.
+    """
+
+    axes: dict[str, tir.Var] = field(default_factory=dict)
+    extents: dict[str, Expr] = field(default_factory=dict)
+    read: set[tir.Var] = field(default_factory=set)
+    read_once: set[tir.Var] = field(default_factory=set)
+
+    def whole(self, tag: str, extent: Expr) -> bool:
+        """Whether a loop of that extent has all threads of the axis."""
+        most = self.extents[tag]
+        return Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent))
+
+
+def scan(kernel: Stmt) -> Launch:
+    """The launch of the kernel that an outermost thread-bound statement is. Raises CompileError."""
+    scanner = _Scan()
+    scanner.visit(kernel)
+    made = Launch()
+    for tag in AXES:
+        if tag in scanner.found:
+            wide = any(dtype == INT64 for _, dtype in scanner.found[tag])
+            made.axes[tag] = tir.Var(tag, INT64 if wide else INT32)
+            made.extents[tag] = _most([extent for extent, _ in scanner.found[tag]])
+    for data, open in scanner.reads:
+        made.read.add(data)
+        if len(open) < len(made.axes):
+            made.read_once.add(data)
+    return made
+
+
+def _most(extents: list[Expr]) -> Expr:
+    most = extents[0]
+    for extent in extents[1:]:
+        if not Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent)):
+            most = c.maximum(most, extent) if most.dtype is extent.dtype else c.maximum(
+                c.cast(INT64, most), c.cast(INT64, extent)
+            )  # fmt: skip
+    return most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    """A bound loop or scope around; `after` are the variables that depend on its own."""
+
+    node: tir.For | tir.AttrStmt
+    extent: Expr
+    after: set[tir.Var]
+    controls: list[Node]  # conditions and bounds inside of it, on the way down
+
+
+class _Scan:
+    def __init__(self) -> None:
+        self.found: dict[str, list[tuple[Expr, object]]] = {}
+        self.reads: list[tuple[tir.Var, frozenset[str]]] = []
+        self._open: dict[str, _Open] = {}
+        self._domains: dict[tir.Var, Interval] = {}
+        self._values: dict[tir.Var, Expr] = {}
+        self._inner: set[tir.Var] = set()
+
+    def visit(self, stmt: Stmt) -> None:
+        nested = nested_bodies(stmt)
+        inside = {id(s) for body in nested for s in body}
+        for child in children(stmt):
+            if id(child) not in inside:
+                self._reads(child)
+        found = thread_axis(stmt)
+        if found is not None:
+            assert isinstance(stmt, (tir.For, tir.AttrStmt))
+            self._bound(stmt, *found)
+            return
+        controls: list[Node] = []
+        match stmt:
+            case tir.Bind(var=var, value=value):
+                self._bind(var, value)
+            case tir.For(var=var, min=low, extent=extent):
+                self._loop(var, low, extent)
+                controls = [low, extent]
+            case tir.IfThenElse(condition=condition) | tir.While(condition=condition):
+                controls = [condition]
+        for outer in self._open.values():
+            outer.controls.extend(controls)
+        for body in nested:
+            for each in body:
+                self.visit(each)
+        for outer in self._open.values():
+            del outer.controls[len(outer.controls) - len(controls) :]
+
+    def _bound(self, node: tir.For | tir.AttrStmt, tag: str, var: tir.Var, extent: Expr) -> None:
+        outer = self._open.get(tag)
+        if outer is not None:
+            _check_again(node, tag, extent, outer)
+        self.found.setdefault(tag, []).append((self._before_launch(node, extent), var.dtype))
+        self._loop(var, node.min if isinstance(node, tir.For) else c.const(0, var.dtype), extent)
+        if outer is None:
+            self._open[tag] = _Open(node, extent, {var}, [])
+        elif isinstance(outer.node, tir.AttrStmt):
+            outer.after.add(var)
+        for each in node.body:
+            self.visit(each)
+        if outer is None:
+            del self._open[tag]
+
+    def _loop(self, var: tir.Var, low: Expr, extent: Expr) -> None:
+        self._inner.add(var)
+        self._domains[var] = from_range(tir.Range(low, extent))
+        for outer in self._open.values():
+            if mentions(low, outer.after) or mentions(extent, outer.after):
+                outer.after.add(var)
+
+    def _bind(self, var: tir.Var, value: Expr) -> None:
+        self._inner.add(var)
+        if is_steady(value) and not value.dtype.is_handle:
+            self._values[var] = substitute(value, self._values)
+        for outer in self._open.values():
+            if mentions(value, outer.after):
+                outer.after.add(var)
+
+    def _before_launch(self, node: Stmt, extent: Expr) -> Expr:
+        """The extent, or its greatest value, in terms of what is known before the kernel starts."""
+        made = substitute(extent, self._values)
+        for _ in self._domains:
+            if not used_vars(made) & self._inner:
+                break
+            reach = eval_set(made, self._domains)
+            if reach.high is None:
+                break
+            made = substitute(reach.high, self._values)
+        if used_vars(made) & self._inner or any(isinstance(n, tir.BufferLoad) for n in walk(made)):
+            text = "how many threads this takes is not known before the kernel starts"
+            help = "take the greatest number that may occur, and a condition inside"
+            raise CompileError(error("E0722", text, node.span, help=help))
+        return made  # type: ignore[no-any-return]
+
+    def _reads(self, root: Node) -> None:
+        for node in walk(root):
+            if isinstance(node, tir.BufferLoad):
+                self.reads.append((node.buffer.data, frozenset(self._open)))
+            elif isinstance(node, tir.Let):
+                self._bind(node.var, node.value)
+
+
+def _check_again(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, outer: _Open) -> None:
+    """A loop bound to an axis that an outer one has: each thread takes its own share of the inner loop, once."""
+    places = (Label(outer.node.span, "the outer one"),)
+    if not Analyzer().prove_equal(c.cast(INT64, extent), c.cast(INT64, outer.extent)):
+        text = f"two nested loops bound to `{tag}` have different extents"
+        raise CompileError(error("E0725", text, node.span, related=places))
+    if isinstance(outer.node, tir.AttrStmt):
+        return
+    if any(mentions(part, outer.after) for part in (*node.body, *outer.controls)):
+        text = f"a loop bound to `{tag}` inside of one that is, too, depends on it"
+        help = "the threads of the outer loop share out the inner one: it cannot be another one for each of them"
+        raise CompileError(error("E0725", text, node.span, related=places, help=help))

@@ -1,0 +1,93 @@
+"""Paths of accesses in kernels (see `passes.gpu.kernels`), as memory that several threads share sees them.
+
+What one run of a scope reads and writes is, for memory of one thread, what the thread does; for memory of a block, what
+all its threads do: loops over threads are inner ones then, each access having its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from mlcc.ir import tir
+from mlcc.ir.node import replace as changed
+from mlcc.ir.tir import ForKind
+from mlcc.ir.visit import substitute
+from mlcc.passes.lowering.accesses import Access, Scope, Uses
+from mlcc.passes.lowering.lanes import mentions
+
+_fresh = count(-1, -1)  # numbers of scopes that no other access shares
+
+
+def is_bound(scope: Scope) -> bool:
+    """Whether a scope is a loop over threads or blocks; virtual threads are loops as others are."""
+    stmt, _ = scope
+    bound = isinstance(stmt, tir.For) and stmt.kind is ForKind.THREAD_BINDING
+    return bound and (stmt.thread or "").startswith(("threadIdx", "blockIdx"))  # type: ignore[attr-defined]
+
+
+def of_threads(scope: Scope) -> bool:
+    """Whether a scope is a loop over the threads of a block."""
+    stmt, _ = scope
+    return is_bound(scope) and (stmt.thread or "").startswith("threadIdx")  # type: ignore[attr-defined]
+
+
+def kernel_depth(uses: Uses) -> int | None:
+    """How many scopes are around the kernel body that has all accesses; None if they are not in one kernel."""
+    if not uses.accesses:
+        return None
+    first = uses.accesses[0].path
+    depth = max((at + 1 for at, scope in enumerate(first) if is_bound(scope)), default=0)
+    return depth if depth and all(a.path[:depth] == first[:depth] for a in uses.accesses) else None
+
+
+def by_block(uses: Uses) -> Uses:
+    """The same uses with the loops over threads inside of all scopes that are the same for all threads."""
+    made = replace(uses, path=tuple(s for s in uses.path if not of_threads(s)))
+    made.accesses = [_inner_threads(a) for a in uses.accesses]
+    return made
+
+
+def _inner_threads(access: Access) -> Access:
+    threads = [s for s, _ in access.path if isinstance(s, tir.For) and of_threads((s, 0))]
+    if not threads:
+        return access
+    own = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in threads}
+    vary = set(own)
+    outer: list[Scope] = []
+    inner: list[Scope] = []
+    position: list[int] = [0]  # of the first scopes of the old path, how many are in `outer`
+    for scope in access.path:
+        stmt, _ = scope
+        if of_threads(scope):
+            pass
+        elif inner or _varies(stmt, vary):
+            inner.append((_renamed(stmt, own, vary), next(_fresh)))
+        else:
+            outer.append(scope)
+        position.append(len(outer) + len(threads) + len(inner) if inner else len(outer))
+    path = (*outer, *((changed(loop, var=own[loop.var]), next(_fresh)) for loop in threads), *inner)
+    guards = []
+    for guard, at in access.guards:
+        made = substitute(guard, own)
+        guards.append((made, position[at] if made is guard else max(position[at], len(outer) + len(threads))))
+    indices = tuple(substitute(i, own) for i in access.indices)
+    return replace(access, indices=indices, guards=tuple(guards), path=path)
+
+
+def _varies(stmt: tir.Stmt, vary: set[tir.Var]) -> bool:
+    """Whether a scope is another one for each thread."""
+    match stmt:
+        case tir.For(min=low, extent=extent):
+            return mentions(low, vary) or mentions(extent, vary)
+        case tir.IfThenElse(condition=condition):
+            return mentions(condition, vary)
+    return False
+
+
+def _renamed(stmt: tir.Stmt, own: dict[tir.Var, tir.Var], vary: set[tir.Var]) -> tir.Stmt:
+    if isinstance(stmt, tir.For):
+        if _varies(stmt, vary):
+            vary.add(stmt.var)
+        return changed(stmt, min=substitute(stmt.min, own), extent=substitute(stmt.extent, own))  # type: ignore[no-any-return]
+    return stmt
