@@ -15,10 +15,12 @@ LEVELS: dict[str, str] = {
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
+# on a GPU a kernel without a schedule is far from what one with it is
 GPU_LEVELS: dict[str, str] = {
     **LEVELS,
+    "O2": f"{LEVELS['O2']},auto-schedule",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"dead-code,{_KERNELS}",
+    f"dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule",
 }
 
 

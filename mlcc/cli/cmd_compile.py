@@ -8,7 +8,8 @@ import click
 
 from mlcc.cli.options import build_object, extern_options, level_option, pipeline_option, target_option
 
-EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".ptx", "mlca": ".mlca"}
+EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".ptx", "mlca": ".mlca",
+         "cuda-c": ".cu", "metal": ".metal"}  # fmt: skip
 
 
 @click.command("compile")
@@ -27,7 +28,8 @@ def command(
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
-    Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything.
+    Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything. Kernels
+    as source text to read are .cu (CUDA C) and .metal.
     """
     from mlcc.files import write_atomic
     from mlcc.target import Target

@@ -17,12 +17,13 @@ from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
 from mlcc.targets.llvm.objfile import c_identifier
+from mlcc.targets.source import LANGUAGES, emit_source
 
 if TYPE_CHECKING:
     from mlcc.targets.emulate.device import EmulatedDevice
 
 _HASH = re.compile("[0-9a-f]{64}")
-KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll"}
+KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal": ".metal"}
 
 
 @dataclass(eq=False)
@@ -90,11 +91,14 @@ class CudaArtifact:
         return made
 
     def emit(self, kind: str = "mlca", prefix: str | None = None) -> bytes:
-        """The content of a file: `ptx` (without its constants), `mlca` or `llvm-ir`. Raises CompileError."""
+        """The content of a file: `ptx` (without its constants), `mlca`, `llvm-ir`, or the kernels as source text
+        (`cuda-c`, `metal`). Raises CompileError."""
         if kind not in KINDS:
             raise CompileError(error("E0755", f"cannot write `{kind}` for CUDA", help=f"known are {', '.join(KINDS)}"))
         if kind == "llvm-ir":
             return self.code.llvm_ir.encode()
+        if kind in LANGUAGES:
+            return emit_source(self.launch.kernels, kind).encode()
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
         if kind == "mlca":
             constants = [data.array for data in self.launch.constants]

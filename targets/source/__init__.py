@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir.deep import deep_recursion
-from mlcc.passes.gpu.device import DeviceProgram
+from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.source.cuda_c import CudaC
 from mlcc.targets.source.dialect import Dialect
 from mlcc.targets.source.kernel import kernel_text
@@ -16,8 +16,8 @@ from mlcc.targets.source.metal import Metal
 LANGUAGES: dict[str, type[Dialect]] = {"cuda-c": CudaC, "metal": Metal}
 
 
-def emit_source(programs: Sequence[DeviceProgram], language: str) -> str:
-    """All kernels of the programs as one text in a language of `LANGUAGES`, with the helpers that they use before them.
+def emit_source(kernels: Sequence[DeviceKernel], language: str) -> str:
+    """Kernels as one text in a language of `LANGUAGES`, with the helpers that they use before them.
 
     Raises CompileError (E0780) for what the language cannot state.
     """
@@ -27,5 +27,5 @@ def emit_source(programs: Sequence[DeviceProgram], language: str) -> str:
         raise CompileError(error("E0781", f"no source is printed in `{language}`", help=help))
     dialect = made()
     with deep_recursion():
-        kernels = [kernel_text(k, p, dialect) for p in programs for k in p.kernels]
-    return "\n".join([*dialect.prelude(), *kernels])
+        texts = [kernel_text(k, dialect) for k in kernels]
+    return "\n".join([*dialect.prelude(), *texts])

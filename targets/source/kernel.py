@@ -11,7 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
-from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.targets.source import expressions as ex
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
@@ -22,18 +22,18 @@ _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 _ALIGNED = ("global", "shared", "shared.dyn")  # scopes of memory that starts at a multiple of 16 bytes
 
 
-def kernel_text(kernel: DeviceKernel, program: DeviceProgram, language: Dialect) -> str:
+def kernel_text(kernel: DeviceKernel, language: Dialect) -> str:
     """The definition of one kernel. Raises CompileError (E0780)."""
-    return KernelWriter(kernel, bool(program.func.attrs.get("tir.noalias")), language).text()
+    return KernelWriter(kernel, language).text()
 
 
 class KernelWriter:
     """Writes one kernel: what names variables have, and the lines so far."""
 
-    def __init__(self, kernel: DeviceKernel, noalias: bool, language: Dialect) -> None:
+    def __init__(self, kernel: DeviceKernel, language: Dialect) -> None:
         self.language = language
         self._kernel = kernel
-        self._noalias = noalias
+        self._noalias = bool(kernel.attrs.get("tir.noalias"))
         self._analyzer = Analyzer()
         self._lanes = Lanes()
         self._names: dict[tir.Var, str] = {}

@@ -14,7 +14,7 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import BLOCK, GRID, DeviceProgram, lower_gpu
+from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
 from mlcc.targets.source import emit_source
 
 HERE = Path(__file__).parent
@@ -28,6 +28,10 @@ def programs_of(module: mlcc.IRModule) -> list[DeviceProgram]:
     return [lower_gpu(name, f) for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)]
 
 
+def kernels_of(module: mlcc.IRModule) -> list[DeviceKernel]:
+    return [k for p in programs_of(module) for k in p.kernels]
+
+
 class Compiled:
     """Functions with constant launches, by one compilation."""
 
@@ -36,7 +40,7 @@ class Compiled:
         if compiler is None:
             pytest.skip("no g++")
         self._programs = {p.kernels[0].name.removesuffix("_kernel"): p for p in programs_of(module)}
-        self.text = emit_source(list(self._programs.values()), language)
+        self.text = emit_source(kernels_of(module), language)
         source, library = folder / f"{language}.cpp", folder / f"{language}.so"
         source.write_text(
             _runnable(self.text, language) + "".join(_entries(p, language) for p in self._programs.values())

@@ -16,7 +16,7 @@ from mlcc.errors import CompileError
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.targets.source import emit_source
-from tests.gpu.sources import Compiled, programs_of, random_array
+from tests.gpu.sources import Compiled, kernels_of, random_array
 
 KERNELS = """
 @T.prim_func
@@ -201,7 +201,7 @@ def test_lanes_under_conditions(compiled: Compiled, module: mlcc.IRModule) -> No
 
 
 def test_cuda_c_reads_as_one_writes_it(module: mlcc.IRModule) -> None:
-    text = emit_source(programs_of(module)[:1], "cuda-c")
+    text = emit_source(kernels_of(module)[:1], "cuda-c")
     for line in (
         "// grid: (4, 1, 1), block: (16, 1, 1), dynamic shared memory: 512 bytes",
         'extern "C" __global__ void __launch_bounds__(16) reverse_kernel('
@@ -215,7 +215,7 @@ def test_cuda_c_reads_as_one_writes_it(module: mlcc.IRModule) -> None:
 
 
 def test_metal_states_where_arguments_are(module: mlcc.IRModule) -> None:
-    text = emit_source(programs_of(module)[:1], "metal")
+    text = emit_source(kernels_of(module)[:1], "metal")
     for line in (
         "    device const float* A [[buffer(0)]],",
         "    threadgroup uchar* dynamic_shared [[threadgroup(0)]],",
@@ -232,7 +232,7 @@ def float(int: T.Buffer((8,), "float32"), tx: T.Buffer((8,), "float32")):
     for double in T.thread_binding(8, thread="threadIdx.x"):
         tx[double] = int[double]
 """
-    made = emit_source(programs_of(mlcc.parse(text)), "cuda-c")
+    made = emit_source(kernels_of(mlcc.parse(text)), "cuda-c")
     assert "tx_1[tx] = int_[tx];" in made
 
 
@@ -248,7 +248,7 @@ def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "{dtype}")):
         B[i] = A[i] + A[i]
 """
     with pytest.raises(CompileError) as caught:
-        emit_source(programs_of(mlcc.parse(text)), language)
+        emit_source(kernels_of(mlcc.parse(text)), language)
     assert caught.value.diagnostics[0].code == "E0780" and what in str(caught.value)
 
 
@@ -265,7 +265,7 @@ def test_nvcc_compiles_it(
     if nvcc is None:
         pytest.skip("no nvcc")
     source = tmp_path / "k.cu"
-    source.write_text(emit_source(programs_of(module), "cuda-c"))
+    source.write_text(emit_source(kernels_of(module), "cuda-c"))
     made = run(
         [nvcc, "-cubin", f"-arch={arch}", "-o", tmp_path / "k.cubin", source],
         capture_output=True,
