@@ -136,7 +136,9 @@ class KernelWriter:
 
     def element(self, buffer: tir.Buffer, index: tir.Expr) -> str:
         """An element of a buffer of scalars, as it lies in memory."""
-        return self._parts.get(buffer.data) or f"{self.name(buffer.data)}[{ex.text(self, index)}]"
+        return (
+            self._parts.get(buffer.data) or f"{self.name(buffer.data)}[{ex.text(self, self._analyzer.simplify(index))}]"
+        )
 
     def _hoisted(self) -> None:
         """Memory of a block is declared at the top of the kernel: Metal asks for it."""
@@ -207,7 +209,7 @@ class KernelWriter:
     def _wide(self, buffer: tir.Buffer, first: tir.Expr, lanes: int, const: bool) -> str:
         type = self.language.vector(buffer.dtype.element, lanes) or ""
         pointer = self.language.pointer(type, self._scopes[buffer.data], const)
-        return f"*({pointer})({self.name(buffer.data)} + {ex.text(self, first, ex.SUM)})"
+        return f"*({pointer})({self.name(buffer.data)} + {ex.text(self, self._analyzer.simplify(first), ex.SUM)})"
 
     def _loaded(self, *nodes: tir.Expr, always: bool = False) -> dict[int, list[tir.Expr]]:
         """The lanes of all vector loads in expressions; aligned vectors (all of them with `always`) are loaded now."""
