@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
@@ -11,6 +12,7 @@ from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
+from mlcc.passes.gpu.narrow import narrow_kernel
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
 from mlcc.passes.gpu.views import resolve_views
@@ -27,10 +29,13 @@ from mlcc.passes.lowering.vectorize import vectorize_loops
 __all__ = ["BLOCK", "GRID", "DeviceKernel", "DeviceProgram", "lower_gpu"]
 
 
-def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None) -> DeviceProgram:
+def lower_gpu(
+    name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None, unroll: bool = True
+) -> DeviceProgram:
     """The program of a PrimFunc with thread-bound loops or launch scopes; kernels are called `{name}_kernel` and on.
 
-    `functions` are the PrimFuncs of the module. Raises CompileError.
+    `functions` are the PrimFuncs of the module. Without `unroll`, loops marked for it stay, for whoever reads the code.
+    Raises CompileError.
     """
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
@@ -40,5 +45,6 @@ def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFun
         func = inject_virtual_threads(pipeline_loops(func))
         func = inject_async_copies(vectorize_loops(func, options))
         func = resolve_views(expand_matrix_calls(lower_warp_memory(func)))
-        func = unroll_loops(func, options.unroll_limit)
-        return split_host_device(name, func)
+        func = unroll_loops(func, options.unroll_limit) if unroll else func
+        made = split_host_device(name, func)
+        return replace(made, kernels=tuple(map(narrow_kernel, made.kernels)))

@@ -39,7 +39,7 @@ class _Narrow(Mutator):
 
     def _fits(self, node: Expr) -> bool:
         bound = self.analyzer.bound(node)
-        return _LEAST <= bound.min and bound.max <= _GREATEST
+        return bound.min >= _LEAST and bound.max <= _GREATEST
 
     # ------------------------------------------------------------ variables
 

@@ -98,7 +98,7 @@ class CudaArtifact:
         if kind == "llvm-ir":
             return self.code.llvm_ir.encode()
         if kind in LANGUAGES:
-            return emit_source(self.launch.kernels, kind).encode()
+            return emit_source(self.launch.kernels_to_read(), kind).encode()
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
         if kind == "mlca":
             constants = [data.array for data in self.launch.constants]

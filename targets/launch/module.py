@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
-from mlcc.passes.gpu import DeviceKernel
+from mlcc.passes.gpu import DeviceKernel, lower_gpu
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.plan import VERSION
@@ -28,12 +29,20 @@ from mlcc.targets.llvm.shared import Planning
 @dataclass(frozen=True, slots=True)
 class LaunchModule:
     """What a module comes to: the manifest without what only the code of the kernels tells, the launch plan, constants
-    in the order in which the plan numbers them, and the kernels in order of first use."""
+    in the order in which the plan numbers them, the kernels in order of first use, and the functions they are of."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]
     constants: list[TensorData]
     kernels: list[DeviceKernel]
+    functions: Mapping[str, tir.PrimFunc]
+
+    def kernels_to_read(self) -> list[DeviceKernel]:
+        """The kernels with their loops as they were written: none is unrolled."""
+        with deep():
+            programs = [lower_gpu(name, f, self.functions, unroll=False) for name, f in self.functions.items()]
+        wanted = {k.name for k in self.kernels}
+        return [k for p in programs for k in p.kernels if k.name in wanted]
 
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
@@ -70,7 +79,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
     facts["kernels"] = kernels
-    return LaunchModule(facts, plan, shared.constants, ctx.kernels())
+    return LaunchModule(facts, plan, shared.constants, ctx.kernels(), {n: functions[n] for n in ctx.programs})
 
 
 def _function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:

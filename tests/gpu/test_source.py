@@ -273,3 +273,16 @@ def test_nvcc_compiles_it(
         timeout=300,
     )
     assert made.returncode == 0, made.stderr
+
+
+def test_the_command_line_writes_sources(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from mlcc.cli.main import cli
+
+    text = tmp_path / "k.mlc"
+    text.write_text(KERNELS[: KERNELS.index("@T.prim_func\ndef sums")])
+    for name, word in (("k.cu", "__global__"), ("k.metal", "kernel void")):
+        done = CliRunner().invoke(cli, ["compile", str(text), "-t", "cuda", "-o", str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+        assert word in (tmp_path / name).read_text()
