@@ -9,6 +9,7 @@ from mlcc.errors import CompileError, error
 from mlcc.gpus import Arch
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.target import Target
+from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
 from mlcc.targets.cuda.selectable import mended
@@ -48,7 +49,8 @@ def emit_ptx(
     arch = Arch.of(target)
     module = ModuleText(TRIPLE)
     options = EmitOptions(fast_math=target.fast_math)
-    ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch)
+    formulas = FAST if target.fast_math else EXACT_ENOUGH
+    ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch, formulas=formulas)
     facts = [emit_kernel(kernel, ctx) for kernel in kernels]
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})

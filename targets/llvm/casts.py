@@ -65,6 +65,8 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
     if e.ctx.module.triple.startswith("aarch64"):
         name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
         return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
+    if e.ctx.is_gpu and "double" not in value.type and target.bits <= 32:
+        return _converted_by_gpu(e, value, target)
     fn, scalar = e.fn, "double" if "double" in value.type else "float"
     bits = target.bits if target.is_uint else target.bits - 1
     least, greatest = (0 if target.is_uint else -(1 << bits)), (1 << bits) - 1
@@ -83,6 +85,24 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
     if highest == greatest:
         return made
     return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), made)
+
+
+def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
+    """The conversion of a GPU from float32 saturates, and gives 0 for NaN; lane by lane."""
+    fn, wide = e.fn, target.bits == 32
+    name = f"llvm.nvvm.f2{'ui' if target.is_uint and wide else 'i'}.rz"
+    convert = e.ctx.module.declare(name, "i32", ["float"])
+    least = 0 if target.is_uint else -(1 << (target.bits - 1))
+    made = Value(register_type(target), "poison")
+    for lane in range(target.lanes):
+        one = fn.call("i32", convert, [fn.extract(value, lane) if target.lanes > 1 else value])
+        if not wide:
+            for op, limit in (("smax", least), ("smin", least + (1 << target.bits) - 1)):
+                callee = e.ctx.module.declare(f"llvm.{op}.i32", "i32", ["i32", "i32"])
+                one = fn.call("i32", callee, [one, Value("i32", str(limit))])
+            one = fn.convert("trunc", one, f"i{target.bits}")
+        made = fn.insert(made, one, lane) if target.lanes > 1 else one
+    return made
 
 
 def mangled(type: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
@@ -53,6 +53,7 @@ class ModuleContext:
     `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
     `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
     `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
+    `formulas` are elementary functions of float32 that the machine computes in a way of its own.
     """
 
     module: ModuleText
@@ -67,6 +68,7 @@ class ModuleContext:
     externs: dict[str, None] = field(default_factory=dict)
     emitting: list[str] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
+    formulas: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def packed_slot(self, name: str) -> int:
         """The slot of a packed function, numbered from 0 in order of first use."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import ulps
+from mlcc.targets.cuda.approximate import EXACT_ENOUGH
 from mlcc.targets.cuda.ptx import TRIPLE
 from mlcc.targets.llvm.compile import Machine
 from mlcc.targets.llvm.vmath import BINARY, UNARY
@@ -91,3 +92,13 @@ def test_nothing_is_called() -> None:
             text = compiled(name, dtype).text
             outside = [line for line in text.splitlines() if line.startswith("declare") and "@llvm." not in line]
             assert not outside, (name, dtype)
+
+
+def test_the_approximate_reciprocal_root_is_near_enough() -> None:
+    """Its documented error is 2**-22.4 relative, either way, everywhere."""
+    assert set(EXACT_ENOUGH) == {"rsqrt"}
+    x = np.concatenate([np.abs(part) for part in everywhere("float32", 1)])
+    x = x[np.isfinite(x) & (x > 0)]
+    truth = 1 / np.sqrt(x.astype("float64"))
+    for error in (1 + 2.0**-22.4, 1 - 2.0**-22.4):
+        assert np.max(ulps.distance((truth * error).astype("float32"), truth)) <= LIMIT

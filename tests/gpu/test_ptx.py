@@ -256,3 +256,57 @@ def test_symbols_are_kept_apart() -> None:
     made = emit_ptx([replace(kernel, name=name) for name in names], "cuda{arch=sm_80}")
     symbols = [facts.symbol for facts in made.kernels.values()]
     assert len(set(symbols)) == 4 and all(f".entry {s}(" in made.text for s in symbols)
+
+
+def one(expression: str, result: str = "float32", extra: str = "") -> str:
+    """The PTX of a kernel that stores an expression of `x`, a float32."""
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "{result}")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    x: T.float32 = A[tx]
+    B[tx] = {expression}
+"""
+    return ptx(text, extra=extra).text
+
+
+def test_arithmetic_is_ieee_unless_told_otherwise() -> None:
+    assert "div.rn.f32" in one("x / (x + T.float32(1))") and "sqrt.rn.f32" in one("T.sqrt(x)")
+    assert "fma.rn.f32" in one("x * x + x")
+    assert "div.approx" in one("x / (x + T.float32(1))", extra="fast-math=true")
+    for name, instruction in {"exp": "ex2", "log": "lg2", "sqrt": "sqrt", "sigmoid": "rcp"}.items():
+        assert f"{instruction}.approx" not in one(f"T.{name}(x)")
+        assert f"{instruction}.approx" in one(f"T.{name}(x)", extra="fast-math=true")
+    assert "rsqrt.approx.f32" in one("T.rsqrt(x)")
+
+
+def test_conversions_to_integers_saturate_by_themselves() -> None:
+    """The instruction does, and gives 0 for NaN."""
+    for dtype, instruction in {
+        "int32": "cvt.rzi.s32.f32",
+        "uint32": "cvt.rzi.u32.f32",
+        "int8": "cvt.rzi.s32.f32",
+    }.items():
+        text = one(f'T.Cast("{dtype}", x)', dtype)
+        assert text.count(instruction) == 1 and "setp" not in text
+        assert ("min.s32" in text and "max.s32" in text) is (dtype == "int8")
+
+
+def test_narrow_floats_round_as_on_a_cpu() -> None:
+    """One rounding per operation; arithmetic of the type itself where that is the same."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((128,), "float16"), B: T.Buffer((128,), "float16")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    B[tx] = A[tx] * A[tx] + A[tx]
+"""
+    made = ptx(text).text
+    assert "mul.rn.f16" in made and "add.rn.f16" in made and "fma" not in made
+    bfloat = ptx(text.replace("float16", "bfloat16"), "sm_80").text
+    assert bfloat.count("cvt.rn.bf16.f32") + bfloat.count("fma.rn.bf16") == 2
+
+
+def test_angles_of_float32_need_no_doubles_nearby() -> None:
+    text = one("T.sin(x)")
+    main = text[text.index(".visible .entry") :]
+    assert "f64" not in main.replace("cvt.f64.f32", "").replace("cvt.rn.f32.f64", "").replace("param.f64", "")

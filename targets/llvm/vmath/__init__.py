@@ -46,7 +46,8 @@ _PAIRED = frozenset({"exp", "exp2", "exp10", "sigmoid", "tanh", "erf", "log", "l
 def call(e: Emitter, name: str, args: list[Value], lanes: int) -> Value:
     """A function of `UNARY`, `BINARY` or `ROUNDING` on values of one float type with so many lanes."""
     x = args[0]
-    if name == "sqrt" or name in ROUNDING and (not e.ctx.is_x86 or "sse4.1" in e.ctx.features):
+    own = name in ROUNDING and (not e.ctx.is_x86 or "sse4.1" in e.ctx.features)
+    if own or name == "sqrt" and name not in e.ctx.formulas:
         return e.intrinsic(f"llvm.{name}", x)  # the machine's own
     return e.fn.call(x.type, _helper(e, name, _format_of(x), lanes, len(args)), args)
 
@@ -128,7 +129,8 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:
         code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu, _scaling(e))
-        fn.ret(_FORMULAS[name](code, *(Num(code, p) for p in fn.params)).v)
+        formula = e.ctx.formulas.get(name) if form is FLOAT else None
+        fn.ret((formula or _FORMULAS[name])(code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())
 
 

@@ -21,7 +21,9 @@ _QUARTER_PI = (0.7853981633974483, 3.061616997868383e-17)
 _HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 _HALF_PI_REST = 6.077100506506193e-11  # after the first part
 _2_PI = 0.6366197723675814
+_HALF_PI_FLOATS = (1.5707963705062866, -4.371139000186238e-08, -1.7151245100058819e-15)
 _FAR = 1.6e6  # below 2**20 * pi/2
+_FAR_IN_FLOATS = 1e5
 _TAN_PI_8 = 0.41421356237309503
 _TAN_3_PI_8 = 2.414213562373095
 
@@ -41,9 +43,20 @@ def _reduced(c: Code, size: Num) -> tuple[Num, Int]:
     return r + (rest + more - n * fourth), quarter
 
 
+def _reduced_in_floats(c: Code, size: Num) -> tuple[Num, Int]:
+    """The same of a `float` below `_FAR_IN_FLOATS` without doubles, which most GPUs have little hardware for: the first
+    step is exact, as what it leaves is a multiple of 2**-23 below 1; what the others round off is small beside r."""
+    n, quarter = c.round(size, _2_PI)
+    r = size
+    for part in _HALF_PI_FLOATS:
+        r = c.fma(-n, part, r)
+    return r, quarter
+
+
 def _placed(c: Code, size: Num) -> tuple[Num, Int]:
     """r and n of any angle that is not negative; without libm also of those that are far away."""
-    r, quarter = _reduced(c, size)
+    in_floats = c.format.bits == 32 and not c.libm
+    r, quarter = (_reduced_in_floats if in_floats else _reduced)(c, size)
     if c.libm:
         return r, quarter
 
@@ -51,7 +64,7 @@ def _placed(c: Code, size: Num) -> tuple[Num, Int]:
         rest, multiple = angle(c, size)
         return [rest.v, multiple.v]
 
-    made = aside(c, size > _FAR, [r.v, quarter.v], far)
+    made = aside(c, size > (_FAR_IN_FLOATS if in_floats else _FAR), [r.v, quarter.v], far)
     return Num(c, made[0]), Int(c, made[1])
 
 
