@@ -69,6 +69,9 @@ class Device(abc.ABC):
     def require(self, target: Mapping[str, Any]) -> None:  # noqa: B027 - most devices run all code that they load
         """Refuse code that the device cannot run; `target` is what the manifest says. Raises MachineError."""
 
+    def attach(self) -> None:  # noqa: B027 - most devices have no such thing
+        """A call begins in this thread, where others may have chosen another device since."""
+
     @abc.abstractmethod
     def alloc(self, size: int) -> int:
         """The address of fresh memory, aligned to 256 bytes; 0 for no bytes. Raises CallError E0865."""

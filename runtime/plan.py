@@ -81,11 +81,7 @@ class Plan:
     kernels: Mapping[str, Kernel]
     constants: tuple[ConstantSpec, ...]
     errors: Mapping[int, str]
-
-    @property
-    def words(self) -> int:
-        """How many kernels have an error word."""
-        return sum(k.word >= 0 for k in self.kernels.values())
+    words: int  # how many kernels have an error word
 
 
 def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> Plan:
@@ -130,7 +126,8 @@ class _Reader:
             self.programs[name] = _Program(self, entry)
         made = {name: self.function(self.specs[name], raw["functions"][name]) for name in self.specs}
         errors = {_integer(code): str(text) for code, text in raw["errors"]}
-        return Plan(made, self.kernels, self.constants, errors)
+        words = sum(k.word >= 0 for k in self.kernels.values())
+        return Plan(made, self.kernels, self.constants, errors, words)
 
     def kernel(self, name: str, raw: Any) -> Kernel:
         params = tuple(map(str, raw["params"]))

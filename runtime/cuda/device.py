@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from mlcc.errors import CallError, LoadError, MachineError, error
@@ -39,6 +39,26 @@ class _Kernel:
         self.dynamic = _USUAL_SHARED  # bytes that it may be launched with so far
 
 
+class _Driving:
+    """A block in which the driver of a device is used."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+
+    def __enter__(self) -> Driver:
+        try:
+            self.device.enter()
+        except DriverError as exc:
+            self.device.failed(exc)
+        return self.device.driver
+
+    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
+        if isinstance(exc, DriverError):
+            self.device.failed(exc)
+
+
 class CudaDevice(Device):
     """Device number `number` of the driver. Raises MachineError where it cannot be used."""
 
@@ -50,6 +70,7 @@ class CudaDevice(Device):
         self._broken = ""  # why it cannot be used any more
         self._last = ""  # the kernel that was launched last
         self._local = threading.local()
+        self._guard = _Driving(self)
         try:
             count = driver.device_count()
             if number >= count:
@@ -72,6 +93,9 @@ class CudaDevice(Device):
         self._local.generation = self.generation
         self.stream = self.driver.stream()
 
+    def attach(self) -> None:
+        self._local.generation = -1
+
     # ------------------------------------------------------------ what code needs
 
     def require(self, target: Mapping[str, Any]) -> None:
@@ -93,20 +117,19 @@ class CudaDevice(Device):
 
     # ------------------------------------------------------------ errors
 
-    @contextlib.contextmanager
-    def _driving(self) -> Iterator[Driver]:
+    def _driving(self) -> _Driving:
         """The driver, with the context current in this thread; what it reports becomes an error of ours."""
         if self._broken:
             raise CallError(error("E0866", self._broken, help="start the process again"))
-        try:
-            if getattr(self._local, "generation", -1) != self.generation:
-                self.driver.enter(self._context)
-                self._local.generation = self.generation
-            yield self.driver
-        except DriverError as exc:
-            self._failed(exc)
+        return self._guard
 
-    def _failed(self, exc: DriverError) -> NoReturn:
+    def enter(self) -> None:
+        """Make the context current in this thread, if another may be."""
+        if getattr(self._local, "generation", -1) != self.generation:
+            self.driver.enter(self._context)
+            self._local.generation = self.generation
+
+    def failed(self, exc: DriverError) -> NoReturn:
         after = f"; the last kernel launched was `{self._last}`" if self._last else ""
         if exc.name not in STICKY:
             raise CallError(error("E0864", f"the CUDA driver refused a request: {exc}{after}")) from None
@@ -136,7 +159,6 @@ class CudaDevice(Device):
                 if exc.name != "OUT_OF_MEMORY":
                     raise
                 raise out_of_memory(size, self.memory_info()) from None
-        raise AssertionError  # _driving raises
 
     def free(self, address: int) -> None:
         if address and not self._broken:
@@ -146,7 +168,7 @@ class CudaDevice(Device):
     def copy_in(self, target: int, source: int, size: int) -> None:
         if size:
             with self._driving() as driver:
-                driver.copy_in(target, source, size, self.stream)
+                driver.copy_in(target, source, size)
 
     def copy_out(self, target: int, source: int, size: int) -> None:
         with self._driving() as driver:
@@ -167,7 +189,6 @@ class CudaDevice(Device):
     def memory_info(self) -> MemoryInfo:
         with self._driving() as driver:
             return MemoryInfo(*driver.memory_info())
-        raise AssertionError
 
     # ------------------------------------------------------------ kernels
 
@@ -183,7 +204,6 @@ class CudaDevice(Device):
                     raise
                 message = f"the driver of {self.name} refuses the code: {exc.text} ({exc.name})"
                 raise LoadError(error("E0863", message)) from None
-        raise AssertionError
 
     def launch(
         self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
@@ -229,7 +249,6 @@ class CudaDevice(Device):
     def elapsed(self, start: Any, stop: Any) -> float:
         with self._driving() as driver:
             return driver.elapsed(start, stop) * 1e-3
-        raise AssertionError
 
     def begin_capture(self) -> None:
         with self._driving() as driver:

@@ -66,7 +66,9 @@ class Driver(Protocol):
 
     def memory_info(self) -> tuple[int, int]: ...
 
-    def copy_in(self, target: int, source: int, size: int, stream: int) -> None: ...
+    def copy_in(self, target: int, source: int, size: int) -> None:
+        """Through the legacy default stream, which ours is ordered with: the source may be pinned, and is read when
+        this returns."""
 
     def copy_out(self, target: int, source: int, size: int, stream: int) -> None: ...
 

@@ -79,8 +79,8 @@ class BindingsDriver:
         free, total = self._call("cuMemGetInfo")
         return int(free), int(total)
 
-    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
-        self._call("cuMemcpyHtoDAsync", target, source, size, stream)
+    def copy_in(self, target: int, source: int, size: int) -> None:
+        self._call("cuMemcpyHtoD", target, source, size)
 
     def copy_out(self, target: int, source: int, size: int, stream: int) -> None:
         self._call("cuMemcpyDtoHAsync", target, source, size, stream)

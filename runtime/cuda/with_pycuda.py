@@ -89,9 +89,9 @@ class PycudaDriver:
         free, total = self._call("cuMemGetInfo", self.cuda.mem_get_info)
         return int(free), int(total)
 
-    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
+    def copy_in(self, target: int, source: int, size: int) -> None:
         here = (ctypes.c_char * size).from_address(source)
-        self._call("cuMemcpyHtoDAsync", self.cuda.memcpy_htod_async, target, here, self._on(stream))
+        self._call("cuMemcpyHtoD", self.cuda.memcpy_htod, target, here)
 
     def copy_out(self, target: int, source: int, size: int, stream: int) -> None:
         here = (ctypes.c_char * size).from_address(target)

@@ -102,7 +102,7 @@ class FakeDriver:
     def memory_info(self) -> tuple[int, int]:
         return self.room, 1 << 30
 
-    def copy_in(self, target: int, source: int, size: int, stream: int) -> None:
+    def copy_in(self, target: int, source: int, size: int) -> None:
         self._enter("copy_in", size)
         ctypes.memmove(target, source, size)
 

@@ -101,7 +101,7 @@ class Bindings(types.ModuleType):
                 del self.live[args[0]]
             case "cuMemGetInfo":
                 return 5, 10
-            case "cuMemcpyHtoDAsync" | "cuMemcpyDtoHAsync":
+            case "cuMemcpyHtoD" | "cuMemcpyDtoHAsync":
                 ctypes.memmove(*args[:3])
             case "cuMemcpyDtoDAsync":
                 later(lambda: ctypes.memmove(*args[:3]))
@@ -237,7 +237,7 @@ class Pycuda(types.ModuleType):
     def mem_get_info(self) -> tuple[int, int]:
         return 5, 10
 
-    def memcpy_htod_async(self, target: int, source: Any, stream: Any) -> None:
+    def memcpy_htod(self, target: int, source: Any) -> None:
         ctypes.memmove(target, source, len(source))
 
     def memcpy_dtoh_async(self, target: Any, source: int, stream: Any) -> None:
