@@ -24,7 +24,9 @@ def add_kernel(grid: Any, block: Any, shared: int, x: int, y: int, z: int, n: in
     array(z, (n,))[:] = array(x, (n,)) + array(y, (n,))
 
 
-def scale_kernel(grid: Any, block: Any, shared: int, x: int, y: int, n: int, f: float) -> None:
+def scale_kernel(grid: Any, block: Any, shared: int, x: int, y: int, *scalars: float) -> None:
+    n, f = sorted(scalars, key=lambda v: isinstance(v, float))
+    assert isinstance(n, int)
     array(y, (n,))[:] = array(x, (n,)) * np.float32(f)
 
 

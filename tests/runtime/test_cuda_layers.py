@@ -34,8 +34,7 @@ def run(name: str, grid: Any, block: Any, shared: int, address: int, forms: list
 
 
 def places(name: str) -> list[Any]:
-    kinds = ["ptr"] * (3 if name == "add_kernel" else 2) + ["int64"] + (["float32"] if name == "scale_kernel" else [])
-    return ArgumentBlock(kinds).places
+    return ArgumentBlock(ARTIFACT.plan["kernels"][name]["params"]).places
 
 
 class Bindings(types.ModuleType):
