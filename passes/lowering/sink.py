@@ -45,7 +45,9 @@ def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
 
 def _opens(scope: Scope) -> bool:
     stmt, _ = scope
-    return (isinstance(stmt, tir.For) and stmt.kind in _LOOPS) or isinstance(stmt, (tir.IfThenElse, tir.AttrStmt))
+    if isinstance(stmt, tir.For):  # virtual threads are loops as others are
+        return stmt.kind in _LOOPS or (stmt.thread or "").startswith(("vthread", "cthread"))
+    return isinstance(stmt, (tir.IfThenElse, tir.AttrStmt))
 
 
 def self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:

@@ -11,6 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
+from mlcc.ir.visit import substitute
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.targets.source import expressions as ex
 from mlcc.targets.source.dialect import Dialect, Param, refuse
@@ -378,6 +379,9 @@ class KernelWriter:
 
     def for_loop(self, stmt: tir.For) -> None:
         var, step = stmt.var, 1 if stmt.step is None else tir.const_int(stmt.step)
+        if tir.const_int(stmt.extent) == 1 and not self._jumps(stmt):
+            self.body(substitute(stmt.body, {var: stmt.min}))
+            return
         if step is None or step <= 0:
             raise refuse("a loop whose step is not a positive constant has no source form", stmt.span)
         type = self.language.register(var.dtype, stmt.span)
@@ -392,6 +396,11 @@ class KernelWriter:
         advance = f"++{name}" if step == 1 else f"{name} += {step}"
         with self.block(f"for ({type} {name} = {first}; {name} < {last}; {advance})"):
             self.body(stmt.body)
+
+    @staticmethod
+    def _jumps(loop: tir.For) -> bool:
+        """Whether the loop may be left early."""
+        return any(isinstance(n, (tir.Break, tir.Continue)) for s in loop.body for n in walk(s))
 
     def _steady(self, node: tir.Expr) -> tir.Expr:
         """The value of a bound when the loop begins: C computes it before every iteration."""

@@ -11,6 +11,7 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.passes.gpu import lower_gpu
 from tests.auto_schedule.kernels import arguments, chosen, graph, lowered, scheduled
 
 GPU = "cuda{arch=sm_90}"
@@ -61,6 +62,12 @@ def test_products(m: int, n: int, k: int) -> None:
 def test_large_products_have_pieces_of_threads() -> None:
     mod = scheduled(lowered(product(4096, 4096, 4096)), GPU)
     assert {"vthread.x", "vthread.y"} <= threads(mod)
+    func = mod["fused_matmul_add_relu"]
+    assert isinstance(func, tir.PrimFunc)
+    (kernel,) = lower_gpu("f", func).kernels
+    made = [n.buffer for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
+    sizes = {b.scope: sum(tir.const_int(x.shape[0]) or 0 for x in made if x.scope == b.scope) for b in made}
+    assert sizes == {"shared": 2 * 128 * 8, "local": 8 * 8}
 
 
 def test_products_of_sizes_that_are_not_known() -> None:
