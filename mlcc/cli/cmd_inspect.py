@@ -59,7 +59,8 @@ def show_kernel(name: str, facts: dict[str, Any]) -> str:
     if told is None:
         return made
     spills = told["spill_stores"] + told["spill_loads"]
-    return f"{made}, {told['registers']} registers, {f'{spills} bytes of spills' if spills else 'no spills'}"
+    stack = f", {told['stack']} bytes of local memory" if told["stack"] else ""
+    return f"{made}, {told['registers']} registers{stack}, {f'{spills} bytes of spills' if spills else 'no spills'}"
 
 
 def summary(manifest: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.storage import GLOBAL, DeviceStorage
 from mlcc.targets.cuda.unrolling import loops_to_unroll
 from mlcc.targets.llvm import casts
+from mlcc.targets.llvm.ir_text import integer
 from mlcc.targets.llvm.types import memory_type
 
 MOST_THREADS = 1024
@@ -79,6 +80,7 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     if kernel.asserts:
         e.error = fn.params[-1]
     _bind_axes(e, kernel)
+    _assume_sizes(e, kernel)
     e.unrolled = loops_to_unroll(kernel.body)
     e.body(kernel.body)
     e.finish()
@@ -134,6 +136,26 @@ def _bind_axes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
         callee = e.ctx.module.declare(f"llvm.nvvm.read.ptx.sreg.{_SREG[tag]}", "i32", [])
         place = e.fn.call("i32", callee, [])
         e.bind(var, place if var.dtype.bits == 32 else e.fn.convert("zext", place, f"i{var.dtype.bits}"))
+
+
+def _assume_sizes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
+    """Tell LLVM that dimensions of buffers are not negative: then quotients by them are those of unsigned numbers."""
+    factors: dict[tir.Var, None] = {}
+    for buffer in kernel.buffers:
+        stack = list(buffer.shape) if buffer is not None else []
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.Mul):
+                stack += [node.lhs, node.rhs]
+            elif isinstance(node, tir.Cast) and node.dtype.kind == "int":
+                stack.append(node.value)
+            elif isinstance(node, tir.Var):
+                factors[node] = None
+    assume = e.ctx.module.declare("llvm.assume", "void", ["i1"]) if factors else ""
+    for var in factors:
+        value = e.values.get(var)
+        if value is not None and var.dtype.kind == "int":
+            e.fn.call("void", assume, [e.fn.icmp("sge", value, integer(value.type, 0))])
 
 
 def _written(kernel: DeviceKernel) -> set[tir.Var] | None:

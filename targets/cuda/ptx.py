@@ -18,6 +18,7 @@ from mlcc.targets.llvm.context import EmitOptions
 from mlcc.targets.llvm.ir_text import ModuleText
 
 TRIPLE = "nvptx64-nvidia-cuda"
+OLDEST_LLVM = (22,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def emit_ptx(
     """One PTX module of kernels. Raises CompileError (E0730 to E0732) for what has no PTX."""
     target = Target.parse(target)
     arch = Arch.of(target)
+    check_llvm()
     module = ModuleText(TRIPLE)
     options = EmitOptions(fast_math=target.fast_math)
     formulas = FAST if target.fast_math else EXACT_ENOUGH
@@ -55,7 +57,16 @@ def emit_ptx(
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
     made = compile_text(given, Machine(TRIPLE, arch.name), opt_level, emit, mend=mended)
-    if f".target {arch.name}\n" not in made.asm:
-        message = f"this LLVM generates no code for `{arch.name}`"
-        raise CompileError(error("E0731", message, help="install a newer llvmlite"))
     return PtxModule(made.asm, arch, {f.name: f for f in facts}, made.llvm_ir if optimised else given)
+
+
+def check_llvm() -> None:
+    """Raises CompileError for an LLVM that is older than the one all is tested with: it lacks architectures, and
+    intrinsics that code would then call as if they were functions."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    if llvm.llvm_version_info < OLDEST_LLVM:
+        has = ".".join(map(str, llvm.llvm_version_info))
+        message = f"PTX needs LLVM {OLDEST_LLVM[0]}; llvmlite {llvmlite.__version__} has {has}"
+        raise CompileError(error("E0731", message, help="python -m pip install 'llvmlite>=0.50'"))

@@ -310,3 +310,11 @@ def test_angles_of_float32_need_no_doubles_nearby() -> None:
     text = one("T.sin(x)")
     main = text[text.index(".visible .entry") :]
     assert "f64" not in main.replace("cvt.f64.f32", "").replace("cvt.rn.f32.f64", "").replace("param.f64", "")
+
+
+def test_an_old_llvm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite.binding
+
+    monkeypatch.setattr(llvmlite.binding, "llvm_version_info", (20, 1, 8))
+    with pytest.raises(CompileError, match="PTX needs LLVM 22.*has 20.1.8"):
+        ptx(REVERSE)
