@@ -5,6 +5,8 @@ Threads run one after the other here; that they may run together is for the emul
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.gpu import lower_gpu
+from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import arguments, chosen, graph, lowered, scheduled
 
 GPU = "cuda{arch=sm_90}"
@@ -67,7 +70,18 @@ def test_large_products_have_pieces_of_threads() -> None:
     (kernel,) = lower_gpu("f", func).kernels
     made = [n.buffer for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
     sizes = {b.scope: sum(tir.const_int(x.shape[0]) or 0 for x in made if x.scope == b.scope) for b in made}
-    assert sizes == {"shared": 2 * 128 * 8, "local": 8 * 8}
+    assert sizes == {"shared": 128 * 8 + (7 * (128 + 4) + 128), "local": 8 * 8}
+
+
+def test_the_code_of_a_large_product() -> None:
+    """Per thread and step over depth 64 products for each element of depth, operands by four from shared memory."""
+    text = mlcc.build(mlcc.parse(product(4096, 4096, 4096)), GPU).emit("ptx").decode()
+    assert text.count("fma.rn.f32") == 8 * 64
+    assert len(re.findall(r"ld\.shared\.v4", text)) == 8 * 4 and not re.search(r"ld\.shared\.[bf]32", text)
+    assert len(re.findall(r"st\.global\.v4", text)) == 16 and ".local" not in text
+    if ptxas.find_ptxas() is not None:
+        (facts,) = ptxas.assemble(text, "sm_90").values()
+        assert facts.spill_stores == facts.spill_loads == 0
 
 
 def test_products_of_sizes_that_are_not_known() -> None:

@@ -21,6 +21,7 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 PIECE = 4  # rows and columns of a piece of a thread's tile
+BANKS = 32  # of shared memory, 4 bytes wide
 LEAST = 16  # rows and columns from which on tiles pay
 
 
@@ -89,7 +90,7 @@ def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     tile = _best_tile(kernel, product)
     kernel.say(str(tile))
     _pad(kernel, block, product, tile)
-    strips = [_strip(kernel, block, o) for o in (product.lhs, product.rhs)]
+    strips = [_strip(kernel, block, product, o) for o in (product.lhs, product.rhs)]
     store = kernel.sch.cache_write(block, 0, "local")
     thread, depth = _tiles(kernel, block, product, tile)
     for strip in strips:
@@ -126,8 +127,9 @@ def _pad(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) ->
         kernel.sch.pad_einsum(block, wanted)
 
 
-def _strip(kernel: GpuKernel, block: BlockRV, operand: Operand) -> BlockRV:
-    """The block that copies an operand into shared memory; copies before it, padding too, disappear into it."""
+def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand) -> BlockRV:
+    """The block that copies an operand into shared memory, where what a thread multiplies at a time lies side by side.
+    Copies before it, padding too, disappear into it."""
     reads = [r.buffer for r in kernel.stage(block).block.reads]
     wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
     buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
@@ -135,7 +137,20 @@ def _strip(kernel: GpuKernel, block: BlockRV, operand: Operand) -> BlockRV:
     while True:
         before = [p for p in kernel.sch.get_producers(made) if _copies(kernel.stage(p))]
         if not any(try_inline(kernel, p) for p in before):
-            return made  # type: ignore[no-any-return]
+            break
+    if product.consecutive(operand) in product.k:
+        kernel.sch.transform_layout(made, ("write", 0), _depth_first(buffer, operand, product))
+        kernel.sch.storage_align(made, 0, -2, BANKS, PIECE)
+    return made  # type: ignore[no-any-return]
+
+
+def _depth_first(buffer: tir.Buffer, operand: Operand, product: Contraction) -> tir.IndexMap:
+    """The dimensions of an operand with those that are summed up over before its own."""
+    given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
+    own = product.m if operand is product.lhs else product.n
+    ranks = dict.fromkeys(product.k, 1) | {own: 2}
+    by_rank = sorted(zip(given, operand.places, strict=True), key=lambda pair: ranks.get(pair[1], 0))
+    return tir.IndexMap(given, tuple(v for v, _ in by_rank))
 
 
 def _copies(stage: Stage) -> bool:
@@ -186,10 +201,11 @@ def _fetch(kernel: GpuKernel, strip: BlockRV, depth: LoopRV, tile: Tile) -> None
 def _lanes(stage: Stage) -> int:
     """Elements that one access fetches."""
     innermost = stage.extents[-1]
-    if innermost is None or any(s != 1 for s in stage.steps_by(len(stage.loops) - 1)):
+    loads = [(s, a) for s, a in zip(stage.steps_by(len(stage.loops) - 1), stage.accesses, strict=True) if not a.stored]
+    if innermost is None or any(s != 1 for s, _ in loads):
         return 1
     lanes = VECTOR_BYTES // stage.element_bytes
-    rows = [tir.const_int(a.buffer.shape[-1]) for a in stage.accesses]
+    rows = [tir.const_int(a.buffer.shape[-1]) for _, a in loads]
     guarded = not isinstance(stage.stores[0].value, tir.BufferLoad)
     while lanes > 1 and (guarded or innermost % lanes or any(r is None or r % lanes for r in rows)):
         lanes //= 2
