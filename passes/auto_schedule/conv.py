@@ -9,6 +9,7 @@ are: element by element where results are consecutive over channels (NHWC), in v
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -47,7 +48,8 @@ def conv(kernel: Kernel) -> str:
     epilogue = in_registers(kernel, block, product, tile.columns, tile.rows, deep)
     others += _data(kernel, block, product, data, groups)
     others += _panels(kernel, block, weights, product, tile, groups)
-    outer, depth = _tiles(kernel, block, epilogue, product, tile, _outer_axes(product, weights, data), groups)
+    order = _outer_axes(kernel, product, weights, data, tile)
+    outer, depth = _tiles(kernel, block, epilogue, product, tile, order, groups)
     if many:
         share_out(kernel, outer)
     kernel.sch.decompose_reduction(block, depth)
@@ -84,13 +86,31 @@ def _stride(product: Contraction) -> int:
     return step if step > 1 else 0
 
 
-def _outer_axes(product: Contraction, weights: Operand, data: Operand) -> list[int]:
-    """The axes around tiles, outermost first; those of `weights` first if going through the data again and again moves
-    less memory than going through the weights as often."""
+def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Operand, tile: Tile) -> list[int]:
+    """The axes around tiles, outermost first: those of `weights` first, unless going through the data again for each of
+    them moves more memory than going through the weights for each tile of the data."""
     places = [*product.outer, *([product.m] if product.m is not None else []), product.n]
+    steps = {product.m: tile.rows, product.n: tile.columns}
+
+    def again(own: list[int], other: Operand) -> float:
+        """Bytes that come from beyond the second cache as `other` is gone through for each tile along some axes."""
+        size = _bytes(other)
+        extents = [product.extent(p) for p in own]
+        if size is None or None in extents:
+            return 0.0
+        times = prod(-(-n // steps.get(p, 1)) for n, p in zip(extents, own, strict=True) if n is not None)
+        return float(size * (times if size > kernel.facts.l2_bytes // 2 else 1))
+
     by_weights = [p for p in places if weights.has(p) and not data.has(p)]
     rest = [p for p in places if p not in by_weights]
+    if again(rest, weights) + again([], data) < again(by_weights, data) + again([], weights):
+        return [*rest, *by_weights]
     return [*by_weights, *rest]
+
+
+def _bytes(operand: Operand) -> int | None:
+    extents = [tir.const_int(n) for n in operand.buffer.shape]
+    return None if None in extents else prod(n for n in extents if n is not None) * operand.buffer.dtype.bits // 8
 
 
 # ---------------------------------------------------------------- the operands

@@ -83,6 +83,16 @@ def test_windows_of_one_column_read_the_data_in_place(size: int) -> None:
     assert "x_pad" not in printed and "_local" in printed
 
 
+@pytest.mark.parametrize(("l2", "outer"), [(1 << 20, "ff"), (1 << 13, "yy")])
+def test_what_the_second_cache_does_not_hold_is_gone_through_once(l2: int, outer: str) -> None:
+    """20 KiB of data: they stay where they are, or go by once, and the 2 KiB of weights for each row of them."""
+    target = f"llvm{{cpu=native vector-width=256 num-cores=1 l2={l2}}}"
+    mod = convolution("NCHW", [10, 32], (16, 32), [1, 1], tail=False)
+    text = mlcc.script(assert_same_results(mod, target=target))
+    first = next(line for line in text.splitlines() if "for " in line and ("ff_0" in line or "yy" in line))
+    assert ("yy" in first) == (outer == "yy")
+
+
 @pytest.mark.parametrize("layout", ["NCW", "NWC", "NCDHW", "NDHWC"])
 def test_one_and_three_dimensions(layout: str) -> None:
     axes = len(layout) - 2
