@@ -31,14 +31,16 @@ _CACHES: dict[str, tuple[int, int, int]] = {  # data caches in KiB as one core s
     "neoverse-v2": (64, 2048, 65536),
     **dict.fromkeys(("apple-m1", "apple-m2", "apple-m3"), (128, 12288, 8192)),
 }
+_UNITS = {"znver1": 16, "znver4": 32}  # bytes of a vector that are worked on at a time, where that is less than all
 _USUAL_CACHES = (32, 512, 8192)
 _USUAL_CORES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
-    """Sizes in bytes. `cores` run in parallel; `fma`: a multiplication and an addition are one instruction. `dots` are
-    the dtypes of operands of which one instruction adds up products of neighbours (`mlcc.dot_products`)."""
+    """Sizes in bytes. `cores` run in parallel; `fma`: a multiplication and an addition are one instruction;
+    `in_halves`: a whole vector takes as long as two halves. `dots` are the dtypes of operands of which one instruction
+    adds up products of neighbours (`mlcc.dot_products`)."""
 
     vector_bytes: int
     vector_registers: int
@@ -49,6 +51,7 @@ class CpuFacts:
     fma: bool
     line_bytes: int = 64
     dots: frozenset[Pair] = frozenset()
+    in_halves: bool = False
 
     @staticmethod
     def of(target: Target | str) -> CpuFacts:
@@ -75,6 +78,7 @@ class CpuFacts:
             fma=arch != "x86_64" or bool({"fma", "fma4", "avx512f"} & enabled),
             line_bytes=line,
             dots=dot_pairs(arch, enabled),
+            in_halves=_UNITS.get(full.cpu, vector_bytes) * 2 <= (target.vector_width // 8 or vector_bytes),
         )
 
     def lanes(self, element_bytes: int) -> int:
@@ -88,9 +92,10 @@ class CpuFacts:
 
     def __str__(self) -> str:
         fma = "fma" if self.fma else "no fma"
+        halves = " in halves" if self.in_halves else ""
         caches = ", ".join(map(_size, (self.l1_bytes, self.l2_bytes, self.l3_bytes)))
         return (
-            f"{self.vector_registers} vectors of {self.vector_bytes} bytes, {fma}; caches {caches} in lines of"
+            f"{self.vector_registers} vectors of {self.vector_bytes} bytes{halves}, {fma}; caches {caches} in lines of"
             f" {self.line_bytes}; {self.cores} cores"
         )
 

@@ -72,7 +72,7 @@ def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple
         not_this("nothing but the window moves")
     n = product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
-    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes, spare)) for place in own]
+    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes, spare, groups is None)) for place in own]
     row, tile = max(made, key=lambda found: (found[1].efficiency(product.extent(found[0]), n), found[0]))
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile

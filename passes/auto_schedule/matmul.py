@@ -88,21 +88,23 @@ class Plan:
 def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     facts = kernel.facts
-    spare = groups.spare(kernel) if groups else None
-    tile = best_tile(facts, m, n, element_lanes(kernel, product), spare)
+    lanes = element_lanes(kernel, product)
     row = None if n is None else n * product.rhs.buffer.dtype.bits // 8
     size = None if row is None or depth is None else row * depth
     in_rows = product.consecutive(product.rhs) == product.n
-    ready = in_rows and size is not None and size <= facts.l2_bytes * 3 // 4
+    ready = in_rows and size is not None and size <= facts.l2_bytes * 3 // 4 and (n or 0) >= lanes
     constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= (LEAST_REUSE_IN_ROWS if in_rows else LEAST_REUSE)
     # how often they serve is not known: panels for one row cost less than one dot product after the other for many
-    unknown = product.reuse is None and not in_rows and (n is None or n >= tile.lanes)
+    unknown = product.reuse is None and not in_rows and (n is None or n >= lanes)
     panels = constant or unknown or (reused and not ready) or groups is not None
     if not panels and not in_rows:
         if why_no_dots(kernel, product) is None:
             not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
         panels = True
+    spare = groups.spare(kernel) if groups else None
+    halves = panels and groups is None  # half a vector in rows often lies in two lines
+    tile = best_tile(facts, m, n, lanes, spare, halves)
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     fits = size is not None and size <= facts.l1_bytes // 2
     if groups is not None:

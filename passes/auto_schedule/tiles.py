@@ -13,11 +13,12 @@ USUAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn ou
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """`rows` times `vectors` vectors of `lanes` elements."""
+    """`rows` times `vectors` vectors of `lanes` elements; one takes `cost` of the time of a whole vector."""
 
     rows: int
     vectors: int
     lanes: int
+    cost: float = 1.0
 
     @property
     def columns(self) -> int:
@@ -32,18 +33,18 @@ class Tile:
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
         time = sum(
-            down * across * _time(r, v)
+            down * across * _time(r, v, self.cost)
             for r, down in _parts(height, self.rows)
             for v, across in _parts(vectors, self.vectors)
         )
-        known = height * width / self.lanes / time
+        known = height * width / self.lanes * self.cost / time
         return known * (_used(self.rows) if m is None else 1.0) * (_used(self.columns) if n is None else 1.0)
 
 
-def _time(rows: int, vectors: int) -> float:
-    """Of one step of the sums of a tile, in multiplications."""
+def _time(rows: int, vectors: int, cost: float) -> float:
+    """Of one step of the sums of a tile, in multiplications of whole vectors."""
     sums = rows * vectors
-    return (sums + ROW_LOAD * rows + VECTOR_LOAD * vectors) * max(1.0, LATENCY / sums)
+    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * vectors) * max(1.0, LATENCY / sums)
 
 
 def _parts(size: int, step: int) -> list[tuple[int, int]]:
@@ -56,16 +57,20 @@ def _used(step: int) -> float:
     return sum(s / (-(-s // step) * step) for s in USUAL_SIZES) / len(USUAL_SIZES)
 
 
-def best_tile(facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None) -> Tile:
-    """The tile that makes most of the multipliers; sizes that are None are not known. Of equals the one with fewer
-    loads, then with fewer rows. `spare`: registers for what else there is (None: an operand, and without
-    fma a product)."""
+def best_tile(
+    facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True
+) -> Tile:
+    """The tile that makes most of the multipliers, of vectors of `lanes`, or of half as many where that takes half the
+    time and `halves` may be; sizes that are None are not known. Of equals the one of whole vectors, then with fewer
+    loads, then with fewer rows. `spare`: registers for what else there is (None: an operand, and without fma a
+    product)."""
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
-    most = room if n is None else -(-n // lanes)
+    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * (halves and facts.in_halves and lanes > 2 and n is not None)
     tiles = [
-        Tile(rows, vectors, lanes)
-        for vectors in range(1, max(min(room // 2, most), 1) + 1)
+        Tile(rows, vectors, width, cost)
+        for width, cost in widths
+        for vectors in range(1, max(min(room // 2, room if n is None else -(-n // width)), 1) + 1)
         for rows in range(1, min(room, m or room) + 1)
         if rows * vectors + min(rows, vectors) <= room
     ]
-    return max(tiles, key=lambda t: (round(t.efficiency(m, n), 4), -(t.rows + t.vectors), -t.rows))
+    return max(tiles, key=lambda t: (round(t.efficiency(m, n), 4), t.lanes, -(t.rows + t.vectors), -t.rows))

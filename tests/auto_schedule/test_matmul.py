@@ -205,6 +205,17 @@ def test_tiles_fit_the_registers(target: str) -> None:
             assert n is None or tile.columns < n + tile.lanes
 
 
+def test_halves_of_vectors_where_they_take_half_the_time() -> None:
+    """40 of 48 lanes are used in whole vectors."""
+    znver4, skylake = (CpuFacts.of(f"llvm{{triple=x86_64-linux-gnu cpu={c}}}") for c in ("znver4", "skylake-avx512"))
+    assert znver4.in_halves and "halves" in str(znver4) and not skylake.in_halves
+    assert not CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=znver4 vector-width=256}").in_halves
+    assert [best_tile(f, 90, 40, 16).lanes for f in (znver4, skylake)] == [8, 16]
+    assert [best_tile(znver4, 90, n, 16).lanes for n in (16, 48, 1024, None)] == [16] * 4
+    assert "vectors of 8" in made(Product("mk,nk->mn", {"m": 90, "n": 40, "k": 60}), znver4).choices[0]
+    assert "vectors of 16" in made(Product("mk,kn->mn", {"m": 90, "n": 40, "k": 60}), znver4).choices[0]
+
+
 def test_the_large_tile_keeps_the_multipliers_busy() -> None:
     facts = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4}")
     assert best_tile(facts, 1024, 1024, 16).rows * best_tile(facts, 1024, 1024, 16).vectors >= 20
