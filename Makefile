@@ -7,7 +7,7 @@ CC ?= cc
 # NumPy's own kernels, not those that a machine's settings pin: slower ones would flatter us
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-.PHONY: help run test check fuzz diff bench golden clean
+.PHONY: help run test check fuzz diff bench gpu-check gpu-bench golden clean
 
 help:
 	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
@@ -16,6 +16,8 @@ help:
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
 	@echo 'make bench   timings as ratios, against other compilers too; BENCH="speed --quick --only mlp" for a part'
+	@echo 'make gpu-check  the tests on an NVIDIA GPU, in an environment of its own; compute-sanitizer where it is installed'
+	@echo 'make gpu-bench  kernels beside cuBLAS and PyTorch on the GPU, recorded in docs/gpu-speed.md; BENCH="--quick" for less'
 	@echo 'make golden  rewrite the golden files; read the diff before you commit it'
 	@echo 'make clean   remove what the targets made'
 
@@ -60,6 +62,12 @@ $(VENV)/.bench: $(VENV)/.run
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m bench $(BENCH)
+
+gpu-check:
+	@VENV=$(or $(GPU_VENV),.venv-gpu) $(PYTHON) scripts/gpu.py check $(PYTEST_FLAGS)
+
+gpu-bench:
+	@VENV=$(or $(GPU_VENV),.venv-gpu) $(PYTHON) scripts/gpu.py bench $(BENCH)
 
 golden: $(VENV)/.test
 	@$(BIN)/python -m pytest --update-golden -q

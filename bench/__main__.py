@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them: `speed`, `math` and `kernels` take options."""
+"""Run the benchmarks named on the command line, or all of them: `speed`, `math`, `kernels` and `gpu` take options."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ def main() -> int:
         from bench.kernels import main as kernels
 
         return kernels(sys.argv[2:])
+    if sys.argv[1:2] == ["gpu"]:
+        from bench.gpu.command import main as gpu
+
+        return gpu(sys.argv[2:])
     if sys.argv[1:2] == ["math"]:
         from bench.math import main as math
 

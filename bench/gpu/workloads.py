@@ -1,0 +1,95 @@
+"""What is timed: graphs of one operator, with the work that each does and what peers do for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Peer = Callable[..., Any]  # (torch, arrays...) -> a function that runs once
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A graph over `shapes`. `flops` of one run, or `bytes` that it has to move; `peer` names what others call it.
+
+    `goal` is the part of the peer's speed (for `bytes`: of the copy bandwidth) that the project asks for.
+    """
+
+    name: str
+    body: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "float32"
+    flops: float = 0.0
+    bytes: float = 0.0
+    peer: str = ""
+    goal: float = 0.9
+
+    @property
+    def text(self) -> str:
+        params = ", ".join(f'x{i}: R.Tensor({shape}, "{self.dtype}")' for i, shape in enumerate(self.shapes))
+        return (
+            f"@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n        with R.dataflow():\n"
+            f"            out = {self.body}\n            R.output(out)\n        return out\n"
+        )
+
+    def arrays(self) -> list[np.ndarray]:
+        """Inputs, bfloat16 as their bits."""
+        rng = np.random.default_rng(0)
+        made = [rng.standard_normal(s, dtype=np.float32) for s in self.shapes]
+        if self.dtype == "bfloat16":
+            return [(a.view(np.uint32) >> 16).astype(np.uint16) for a in made]
+        return made
+
+
+def product(n: int, dtype: str, goal: float) -> Workload:
+    return Workload(
+        f"matmul {n} {dtype}", "R.matmul(x0, x1)", ((n, n), (n, n)), dtype, flops=2.0 * n**3, peer="matmul", goal=goal
+    )
+
+
+def workloads(quick: bool) -> list[Workload]:
+    """All of them; `quick`: at sizes that take a moment."""
+    small = 4 if quick else 1
+    rows, columns = 8192 // small, 8192
+    size = 4.0 * rows * columns
+    return [
+        product(4096 // small, "float32", 0.9),
+        product(8192 // small, "bfloat16", 0.8),
+        Workload("add", "R.add(x0, x1)", ((rows, columns), (rows, columns)), bytes=3 * size, peer="add"),
+        Workload("softmax", "R.nn.softmax(x0, axis=-1)", ((rows, columns),), bytes=2 * size, peer="softmax"),
+        Workload(
+            "layer norm", "R.nn.layer_norm(x0, x1, x2, axes=[-1])", ((rows, columns), (columns,), (columns,)),
+            bytes=2 * size, peer="layer_norm",
+        ),
+    ]  # fmt: skip
+
+
+def reference(work: Workload, arrays: list[np.ndarray], rows: int = 4) -> np.ndarray:
+    """The first rows of the result, in float64."""
+    wide = [_wide(a) for a in arrays]
+    match work.peer:
+        case "matmul":
+            return wide[0][:rows] @ wide[1]
+        case "add":
+            return wide[0][:rows] + wide[1][:rows]
+        case "softmax":
+            shifted = np.exp(wide[0][:rows] - wide[0][:rows].max(axis=1, keepdims=True))
+            return shifted / shifted.sum(axis=1, keepdims=True)
+        case "layer_norm":
+            x = wide[0][:rows]
+            return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * wide[1] + wide[2]
+    raise AssertionError(work.peer)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """A result as float64, bfloat16 from its bits."""
+    return _wide(array)

@@ -1,0 +1,102 @@
+"""What `make gpu-check` and `make gpu-bench` do: `python scripts/gpu.py check|bench [arguments]`.
+
+Finds a Python that has what is needed: a fresh environment with the extras [cuda,test], or, where nothing can be
+installed (no network), the one that runs this, if it has all. Without a GPU it says so in a line and is done.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = ("click", "lark", "llvmlite", "numpy", "pytest")
+LOOK = """
+from mlcc.errors import MlccError
+from mlcc.runtime.cuda import default_device
+try:
+    device = default_device()
+except MlccError as exc:
+    raise SystemExit(f"no GPU: {exc.diagnostics[0].message}")
+major, minor = device.capability
+cuda = ".".join(map(str, device.version))
+print(f"{device.name}, compute capability {major}.{minor}, driver for CUDA {cuda}, by {device.driver.package}")
+"""
+SANITIZERS = ("memcheck", "racecheck", "synccheck")
+
+
+def say(text: str) -> None:
+    print(f"gpu: {text}", flush=True)
+
+
+def fresh_environment(folder: Path) -> Path | None:
+    """The Python of an environment with mlcc and its extras; it sees what is installed besides. None if that fails."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        made = subprocess.run(
+            [sys.executable, "-m", "venv", "--system-site-packages", str(folder)], capture_output=True, text=True
+        )
+        if made.returncode:
+            say(f"no environment could be made: {made.stderr.strip() or made.stdout.strip()}")
+            return None
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[cuda,test]"]
+    done = subprocess.run(install, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 0:
+        return python
+    lines = done.stderr.strip().splitlines()
+    say(f"pip could not install mlcc[cuda,test] ({lines[-1] if lines else 'no reason given'})")
+    return None
+
+
+def this_python() -> Path | None:
+    """The Python that runs this, if it has what is needed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if importlib.util.find_spec("cuda") is None and importlib.util.find_spec("pycuda") is None:
+        missing.append("cuda-bindings (or pycuda)")
+    if missing:
+        say(f"{sys.executable} lacks {', '.join(missing)}")
+        return None
+    return Path(sys.executable)
+
+
+def run(python: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> int:
+    environment = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
+    environment["PYTHONPATH"] = str(ROOT)
+    return subprocess.run([*prefix, str(python), *arguments], cwd=ROOT, env=environment).returncode
+
+
+def check(python: Path, rest: list[str]) -> int:
+    """The tests marked `gpu`; then graphs and a failing kernel's neighbours under each tool of compute-sanitizer."""
+    code = run(python, "-m", "pytest", "-m", "gpu", "-q", "-rs", "tests/hardware", *rest)
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        say("compute-sanitizer is not installed: not run")
+        return code
+    for name in SANITIZERS:
+        say(f"compute-sanitizer --tool {name}")
+        prefix = (tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all")
+        code = code or run(python, "-m", "tests.hardware.sanitized", prefix=prefix)
+    return code
+
+
+def main() -> int:
+    what, rest = sys.argv[1], sys.argv[2:]
+    folder = ROOT / os.environ.get("VENV", ".venv-gpu")
+    python = fresh_environment(folder) or this_python()
+    if python is None:
+        say("skipped: nothing here can run mlcc with the CUDA driver")
+        return 0
+    if run(python, "-c", LOOK):
+        say("skipped: no test or benchmark of a GPU was run")
+        return 0
+    if what == "check":
+        return check(python, rest)
+    return run(python, "-m", "bench", "gpu", *rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The benchmark of GPUs, over emulation: what it builds is right, and a line says all that it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mlcc
+from bench.gpu import command
+from bench.gpu.workloads import Workload, product, workloads
+from tests.runtime.devices import PythonDevice
+
+SMALL = (
+    product(32, "float32", 0.9),
+    Workload("add", "R.add(x0, x1)", ((8, 16), (8, 16)), bytes=3 * 512, peer="add"),
+)
+
+
+class Stub(PythonDevice):
+    """Keeps time; what runs is emulated elsewhere."""
+
+    capability = (8, 0)
+
+
+@pytest.mark.parametrize("work", SMALL, ids=lambda w: w.name)
+def test_a_line_of_the_table(work: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = mlcc.load
+    monkeypatch.setattr(command.mlcc, "load", lambda made, device: real(made, emulate=True, check=False))
+    device: Any = Stub({})
+    cells = [cell.strip() for cell in command.one(work, device, 2, 2, 1e9).split("|")[1:-1]]
+    assert cells[0] == work.name and cells[1].endswith("us") and cells[4] == "none"
+    assert float(cells[5]) < 1e-5
+    assert ("TFLOP/s" in cells[2]) == bool(work.flops) and "asked: 0.9" in cells[3]
+
+
+def test_architectures_and_texts() -> None:
+    device: Any = Stub({})
+    assert command.architecture(device) == "sm_80"
+    device.capability = (9, 0)
+    assert command.architecture(device) == "sm_90a"
+    device.capability = (8, 8)
+    assert command.architecture(device) == "sm_87"
+    assert all(mlcc.parse(w.text)["main"] for w in workloads(True))
+
+
+def test_figures_are_put_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(command.PAGE.read_text())
+    monkeypatch.setattr(command, "PAGE", page)
+    for name in ("first", "second"):
+        command.record([f"| {name} |"], "a device", 1e12, 3)
+    text = page.read_text()
+    assert "| second |" in text and "| first |" not in text and "copies at 1000 GB/s" in text
+    assert text.startswith(command.PAGE.read_text()[:40]) and text.rstrip().endswith(command.END)

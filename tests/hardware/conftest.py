@@ -1,0 +1,27 @@
+"""The GPU of the machine, for tests that are marked `gpu`."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlcc.errors import MlccError
+from mlcc.gpus import ISA
+from mlcc.runtime.cuda import default_device
+from mlcc.runtime.cuda.device import CudaDevice
+
+
+@pytest.fixture(scope="session")
+def gpu() -> CudaDevice:
+    """The device that artifacts run on; the test is skipped where there is none, with the reason."""
+    try:
+        return default_device()
+    except MlccError as exc:
+        pytest.skip(exc.diagnostics[0].message)
+
+
+@pytest.fixture(scope="session")
+def target(gpu: CudaDevice) -> str:
+    """The best architecture that mlcc generates code for and the device runs."""
+    have = gpu.capability[0] * 10 + gpu.capability[1]
+    known = sorted((int(name[3:]) for name in ISA if name[3:].isdigit()), reverse=True)
+    return f"cuda{{arch=sm_{next(n for n in known if n <= have)}}}"
