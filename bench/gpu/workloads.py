@@ -73,6 +73,8 @@ def reference(work: Workload, arrays: list[np.ndarray], rows: int = 4) -> np.nda
     match work.peer:
         case "matmul":
             return wide[0][:rows] @ wide[1]
+        case "negate":
+            return -wide[0][:rows]
         case "add":
             return wide[0][:rows] + wide[1][:rows]
         case "softmax":
