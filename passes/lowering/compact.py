@@ -36,6 +36,7 @@ from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 _SCOPES = ("global", "local", "shared", "shared.dyn")
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
+MOST_PADDING = 8  # elements that rows of shared memory are longer than what is used
 SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension of the buffer may be smaller
 
 
@@ -114,6 +115,8 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
     small = None not in sizes and prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes <= SMALL_BYTES
     if not small and not any(map(is_bound, uses.path)):
         dims = [_within(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
+    if old.scope in _SHARED:
+        dims = [dims[0], *map(_padded, dims[1:], old.shape[1:])] if dims else dims
     shape = tuple(size for size, _ in dims)
     strides = _aligned(shape, uses.allocation.annotations.get(ALIGN, ()))
     return Layout(replace(old, shape=shape, strides=strides), tuple(start for _, start in dims))
@@ -187,6 +190,16 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # what any number is below says nothing
         return c.const(max(int(most), 0), whole.dtype), analyzer.simplify(region.low)
     return whole, None
+
+
+def _padded(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Expr | None]:
+    """The same for memory with banks: rows from 0 on that are a little longer than what is used of them were made so to
+    spread their columns over the banks."""
+    size, start = dim
+    used, given = tir.const_int(size), tir.const_int(whole)
+    if used is None or given is None or tir.const_int(start if start is not None else 0) != 0:
+        return dim
+    return (whole, None) if used < given <= used + MOST_PADDING else dim
 
 
 def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:

@@ -25,9 +25,11 @@ BANKS, WORD = 32, 4
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A place of the source that touches memory. `units` are sectors (global) or passes (shared) of all requests
-    together, `least` how few would do, `worst` the most that one request takes over its least; `bytes` is what a thread
-    moves at a time."""
+    """A place that touches memory: of the source, or (not `is_in_source`) of the kernel as lowered.
+
+    `units` are sectors (global) or passes (shared) of all requests together, `least` how few would do, `worst` the most
+    that one request takes over its least; `bytes` is what a thread moves at a time.
+    """
 
     place: str
     text: str
@@ -39,6 +41,7 @@ class Access:
     units: int
     least: int
     worst: float
+    is_in_source: bool = True
 
     @property
     def ratio(self) -> float:
@@ -79,6 +82,7 @@ def _access(rows: np.ndarray, site: Site) -> Access:
     return Access(
         f"{site.span.source.name}:{line}:{column}", text[0] if text else "", site.root.name, scope, site.what,
         int(sizes.max()), count, int(units.sum()), int(least.sum()), float((units / least).max()),
+        site.is_in_source,
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class CheckedEmitter(ThreadEmitter):
     def _load(self, node: tir.BufferLoad, root: Root) -> Value:
         fn = self.fn
         node = replace(node, indices=(self._computed(node.indices[0]),))
-        site = self._checks.site(node, self._stmt, "read", root, node.buffer.dtype)
+        site = self._checks.site(node, self._stmt, "read", root)
         pieces = self._pieces(node.buffer, node.indices[0], root)
         outside, done = self._guard(root, pieces, site, "read")
         for piece in pieces:
@@ -92,7 +92,7 @@ class CheckedEmitter(ThreadEmitter):
         fn = self.fn
         value = tir.Var("value", stmt.value.dtype)
         self.bind(value, self.expr(stmt.value))
-        site = self._checks.site(stmt, stmt, "write", root, stmt.buffer.dtype)
+        site = self._checks.site(stmt, stmt, "write", root)
         stmt = replace(stmt, value=value, indices=(self._computed(stmt.indices[0]),))
         pieces = self._pieces(stmt.buffer, stmt.indices[0], root)
         _, done = self._guard(root, pieces, site, "written")

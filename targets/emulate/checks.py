@@ -50,12 +50,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in the source where threads do something to memory (elements of `dtype` in `root`), or meet."""
+    """A place in the source where threads do something to memory, or meet: in the source, or as lowered."""
 
     span: Span
     what: str
     root: Root | None = None
-    dtype: DType | None = None
+    is_in_source: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -130,14 +130,14 @@ class Checks:
 
     # ------------------------------------------------------------ sites
 
-    def site(self, node: Node, stmt: Stmt, what: str, root: Root | None = None, dtype: DType | None = None) -> int:
+    def site(self, node: Node, stmt: Stmt, what: str, root: Root | None = None) -> int:
         """The number of a place: of `node` in the source, or of the statement as it is printed."""
         span = node.span or stmt.span or self._printed(stmt)
         key = (id(span.source), span.start, span.end, what, None if root is None else root.number)
         number = self._site_numbers.get(key)
         if number is None:
             number = self._site_numbers[key] = len(self.sites)
-            self.sites.append(Site(span, what, root, dtype))
+            self.sites.append(Site(span, what, root, bool(node.span or stmt.span)))
         return number
 
     def _printed(self, stmt: Stmt) -> Span:

@@ -49,8 +49,8 @@ class Mode:
 
 
 class Launched(NamedTuple):
-    """What a checked launch did wrong, and what was traced of every so manieth block: a row for each access, with its
-    site, thread, loops, offset, bytes and block."""
+    """What a checked launch did wrong (nothing where an assertion failed: it may all follow from that), and what was
+    traced of every `stride`-th block: a row for each access, with its site, thread, loops, offset, bytes and block."""
 
     findings: list[Diagnostic]
     trace: np.ndarray | None
@@ -81,7 +81,8 @@ class Emulated:
         self._run(report.ctypes.data, grid, block, shared_bytes, passed)
         del kept
         used = None if trace is None else trace[: report[checks.USED]]
-        return Launched(findings.diagnostics(), used, int(stride))
+        failed = bool(self.kernel.asserts) and ctypes.c_int32.from_address(args[-1]).value != 0
+        return Launched([] if failed else findings.diagnostics(), used, int(stride))
 
     def _run(
         self, report: int | None, grid: Sequence[int], block: Sequence[int], shared_bytes: int, passed: Sequence[Any]

@@ -133,8 +133,7 @@ def _bind(e: ThreadEmitter, params: Sequence[tir.Var], values: Sequence[Value]) 
 
 
 class _Prepare(Mutator):
-    """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind and the
-    thread goes on."""
+    """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind."""
 
     def __init__(self, kernel: DeviceKernel, threads: Threads) -> None:
         self._threads = threads
@@ -153,9 +152,17 @@ class _Prepare(Mutator):
             return matrix_rows(node.value, self._threads.lane)
         return node
 
-    def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
-        number = self._numbers.get((node.kind, "".join(node.message)))
-        if number is None or self._error is None:
-            return []
-        store = c.store(self._error, c.const(number, INT32), 0)
-        return tir.IfThenElse(c.logical_not(node.condition), (store,), span=node.span)
+    def body(self, statements: Body) -> Body:
+        """What follows a failed assertion in its body is left out."""
+        for at, stmt in enumerate(statements):
+            if isinstance(stmt, tir.AssertStmt):
+                rest = self.body(statements[at + 1 :])
+                return (*super().body(statements[:at]), self._unless_failed(stmt, rest))
+        return super().body(statements)
+
+    def _unless_failed(self, stmt: tir.AssertStmt, rest: Body) -> Stmt:
+        number = self._numbers.get((stmt.kind, "".join(stmt.message)))
+        failed: Body = ()
+        if number is not None and self._error is not None:
+            failed = (c.store(self._error, c.const(number, INT32), 0),)
+        return tir.IfThenElse(stmt.condition, rest, failed or None, span=stmt.span)

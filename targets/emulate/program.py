@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlcc.errors import CallError
+from mlcc.errors import CallError, error
 from mlcc.interp.prim_func import Program, as_argument, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
@@ -43,12 +43,19 @@ def run_host(
         return node
 
     def launcher(kernel: Emulated) -> Callable[..., None]:
+        asserts = kernel.kernel.asserts
+
         def launch(*values: Any) -> None:
+            failed = np.zeros(1, np.int32)
+            if asserts:
+                values = (*values, failed)
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
             rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
             grid, block, dynamic = launch_extents(kernel.kernel, addresses)
             made = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
             launched(kernel, made, grid, block)
+            if failed[0]:
+                raise CallError(error("E0813", asserts[failed[0] - 1][1] or "an assertion failed"))
 
         return launch
 

@@ -15,6 +15,7 @@ from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.emulate.threads import WARP
 
+_PLACE = 40  # characters of a statement that stands for a place
 ROOM = 1 << 22  # accesses that are written down of one launch
 
 
@@ -150,9 +151,10 @@ def _rows(found: Sequence[Access]) -> list[str]:
     head = ("place", "access", "bytes", "requests", "units", "least", "ratio", "worst")
     rows: list[tuple[str, ...]] = [head]
     for a in found:
+        place = a.place if a.is_in_source else _short(a.text)
         access = f"{a.scope} {a.what} {a.buffer}"
         numbers = (a.bytes, a.requests, a.units, a.least, f"{a.ratio:.2f}", f"{a.worst:.0f}")
-        rows.append((a.place, access, *map(str, numbers)))
+        rows.append((place, access, *map(str, numbers)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = []
     for row in rows:
@@ -160,6 +162,11 @@ def _rows(found: Sequence[Access]) -> list[str]:
         cells += [text.rjust(w) for text, w in zip(row[2:], widths[2:], strict=True)]
         lines.append("  " + "  ".join(cells))
     return lines
+
+
+def _short(text: str) -> str:
+    """A statement in as much room as a place in a file takes."""
+    return text if len(text) <= _PLACE else f"{text[: _PLACE - 3]}..."
 
 
 def _extents(extents: Sequence[int]) -> str:

@@ -83,11 +83,11 @@ def test_wide_accesses_go_by_parts_of_a_warp() -> None:
 @T.prim_func
 def f(A: T.Buffer((32, 4), "float32"), B: T.Buffer((32, 4), "float32")):
     tx = T.launch_thread("threadIdx.x", 32)
-    S = T.alloc_buffer((32, {row}), "float32", scope="shared")
+    S = T.alloc_buffer((1024,), "float32", scope="shared")
     for v in T.vectorized(4):
-        S[tx, v] = A[tx, v]
+        S[tx * {row} + v] = A[tx, v]
     for v in T.vectorized(4):
-        B[tx, v] = S[tx, v]
+        B[tx, v] = S[tx * {row} + v]
 """
     found = measured(text.format(row=16), rand(32, 4), np.zeros((32, 4), "float32"))
     assert counts(found["S", "read"]) == (1, 16, 4)

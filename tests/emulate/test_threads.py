@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from mlcc.errors import CallError
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import walk
 from mlcc.targets.emulate import run_program
 from tests.emulate.kernels import FULL, program, rand, run
 
@@ -246,3 +252,31 @@ def f(A: T.Buffer((40, 8192), "float32"), B: T.Buffer((40,), "float32")):
         b = np.zeros(40, "float32")
         run_program(program(text), a, b, check=check)
         assert np.array_equal(b, a[:, 0] + a[:, -1])
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_failed_assertion_stops_its_thread(check: bool) -> None:
+    """Its message is what the call raises; what it kept from happening is no finding."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    for k in range(2):
+        T.Assert(A[tx] < 64, "an index beyond the end")
+        B[A[tx]] = k + 1
+"""
+    a, b = np.arange(64, dtype="int32"), np.zeros(64, "int32")
+    made = program(text)
+    (kernel,) = made.kernels
+    if not kernel.asserts:  # the number of each goes to a parameter
+        found = [n for s in kernel.body for n in walk(s) if isinstance(n, tir.AssertStmt)]
+        word = tir.Var("error", DType.of("handle"))
+        asserts = tuple((n.kind, "".join(n.message)) for n in found)
+        kernel = replace(kernel, params=(*kernel.params, word), buffers=(*kernel.buffers, None), asserts=asserts)
+        made = replace(made, kernels=(kernel,))
+    run_program(made, a, b, check=check)
+    assert b.tolist() == [2] * 64
+    a[7], b[:] = 1 << 30, 0
+    with pytest.raises(CallError, match="an index beyond the end"):
+        run_program(made, a, b, check=check)
+    assert b.tolist() == [2] * 7 + [0] + [2] * 56

@@ -9,6 +9,7 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.lowering import lower_func
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.realize import realize_blocks
@@ -380,3 +381,24 @@ for i in range(8):
     made = compacted(func)
     known = {b for b in made.buffers if b} | {n.buffer for n in walk(made) if isinstance(n, tir.AllocBuffer)}
     assert {n.buffer for n in walk(made) if isinstance(n, (tir.BufferLoad, tir.BufferStore))} <= known
+
+
+def test_rows_of_shared_memory_keep_their_padding() -> None:
+    """33 floats for rows of 32 spread columns over banks; rows that are far longer than what is used shrink."""
+    for row, kept in ((33, 33), (40, 40), (41, 32), (1024, 32)):
+        func = mlcc.parse(
+            f"""
+@T.prim_func
+def f(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((32, {row}), "float32", scope="shared")
+    for k in range(32):
+        S[k, tx] = A[k, tx]
+    for k in range(32):
+        B[k, tx] = S[tx, k]
+"""
+        )["f"]
+        assert isinstance(func, tir.PrimFunc)
+        (kernel,) = lower_gpu("f", func).kernels
+        (buffer,) = (n.buffer for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer))
+        assert tir.const_int(buffer.shape[0]) == 32 * kept
