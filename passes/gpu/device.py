@@ -53,7 +53,7 @@ class DeviceProgram:
 
     `host` is what the host does, in order: loop code whose statements are loops, conditions, bindings of scalars,
     allocations of global memory, assertions and launches. A launch is `Evaluate(Call(GlobalVar(kernel name),
-    arguments))` with an argument for each parameter of the kernel.
+    arguments))` with an argument for each parameter of the kernel, but not for that of its assertions.
     """
 
     func: tir.PrimFunc

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import INT32
+from mlcc.ir.dtypes import HANDLE, INT32
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Stmt
 from mlcc.passes.gpu.device import DeviceKernel, DeviceProgram
@@ -71,8 +71,19 @@ class _Splitter(Mutator):
         after = len(self._order)
         params = tuple(sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after))))
         buffers = tuple(self._buffers.get(p) for p in params)
-        self.kernels.append(DeviceKernel(name, params, buffers, extents, axes, body, dynamic_layout(body).size))
+        asserts = _assertions(body)
+        error = (tir.Var("error", HANDLE, tir.PointerType(INT32, "global")),) if asserts else ()
+        size = dynamic_layout(body).size
+        self.kernels.append(
+            DeviceKernel(name, (*params, *error), (*buffers, *[None] * len(error)), extents, axes, body, size, asserts)
+        )
         return [tir.Evaluate(tir.Call(INT32, relax.GlobalVar(name), params), span=node.span)]
+
+
+def _assertions(body: Body) -> tuple[tuple[str, str], ...]:
+    """Kinds and messages of the assertions that may fail, each once."""
+    found = (n for stmt in body for n in walk(stmt) if isinstance(n, tir.AssertStmt))
+    return tuple(dict.fromkeys((n.kind, "".join(n.message)) for n in found if not tir.const_int(n.condition)))
 
 
 def _free(body: Body, bound: set[tir.Var], asked: list[tir.Var]) -> list[tir.Var]:

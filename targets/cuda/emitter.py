@@ -19,17 +19,13 @@ from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
 from mlcc.targets.llvm.refuse import unsupported
 
-_OF_HOSTS = (
-    "call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked", "prefetch", "tvm_kernel_replace_point",
-)  # fmt: skip
-
 
 class DeviceEmitter(Emitter):
     """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll."""
 
     TARGET: ClassVar[str] = "cuda"
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {
-        **{name: emit for name, emit in calls.TABLE.items() if name not in _OF_HOSTS},
+        **calls.TABLE,
         **intrinsics.TABLE,
         **tensor_cores.TABLE,
     }
@@ -43,6 +39,12 @@ class DeviceEmitter(Emitter):
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Never in functions of their own: a call would put what is in registers into memory."""
         self.plain_body(statements)
+
+    def leave(self, code: Value) -> None:
+        """End the thread; the number of an assertion that failed is left where the host looks."""
+        if code.ref != "0":
+            self.fn.store(code, self.error, 4)
+        self.fn.ret()
 
     def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
         parts = split_index(node, self.unrolled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import mlcc
@@ -15,6 +16,7 @@ from mlcc.ir import tir
 from mlcc.passes.gpu import DeviceKernel, lower_gpu
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
 from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
+from tests.gpu.on_cpu import Kernels
 
 ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100", "sm_120")
 PTXAS = find_ptxas()
@@ -318,3 +320,24 @@ def test_an_old_llvm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvmlite.binding, "llvm_version_info", (20, 1, 8))
     with pytest.raises(CompileError, match="PTX needs LLVM 22.*has 20.1.8"):
         ptx(REVERSE)
+
+
+def test_an_assertion_leaves_its_number_and_ends_the_thread() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((128,), "int32"), B: T.Buffer((128,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    assert A[tx] >= 0, "not negative"
+    assert A[tx] < 100, "below a hundred"
+    B[tx] = A[tx]
+"""
+    func = mlcc.parse(text)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    (kernel,) = lower_gpu("f", func).kernels
+    assert [message for _, message in kernel.asserts] == ["not negative", "below a hundred"]
+    a, b, word = np.arange(-14, 114, dtype="int32"), np.zeros(128, "int32"), np.zeros(1, "int32")
+    kernels = Kernels([kernel])
+    for threads, number in ((1, 1), (128, 2)):  # one after the other: the last one's number stays
+        kernels.run("f_kernel", (1,), (threads,), a, b, word)
+        assert word[0] == number
+    np.testing.assert_array_equal(b, np.where((a >= 0) & (a < 100), a, 0))

@@ -110,3 +110,22 @@ def main(x: T.handle, k: T.int32):
             exe["main"](x, 5)
         said.append(str(caught.value))
     assert said[0] == said[1]
+
+
+def test_the_assertion_of_a_thread() -> None:
+    text = """
+@T.prim_func
+def main(X: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "int32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            assert X[b * 32 + t] >= 0, "no number is negative"
+            Y[b * 32 + t] = X[b * 32 + t]
+"""
+    artifact = mlcc.build(mlcc.parse(text), target="cuda{arch=sm_80}", pipeline="")
+    for exe in (mlcc.load(artifact, emulate=True), mlcc.load(mlcc.build(mlcc.parse(text), pipeline=""))):
+        x, y = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+        exe["main"](x, y)
+        np.testing.assert_array_equal(x, y)
+        x[40] = -1
+        with pytest.raises(CallError, match="no number is negative"):
+            exe["main"](x, y)
