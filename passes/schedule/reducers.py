@@ -51,7 +51,7 @@ def _single(name: str, make: Callable[..., Expr], identity: Callable[[DType], Ex
 
 def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
     """Pairs of place and value. The first keeps the left one of equals, given a `better` that holds for equals; the
-    second the one of the smaller place.
+    second the one of the smaller place; the third likewise, and any place wins against none (-1).
     """
     strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[better]
 
@@ -64,10 +64,17 @@ def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr
         wins = c.logical_or(strictly(x[1], y[1]), tie)
         return _select(wins, x[0], y[0]), _select(strictly(x[1], y[1]), x[1], y[1])
 
+    def placed(x: Vars, y: Vars) -> Exprs:
+        none = c.const(0, x[0].dtype)
+        tie = c.logical_and(c.equal(x[1], y[1]), c.less(x[0], y[0]))
+        left = c.logical_or(c.logical_or(c.less(y[0], none), strictly(x[1], y[1])), tie)
+        wins = c.logical_and(c.greater_equal(x[0], none), left)
+        return _select(wins, x[0], y[0]), _select(strictly(x[1], y[1]), x[1], y[1])
+
     def identity(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), worst(d[1])
 
-    return [Reducer(name, 2, first, identity), Reducer(name, 2, ordered, identity)]
+    return [Reducer(name, 2, combine, identity) for combine in (first, ordered, placed)]
 
 
 def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:

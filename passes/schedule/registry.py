@@ -37,6 +37,7 @@ _MODULES: dict[str, str] = {
     "read_write_at": "read_at write_at",
     "compute_at": "compute_at reverse_compute_at",
     "inline": "compute_inline reverse_compute_inline",
+    "simplify_indices": "simplify_indices",
     "epilogue": "fuse_reduction_epilogue",
     "decompose_reduction": "decompose_reduction",
     "rfactor": "rfactor",
