@@ -6,14 +6,17 @@ Layouts in panels and reshaped tensors leave them. Without, accesses are seen to
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.keys import Keys
 from mlcc.arith.spans import Spans
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.ir.visit import used_vars
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 
 
@@ -36,20 +39,53 @@ class _Divisions(Mutator):
         return super().stmt_for(node)
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
-        indices = self._indices(node.indices)
+        indices = self._indices(node.buffer, node.indices)
         return node if indices is node.indices else tir.BufferLoad(node.dtype, node.buffer, indices, span=node.span)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
-        value, indices = self.expr(node.value), self._indices(node.indices)
+        value, indices = self.expr(node.value), self._indices(node.buffer, node.indices)
         if value is node.value and indices is node.indices:
             return node
         return tir.BufferStore(node.buffer, value, indices, span=node.span)
 
-    def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def _indices(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
         if not any(divisions(index) for index in indices):
             return indices
-        return tuple(self._analyzer.simplify(index) if divisions(index) else index for index in indices)
+        made = tuple(self._analyzer.simplify(index) if divisions(index) else index for index in indices)
+        if sum(map(bool, map(divisions, made))) > 1 and _of_one_type(made):
+            joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
+            if joined is not None and not divisions(joined):
+                return indices  # which are to become one index: then all divisions go
+        return made
+
+
+def _of_one_type(indices: tuple[Expr, ...]) -> bool:
+    return all(index.dtype == indices[0].dtype for index in indices)
+
+
+def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Analyzer) -> Expr | None:
+    """The sum of indices, all of one type, by their strides, if divisions cancel in it, as those of a fused loop do:
+    `f // 28 * 28 + f % 28` is `f`, whatever `f` is; None if nothing is won."""
+    dtype = indices[0].dtype
+    total: Expr = c.const(0, dtype)
+    for index, step in zip(indices, strides, strict=True):
+        total = c.add(total, c.mul(index, c.cast(dtype, step)))
+    keys = Keys()
+    divided: dict[int, list[Expr]] = {}
+    for node in walk(total):
+        if isinstance(node, (tir.FloorDiv, tir.FloorMod)) and not divisions(node.lhs):
+            divided.setdefault(keys.key(node.lhs), []).append(node.lhs)
+    whole: dict[Expr, Expr] = {}
+    parts: dict[Expr, Expr] = {}
+    for same in divided.values():
+        if len(same) > 1 and not isinstance(same[0], tir.Var):  # taken apart, it would not be seen to be one
+            var, bound = tir.Var("f", same[0].dtype), analyzer.bound(same[0])
+            analyzer.bind_bound(var, bound.min, bound.max)
+            whole.update(dict.fromkeys(same, var))
+            parts[var] = same[0]
+    made = substitute(analyzer.simplify(substitute(total, whole)), parts)
+    return made if divisions(made) < sum(map(divisions, indices)) else None
 
 
 def divisions(index: Expr) -> int:

@@ -17,7 +17,7 @@ from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.divisions import divisions
+from mlcc.passes.lowering.divisions import divisions, joined_index
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.symbols import symbols_of
@@ -132,16 +132,11 @@ class _Flattener(Mutator):
         return (total,)
 
     def _joined(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
-        """The sum of the indices if divisions cancel in it, as those of a fused loop: `f // 28 * 28 + f % 28` is
-        `f`; None if nothing is won. Sums fit the type `enough`."""
+        """The sum of the indices if divisions cancel in it; None if nothing is won. Sums fit the type `enough`."""
         dtype = indices[0].dtype
         if dtype not in (enough, INT64) or any(i.dtype != dtype for i in indices) or not any(map(divisions, indices)):
             return None
-        total: Expr = c.const(0, dtype)
-        for index, step in zip(indices, strides, strict=True):
-            total = c.add(total, c.mul(index, c.cast(dtype, step)))
-        made = self._analyzer.simplify(total)
-        return made if divisions(made) < sum(map(divisions, indices)) else None
+        return joined_index(indices, strides, self._analyzer)
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         indices = self._index(node.buffer, node.indices)

@@ -55,6 +55,18 @@ def test_loops_that_were_fused_run_through_memory_in_vectors(dtype: str) -> None
     assert tir.const_int(made.indices[0].stride) == 1
 
 
+def test_three_loops_that_were_fused_and_cut_otherwise() -> None:
+    """What is divided is `i * 64 + j`; 784 = 16 * 49 takes it apart, and then nothing cancels any more."""
+    a, b = (c.make_buffer(name, (4, 28, 28), "float32") for name in "AB")
+    i, j = var("i", "int64"), var("j", "int64")
+    at = c.add(c.mul(i, 64), j)
+    here = (c.floordiv(at, 784), c.floordiv(c.floormod(at, 784), 28), c.floormod(at, 28))
+    inner = loop(j, c.const(64, "int64"), c.store(b, c.add(c.load(a, *here), 1), *here), ForKind.VECTORIZED)
+    (made,) = stores(lower_func(func([a, b], loop(i, c.const(49, "int64"), inner))))
+    assert isinstance(made.indices[0], tir.Ramp)
+    assert not [n for n in walk(made) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+
+
 # ---------------------------------------------------------------- unrolling
 
 
