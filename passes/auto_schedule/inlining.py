@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from mlcc.errors import CompileError
@@ -20,6 +21,36 @@ def inline_cheap(kernel: AnyKernel[Any]) -> int:
         if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
             done += 1
     return done
+
+
+def inline_reshapes(kernel: AnyKernel[Any]) -> None:
+    """Make stages disappear that give what they read another shape, and do nothing else."""
+    done = False
+    for block in kernel.blocks():
+        stage = kernel.stage(block)
+        if not _reshapes(stage):
+            continue
+        if not kernel.is_output(stage):
+            done = try_inline(kernel, block) or done
+            continue
+        with suppress(CompileError):
+            kernel.sch.reverse_compute_inline(block)
+            done = True
+    for block in kernel.blocks() if done else ():
+        kernel.sch.simplify_indices(block)
+
+
+def _reshapes(stage: Stage) -> bool:
+    """Is every element stored as far on as it is read?"""
+    if stage.reduced or not stage.plain or len(stage.stores) != 1:
+        return False
+    if not isinstance(stage.stores[0].value, tir.BufferLoad) or len(stage.accesses) != 2:
+        return False
+    return all(
+        None not in (steps := stage.steps_by(n)) and steps[0] == steps[1]
+        for n, extent in enumerate(stage.extents)
+        if extent != 1
+    )
 
 
 def try_inline(kernel: AnyKernel[Any], block: BlockRV) -> bool:

@@ -181,7 +181,7 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
     free = [n for n in stage.spatial if owned(stage, n)]
     if not free:
         return f"`{stage.block.name}` stays as it is: no loop is proven to write elements of its own"
-    vector = vector_place(stage, free) if stage.plain and stage.block.init is not None else None
+    vector = vector_place(stage, free) if stage.straight and stage.block.init is not None else None
     if vector is not None and not set(stage.steps_by(vector)) <= {0, 1}:
         vector = None  # gathers cost more than vectors save
     loops = kernel.loops(block)

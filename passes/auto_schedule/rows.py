@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlcc.errors import CompileError
-from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import worth_threads
 from mlcc.passes.auto_schedule.stage import Stage
@@ -20,6 +20,7 @@ JOINED = 4  # partial results that one step puts together at the end of a row
 def rows(kernel: Kernel) -> str:
     """All stages of a row run one after the other while the row is in the first cache; rows run in parallel. A
     reduction adds up in the lanes of some vectors, which are put together at the end of the row."""
+    inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
     axes = _row_axes(kernel, stages)
@@ -74,7 +75,7 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
     first = [stages[-1].loops[n] for n in _long(stages[-1])[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
-        if not stage.plain or len(stage.stores) != 1:
+        if not (stage.straight if stage.reduced else stage.plain and len(stage.stores) == 1):
             not_this(f"{name} does more than store one expression")
         long = _long(stage)
         own = [stage.loops[n] for n in long[:count]]
@@ -85,7 +86,7 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         if any(n not in long[:count] for n in long if n not in inner):
             not_this(f"{name} reduces one part of its rows only")
         along = [n for n in inner if stage.extents[n] != 1]
-        regular = all(stage.fusable(a, b) for a, b in zip(along, along[1:], strict=False))
+        regular = not stage.reduced or _as_one(stage, along) == along
         if not regular or (along and not set(stage.steps_by(along[-1])) <= {0, 1}):
             not_this(f"{name} does not run along its rows")
     return count
@@ -103,7 +104,7 @@ def partial_results(
         return [(block, "short")]
     loops = [kernel.loops(block)[n] for n in stage.reduced]
     several = _accumulators(times, lanes, most)
-    fitting = [n for n in (several, several // 2, several // 4) if n and times is not None and times % (n * lanes) == 0]
+    fitting = [n for n in (several, several // 2) if n and times is not None and times % (n * lanes) == 0]
     if fitting:
         several = fitting[0]
         loop = fused(kernel, loops)
@@ -122,7 +123,8 @@ def partial_results(
     for width in widths:
         _, lane = kernel.sch.split(loop, factors=[None, width])
         partial = kernel.sch.rfactor(lane, len(stage.stores[0].indices))
-        kernel.sch.set_scope(partial, 0, "local")
+        for number in range(len(stage.stores)):
+            kernel.sch.set_scope(partial, number, "local")
         made.append((partial, "joined" if made else "partial"))
         loop = kernel.loops(block)[-1]
     return [*made, (block, "last")]
@@ -136,8 +138,18 @@ def _accumulators(times: int | None, lanes: int, most: int) -> int:
     return several
 
 
+def _as_one(stage: Stage, places: list[int]) -> list[int]:
+    """The innermost of some loops that run through memory as one."""
+    first = len(places) - 1
+    while first > 0 and stage.fusable(places[first - 1], places[first]):
+        first -= 1
+    return places[max(first, 0) :]
+
+
 def _reads(stage: Stage, before: Stage) -> bool:
-    """Does a stage reduce what the one before stores along the row?"""
+    """Does a stage reduce what the one before stores along the row, in steps that are known?"""
+    if None in before.extents[1:]:
+        return False
     along = {stage.loops[n].var for n in stage.reduced}
     made = before.stores[0].buffer
     return not before.reduced and any(a.buffer is made and not a.stored and a.variables & along for a in stage.accesses)
@@ -145,7 +157,9 @@ def _reads(stage: Stage, before: Stage) -> bool:
 
 def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:
     """Are partial results made of what a stage stores?"""
-    return after[1] == "partial" and _reads(kernel.stage(after[0]), kernel.stage(block))
+    stage = kernel.stage(block)
+    inner = list(range(1, len(stage.loops)))
+    return after[1] == "partial" and _as_one(stage, inner) == inner and _reads(kernel.stage(after[0]), stage)
 
 
 def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
@@ -172,12 +186,12 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
         sch.unroll(reduced[0])
     if kind in ("short", "last") or not spatial:
         return
-    along = fused(kernel, spatial)
+    inner = _as_one(stage, [n for n in range(1, len(loops)) if n not in stage.reduced])
+    along = fused(kernel, [loops[n] for n in inner] if not reduced else spatial)
     if reduced:
         sch.reorder(*reduced, along)
     lanes = min(kernel.facts.lanes(stage.element_bytes), _width(stage))
     if not reduced:
-        inner = [n for n in range(len(loops)) if n]
         lanes *= _at_once(kernel, stage, inner, 2 * PAIR, unknown=1)
     accumulator, lane = sch.split(along, factors=[None, lanes])
     sch.vectorize(lane)

@@ -11,6 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import children, walk
 from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.match_buffer import compact_strides
 
 
@@ -73,16 +74,23 @@ class Stage:
         return all(isinstance(stmt, tir.BufferStore) for stmt in self.block.body)
 
     @cached_property
+    def straight(self) -> bool:
+        """Does the body do nothing but store expressions, perhaps bound before, as pairs of sums are?"""
+        return all(isinstance(stmt, (tir.Bind, tir.BufferStore)) for stmt in self.block.body)
+
+    @cached_property
     def stores(self) -> tuple[tir.BufferStore, ...]:
         return tuple(n for n in walk(self.block.body) if isinstance(n, tir.BufferStore))
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
-        """Loads and stores of the body and the init. Indices that use variables of the body itself stay as they are."""
+        """Loads and stores of the body and the init. Indices that use variables of the body itself stay as they are;
+        quotients and remainders go where loops tell their values, as they do in reshaped data."""
         found = []
         for node in walk((*self.block.body, *(self.block.init or ()))):
             if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
                 indices = tuple(substitute(i, self.axes) for i in node.indices)
+                indices = tuple(self._analyzer.simplify(i) if divisions(i) else i for i in indices)
                 found.append(Access(node.buffer, indices, isinstance(node, tir.BufferStore)))
         return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from tests.auto_schedule.kernels import assert_same_results, chosen, graph, lowered
+from tests.auto_schedule.kernels import NATIVE, assert_same_results, chosen, graph, lowered, scheduled
 
 NORMS = {
     "softmax": ["y = R.nn.softmax(x)"],
@@ -34,6 +35,35 @@ def test_norms_run_row_by_row(name: str) -> None:
     assert "rows" in {a.rule for a in chosen(mod).values()}
     printed = mlcc.script(assert_same_results(mod))
     assert "_rf_local" in printed
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape"), [(8, (3, 32, 28, 28)), (2, (2, 6, 5, 7)), (1, (2, 3, 1, 1)), (3, (1, 3, 8, 31))]
+)
+def test_norms_of_groups(groups: int, shape: tuple[int, ...]) -> None:
+    """Their data are reshaped before and after, and two sums are taken at once."""
+    params = (
+        f'x: R.Tensor({shape}, "float32"), g: R.Tensor(({shape[1]},), "float32"), b: R.Tensor(({shape[1]},), "float32")'
+    )
+    line = f"y = R.nn.group_norm(x, g, b, num_groups={groups}, channel_axis=1, axes=[2, 3])"
+    mod = lowered(graph(params, line, result="y"))
+    assert {a.rule for a in chosen(mod).values()} == {"rows"}
+    printed = mlcc.script(assert_same_results(mod))
+    assert "T_reshape_1" not in printed  # no copies
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize(("axis", "shape"), [(1, (5, 1000)), (1, (3, 37)), (0, (37, 40)), (-1, (4, 3, 65))])
+def test_places_of_the_greatest(name: str, axis: int, shape: tuple[int, ...]) -> None:
+    """The first of equals, in whichever lanes they are."""
+    mod = lowered(graph(f'x: R.Tensor({shape}, "float32")', f"y = R.{name}(x, axis={axis})", result="y"))
+    if axis != 0:
+        assert {a.rule for a in chosen(mod).values()} == {"rows"}
+    made = mlcc.load(mlcc.build(scheduled(mod), NATIVE, 0, ""))["main"]
+    x = np.random.default_rng(0).integers(0, 5, shape).astype("float32")
+    np.testing.assert_array_equal(made(x), getattr(np, name)(x, axis=axis))
+    x[...] = np.inf if name == "argmin" else -np.inf
+    np.testing.assert_array_equal(made(x), np.zeros_like(made(x)))
 
 
 @pytest.mark.parametrize("length", [64, 100, 211, 256])
