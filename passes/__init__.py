@@ -8,6 +8,7 @@ PASSES: dict[str, str] = {
     "annotate-op-pattern": "mlcc.passes.annotate_op_pattern:AnnotateOpPattern",
     "auto-layout": "mlcc.passes.auto_layout:AutoLayout",
     "auto-schedule": "mlcc.passes.auto_schedule.auto_pass:AutoSchedule",
+    "bind-threads": "mlcc.passes.bind_threads:BindThreads",
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",
     "canonicalize": "mlcc.passes.canonicalize:Canonicalize",
