@@ -21,6 +21,11 @@ CODES: dict[str, tuple[str, str]] = {
         "element of the int8 or uint8 buffer, cast, and that stores by its axes: "
         '`C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk, vj])`.',
     ),
+    "E0691": (
+        "a number that would become another integer",
+        "`unsafe_compute_in` rounds less often, which is what it is for; where a float becomes an integer by being cut "
+        "off, a last bit more or less may be another integer.",
+    ),
     "E0681": (
         "a buffer with several writers, or written again after it was read",
         "The primitive takes a buffer that one block writes and others read afterwards, and nothing else.",

@@ -11,6 +11,7 @@ from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
+from mlcc.passes.auto_schedule.halves import compute_halves_in_float32
 from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
@@ -76,7 +77,7 @@ def answer(
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
-    start = AnyKernel.of(func, name, facts, constants)
+    start = _prepared(AnyKernel.of(func, name, facts, constants))
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
     for rule in rules:
@@ -99,6 +100,15 @@ def answer(
             trace = kernel.sch.trace.simplified()
             return Answer(name, rule.name, why, tuple(kernel.used), tuple(passed), broken, kernel.func, trace)
     return Answer(name, None, "no rule takes it", (), tuple(passed), broken)
+
+
+def _prepared(kernel: AnyKernel[Facts]) -> AnyKernel[Facts]:
+    """The kernel as rules see it."""
+    wide = kernel.fresh()
+    try:
+        return wide if isinstance(kernel.facts, CpuFacts) and compute_halves_in_float32(wide) else kernel
+    except CompileError:  # a step was refused: it stays as it is
+        return kernel
 
 
 def report(found: Sequence[Answer]) -> str:

@@ -15,6 +15,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
+from mlcc.passes.auto_schedule.halves import widened
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import share_out, worth_threads
@@ -126,16 +127,31 @@ def _data(
     stride = _stride(product)
     apart = groups is not None and data is product.rhs
     copy = padding_of(kernel, block, data.buffer)
-    if copy is None and not stride and not apart and not (groups and groups.dtype):
+    wide = groups.dtype if groups else widened(product)
+    if copy is None and wide and not stride and not apart:
+        made_before = [
+            p for p in kernel.sch.get_producers(block) if kernel.stage(p).block.writes[0].buffer is data.buffer
+        ]
+        if made_before:
+            kernel.sch.widen(made_before[0], 0, wide)
+            return []
+    if copy is None and not stride and not apart and not wide:
         return []
-    if copy is not None and not stride and not groups and _goes_along(product, data) and try_inline(kernel, copy):
+    if (
+        copy is not None
+        and not stride
+        and not groups
+        and not wide
+        and _goes_along(product, data)
+        and try_inline(kernel, copy)
+    ):
         return []
     if copy is None:
         number = number_of(kernel, block, data.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
     inline_into(kernel, copy)
-    if groups and groups.dtype:
-        kernel.sch.widen(copy, 0, groups.dtype)
+    if wide and wide != str(kernel.stage(copy).block.writes[0].buffer.dtype):
+        kernel.sch.widen(copy, 0, wide)
     if stride or apart:
         written = kernel.stage(copy).block.writes[0].buffer
         number = number_of(kernel, block, written)

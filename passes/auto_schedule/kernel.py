@@ -43,7 +43,9 @@ class AnyKernel(Generic[Facts]):
 
     def fresh(self) -> AnyKernel[Facts]:
         """The same kernel for another rule."""
-        return AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
+        made = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
+        made.used += self.used
+        return made
 
     def say(self, choice: str) -> None:
         """Note a choice and what it was made from."""

@@ -17,6 +17,7 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.dots import why_no_dots
 from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
+from mlcc.passes.auto_schedule.halves import widened
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
@@ -67,7 +68,8 @@ class Plan:
     """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
     its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
     in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
-    batch are read while they are in the cache; how bytes are added up in groups."""
+    batch are read while they are in the cache; how bytes are added up in groups; the type of copies, if it is another
+    one than the operands'."""
 
     tile: Tile
     panels: bool
@@ -76,6 +78,7 @@ class Plan:
     outer: tuple[int, ...]
     level: int
     groups: Groups | None = None
+    wide: str = ""
 
     def __str__(self) -> str:
         tile = f"tiles of {self.tile.rows} rows and {self.tile.vectors} vectors of {self.tile.lanes}"
@@ -115,7 +118,7 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
-    return Plan(tile, panels, strips, strips or m is None, outer, level, groups)
+    return Plan(tile, panels, strips, strips or m is None, outer, level, groups, widened(product))
 
 
 # ---------------------------------------------------------------- the operands
@@ -141,15 +144,17 @@ def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) ->
         copy = padding_of(kernel, block, operand.buffer)
         if copy is not None and not wanted and operand is product.rhs and try_inline(kernel, copy):
             continue
-        widened = plan.groups.dtype if plan.groups else ""
-        if copy is None and (wanted or widened):
+        wide = plan.groups.dtype if plan.groups else plan.wide
+        if operand is product.rhs and plan.wide and (not wanted or kernel.is_constant(operand.buffer)):
+            wide = ""  # vectors are converted as they are loaded
+        if copy is None and (wanted or wide):
             copy = kernel.sch.cache_read(block, number_of(kernel, block, operand.buffer), "global")
         if copy is None:
             continue
-        if plan.groups:
+        if plan.groups or wide:
             inline_into(kernel, copy)
-        if widened:
-            kernel.sch.widen(copy, 0, widened)
+        if wide and wide != str(kernel.stage(copy).block.writes[0].buffer.dtype):
+            kernel.sch.widen(copy, 0, wide)
         made.append(Copy(copy, operand, place, step if wanted and place is not None else 0))
     return made
 

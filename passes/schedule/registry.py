@@ -43,6 +43,7 @@ _MODULES: dict[str, str] = {
     "rfactor": "rfactor",
     "memory": "set_scope storage_align unsafe_set_dtype widen",
     "flip_sign": "flip_sign",
+    "compute_in": "unsafe_compute_in",
     "layout": "transform_layout set_axis_separator",
     "block_layout": "transform_block_layout",
     "pad_einsum": "pad_einsum",

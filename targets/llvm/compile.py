@@ -9,7 +9,7 @@ from typing import Any
 
 from mlcc.cpus import features_of
 from mlcc.target import Target
-from mlcc.targets.llvm import machines
+from mlcc.targets.llvm import lone_lanes, machines
 
 NATIVE_PREFIX = "mlcc.native."  # of the functions of native kernels, before they become internal
 
@@ -90,6 +90,11 @@ def compile_text(
                 function.linkage = "internal"
         module.verify()
         _optimise(llvm, tm, module, level, not machine.is_gpu)
+        if "avx512f" in machine.enabled and lone_lanes.has_masked_stores(f.name for f in module.functions):
+            rewritten = lone_lanes.mended(str(module))
+            if rewritten is not None:
+                module = llvm.parse_assembly(rewritten, context)
+                module.verify()
         if mend is not None:
             optimised = module
             changed = mend([f.name for f in module.functions], lambda: str(optimised))

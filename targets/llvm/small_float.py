@@ -152,6 +152,8 @@ def _round(b: _Bits, x: Value) -> Value:
 
 def _pack(b: _Bits, x: Value) -> Value:
     fn, form = b.fn, b.form
+    if form.most == 127:  # the upper half of a float
+        return b.narrow(b.op("lshr", b.bits(x), 32 - form.bits), form.bits)
     sign, size = b.split(x)
     bias = 1 - form.least
     made = b.op("sub", b.op("lshr", size, form.shift), (127 - bias) << form.mantissa)
@@ -171,6 +173,8 @@ def _pack(b: _Bits, x: Value) -> Value:
 def _unpack(b: _Bits, x: Value) -> Value:
     fn, form = b.fn, b.form
     wide = fn.convert("zext", x, vector("i32", b.lanes))
+    if form.most == 127:
+        return b.float(b.op("shl", wide, 32 - form.bits))
     top = (1 << (form.bits - 1)) - 1
     sign = b.op("shl", b.op("lshr", wide, form.bits - 1), 31)
     size = b.op("and", wide, top)

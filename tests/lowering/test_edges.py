@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import host
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.lowering import LowerOptions, lower_func
@@ -20,6 +21,7 @@ from tests.targets.harness import Native
 
 V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
 NEON = Machine("aarch64-unknown-linux-gnu", "generic")
+HERE = {f.removeprefix("+") for f in host.cpu_features()}
 
 
 def parse(body: str, symbols: str = "n", dtype: str = "float32") -> tir.PrimFunc:
@@ -289,3 +291,27 @@ def test_vectors_under_conditions_print_and_read() -> None:
 
     run_prim_func(again, [np.arange(21, dtype="float32"), out])
     np.testing.assert_array_equal(out, np.arange(21) + 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "lanes"),
+    [("int32", "int16", 16), ("int32", "int8", 16), ("int64", "int32", 8), ("float32", "bfloat16", 16)],
+)
+def test_one_lane_beyond_whole_vectors_stores_no_more(value: str, dtype: str, lanes: int) -> None:
+    """LLVM stores what truncation takes off, too, where the mask is a constant of one lane."""
+    func = mlcc.parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({lanes + 1},), "{value}"), B: T.Buffer(({lanes + 9},), "{dtype}")):
+    T.func_attr({{"tir.noalias": True}})
+    for j in T.unroll(2):
+        for v in T.vectorized({lanes}):
+            if j * {lanes} + v < {lanes + 1}:
+                B[j * {lanes} + v] = T.Cast("{dtype}", A[j * {lanes} + v])
+""")["main"]
+    assert isinstance(func, tir.PrimFunc)
+    given = np.arange(1, lanes + 2).astype(value)
+    out = np.full(lanes + 9, 77, "uint16" if dtype == "bfloat16" else dtype)
+    for machine in (V3, V4) if V4.enabled <= HERE else ():
+        made = out.copy()
+        assert Native(func, machine=machine)(given, made) == 0
+        assert (made[lanes + 1 :] == 77).all() and (made[: lanes + 1] != 77).all()

@@ -1,0 +1,44 @@
+"""Around a mistake of LLVM (seen in 22.1): on CPUs with AVX-512, a vector that is truncated and stored under a constant
+mask of one lane is stored with the bytes that truncation takes off, over what follows in memory.
+
+Such stores are written as stores of one element in the optimised text, before code is generated from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NAME = re.compile(r"llvm\.masked\.store\.v\d+i(?:8|16|32)\.p0$")
+_STORE = re.compile(
+    r"^ +(?:tail )?call void @llvm\.masked\.store\.v\d+(i8|i16|i32)\.p0\((<\d+ x i\d+>) (%[^,]+), ptr (?:\w+ )*?"
+    r"(?:align (\d+) )?(?:\w+ )*?([%@][^,]+), (?:i32 (\d+), )?<\d+ x i1> <([^>]*)>\)[^\n]*$",
+    re.M,
+)
+
+
+def has_masked_stores(names: Iterable[str]) -> bool:
+    """Are such stores declared by a module with functions of these names?"""
+    return any(_NAME.match(name) for name in names)
+
+
+def mended(text: str) -> str | None:
+    """The text with stores of one lane in the place of those under a constant mask; None if there are none."""
+    count = 0
+
+    def scalar(found: re.Match[str]) -> str:
+        nonlocal count
+        element, vector, value, align, pointer, old_align, mask = found.groups()
+        lanes = [n for n, lane in enumerate(mask.split(", ")) if lane == "i1 true"]
+        if len(lanes) != 1:
+            return found[0]
+        count += 1
+        at = f"%mlcc.lane.{count}"
+        return (
+            f"  {at}.place = getelementptr {element}, ptr {pointer}, i64 {lanes[0]}\n"
+            f"  {at} = extractelement {vector} {value}, i64 {lanes[0]}\n"
+            f"  store {element} {at}, ptr {at}.place, align {align or old_align or 1}"
+        )
+
+    made = _STORE.sub(scalar, text)
+    return made if count else None
