@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from mlcc import CompileError
 from mlcc.ir import construct as c
@@ -19,6 +19,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.intrinsics import EXTERNS
 from mlcc.targets.cuda.ptx import emit_ptx
+from mlcc.targets.cuda.ptxas import assemble, find_ptxas
 from mlcc.targets.llvm.calls import _LLVM_INTRINSICS
 
 DTYPES = (
@@ -120,17 +121,24 @@ def _address(place: tir.Expr) -> tir.Expr:
 
 
 def main(arch: str, share: int, start: int) -> None:
-    """Print each name, then what became of it: `taken`, `refused`, or what is wrong."""
-    for made in islice(everything(), start, None, share):
+    """Print each name, then what became of it: `taken`, `refused`, or what is wrong; ptxas gets all that were taken."""
+    taken: list[DeviceKernel] = []
+    kinds = [DType.of(text).with_lanes(count) for text in DTYPES for count in LANES]
+    coarse = min(share, 18)  # of the dtypes; those that are left out cost no time
+    chosen = kinds[start % coarse :: coarse]
+    for made in islice(chain.from_iterable(map(_of, chosen)), start % (share // coarse), None, share // coarse):
         print(made.name, end=" ", flush=True)
         try:
             emit_ptx([made], f"cuda{{arch={arch}}}", opt_level=1)
             print("taken")
+            taken.append(made)
         except CompileError as exc:
             codes = {d.code for d in exc.diagnostics}
             print("refused" if codes <= {"E0730", "E0732"} else f"wrong: {sorted(codes)}")
         except RuntimeError as exc:
             print(f"wrong: {' '.join(str(exc).split())}")
+    if find_ptxas() is not None:
+        print(f"{len(assemble(emit_ptx(taken, f'cuda{{arch={arch}}}').text, arch))} assembled")
 
 
 if __name__ == "__main__":

@@ -24,10 +24,13 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None or version(PTXAS) < (12, 8), reas
 
 
 def ptx(text: str, arch: str = "sm_80", name: str = "f", extra: str = "") -> PtxModule:
-    """The PTX of the kernels of a function."""
+    """The PTX of the kernels of a function, which ptxas takes where it knows the architecture."""
     func = mlcc.parse(text)[name]
     assert isinstance(func, tir.PrimFunc)
-    return emit_ptx(lower_gpu(name, func).kernels, f"cuda{{arch={arch} {extra}}}")
+    made = emit_ptx(lower_gpu(name, func).kernels, f"cuda{{arch={arch} {extra}}}")
+    if PTXAS is not None and version(PTXAS) >= tuple(map(int, made.arch.driver[0].split("."))):
+        assert assemble(made.text, arch).keys() == {facts.symbol for facts in made.kernels.values()}
+    return made
 
 
 def assembled(text: str, arch: str = "sm_80") -> Assembled:
