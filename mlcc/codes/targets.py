@@ -90,6 +90,12 @@ CODES: dict[str, tuple[str, str]] = {
         "A loop bound to a thread axis inside of another one bound to it shares its iterations out among the same "
         "threads. Both have to have the same extent, and the inner one must not depend on the outer one's variable.",
     ),
+    "E0726": (
+        "a barrier that not all threads reach",
+        "All threads of a block have to come to a barrier, or those that do wait for ever. One is written, or needed "
+        "(a thread reads what another one wrote), under a condition or in a loop that is not the same for all of them. "
+        "Move the exchange out of it, or make the condition one of the statements beside it.",
+    ),
     "E0730": (
         "a kernel uses something that a GPU has no code for",
         "Kernels are the code of one thread of a device: they have mathematics, memory, barriers, shuffles and atomic "

@@ -15,6 +15,7 @@ from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.narrow import narrow_kernel
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
+from mlcc.passes.gpu.sync import insert_barriers
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.gpu.warp_memory import lower_warp_memory
@@ -42,7 +43,7 @@ def lower_gpu(
         func = form_kernels(realize_blocks(with_empty_inits(func), pipelines=True))
         func = compact_buffers(simplify_divisions(func))
         func = resolve_views(flatten_buffers(func, functions or {}))
-        func = inject_virtual_threads(pipeline_loops(func))
+        func = insert_barriers(inject_virtual_threads(pipeline_loops(func)))
         func = inject_async_copies(vectorize_loops(func, options))
         func = resolve_views(expand_matrix_calls(lower_warp_memory(func)))
         func = unroll_loops(func, options.unroll_limit) if unroll else func

@@ -38,6 +38,7 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.axes import AXES, thread_axis
 from mlcc.passes.gpu.device import BLOCK, GRID
 from mlcc.passes.gpu.launch import Launch, scan
+from mlcc.passes.lowering.compact import OUTSIDE
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, Mutator
 
@@ -98,6 +99,8 @@ class _Host(Mutator):
             if data in self._user:
                 raise CompileError(_outlives(stmt, self._user[data], node))
             self._user[data] = node
+            if isinstance(stmt, tir.AllocBuffer) and isinstance(node, tir.For):  # launch scopes hold code of one thread
+                stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE, 1))
             mine.append(stmt)
         launch = scan(node)
         body = (*mine, *_Thread(launch).body((node,)))
@@ -217,6 +220,9 @@ class _Thread(Folding):
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         if node.buffer.scope != "global":
+            axes = GRID if node.buffer.scope.startswith("shared") else AXES
+            if any(tag in axes and tag not in self._open for tag in self._launch.axes):
+                node = replace(node, annotations=node.annotations.with_item(OUTSIDE, 1))
             return super().stmt_alloc(node)
         missing = any(tag in BLOCK and tag not in self._open for tag in self._launch.axes)
         old = node.buffer

@@ -6,7 +6,8 @@ Conditions around accesses do not matter for it, so that a tile at an edge is as
 indices are not understood stays as it is, and none grows: a tile of constant size stands in for one of symbolic size
 only while it is small. The annotation `buffer_dim_align` becomes strides.
 
-In kernels, memory of scope `shared` is what a block of threads uses, and `local` what a thread does. A small `global`
+In kernels, memory of scope `shared` is what a block of threads uses, and `local` what a thread does, of buffers that
+the text allocates for all of them; what it allocates inside of their loops is as large as it says. A small `global`
 buffer that is a matter of one thread, or of one block, becomes theirs.
 """
 
@@ -21,6 +22,7 @@ from math import prod
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
 from mlcc.arith.region_bound import upper_bound
+from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, replace
@@ -34,6 +36,7 @@ from mlcc.passes.lowering.sink import depth_of, self_contained
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 
 _SCOPES = ("global", "local", "shared", "shared.dyn")
+OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
 MOST_PADDING = 8  # elements that rows of shared memory are longer than what is used
@@ -50,7 +53,14 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         old = uses.allocation.buffer
         if uses.opaque or old.scope not in _SCOPES:
             continue
-        found = _on_chip(uses, collector) or _placed(by_block(uses) if old.scope in _SHARED else uses, collector)
+        view = by_block(uses) if old.scope in _SHARED else uses
+        if old.scope != "global" and any(map(is_bound, uses.path)):
+            if OUTSIDE not in uses.allocation.annotations:
+                strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
+                layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
+                continue
+            _check_own(view, collector)
+        found = _on_chip(uses, collector) or _placed(view, collector)
         layouts[old], scope = found
         if scope is not None:
             places.setdefault(scope, []).append(found[0].buffer)
@@ -65,6 +75,19 @@ class Layout:
 
     buffer: tir.Buffer
     starts: tuple[Expr | None, ...]
+
+
+def _check_own(uses: Uses, collector: Collector) -> None:
+    """Raises CompileError for a buffer of one thread, or block, of which another one may read what it wrote."""
+    axes = {s.var for s, _ in uses.path if isinstance(s, tir.For) and is_bound((s, 0))}
+    if not any(mentions(index, axes) for access in uses.accesses for index in access.indices):
+        return  # the same elements for all of them
+    if not collector.jumps and not self_contained(uses.accesses, len(uses.path), collector.loose):
+        buffer = uses.allocation.buffer
+        whose = "block" if buffer.scope in _SHARED else "thread"
+        text = f"`{buffer.name}` is memory of one {whose}, and it may read there what another one wrote"
+        help = f"scope `{buffer.scope}` does not reach so far: take `{'global' if whose == 'block' else 'shared'}`"
+        raise CompileError(error("E0723", text, uses.allocation.span, help=help))
 
 
 def _placed(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
@@ -134,23 +157,12 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
             known = forward and (loop.step is None or tir.const_int(loop.step) is not None)
             domains[loop.var] = from_range(tir.Range(loop.min, loop.extent)) if known else EVERYTHING
         part = eval_set(index, domains, analyzer)
-        if tight and not access.guards and _leaves(index, uses.allocation.buffer.shape[axis], access):
-            return EVERYTHING  # whoever looks for accesses outside of what is allocated is to find this one
         if tight and access.guards:
             part = _guarded(part, index, access, depth, collector, analyzer)
         made = part if made is None else union(made, part, analyzer)
         if made.low is None or made.high is None:
             return EVERYTHING
     return made or EVERYTHING
-
-
-def _leaves(index: Expr, whole: Expr, access: Access) -> bool:
-    """Whether an index is beyond a dimension of known length in some iterations of all loops around."""
-    analyzer = Analyzer()
-    for loop in access.loops():
-        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
-    reach, size = analyzer.bound(index), tir.const_int(whole)
-    return size is not None and reach.finite and (reach.min < 0 or reach.max >= size)
 
 
 def _guarded(

@@ -14,6 +14,7 @@ from tests.cli.test_cli import Tool
 TRANSPOSE = """
 @T.prim_func
 def transpose(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+    T.func_attr({{"mlcc.manual_barriers": True}})
     bx = T.launch_thread("blockIdx.x", 2)
     by = T.launch_thread("blockIdx.y", 2)
     tx = T.launch_thread("threadIdx.x", 32)
@@ -67,7 +68,7 @@ def test_run(tool: Tool) -> None:
 def test_a_fault_ends_the_run(tool: Tool) -> None:
     tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
     error = fails(tool, "run", "t.mlc", "-t", "cuda", "--emulate", "--func", "transpose", "--in", "x.npz")
-    assert "t.mlc:10:9: error[E0742]" in error and "t.mlc:13:49: note: thread (0, 0) of block (0, 0)" in error
+    assert "t.mlc:11:9: error[E0742]" in error and "t.mlc:14:49: note: thread (0, 0) of block (0, 0)" in error
 
 
 def test_from_python() -> None:

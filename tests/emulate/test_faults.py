@@ -18,6 +18,7 @@ from tests.emulate.kernels import FULL, program, rand, run
 HEAD = """
 @T.prim_func
 def f(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")):
+    T.func_attr({"mlcc.manual_barriers": True})
     bx = T.launch_thread("blockIdx.x", 2)
     tx = T.launch_thread("threadIdx.x", 128)
     S = T.alloc_buffer((128,), "float32", scope="shared")

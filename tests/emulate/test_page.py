@@ -25,7 +25,7 @@ def test_the_page(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
     tool("run", "transpose.mlc", "-t", "cuda", "--emulate", "--func", "transpose", "--in", "x.npz", code=1)
     assert tool.err == finding
     lines = kernel.splitlines()
-    lines.insert(9, '    T.tvm_storage_sync("shared")')
+    lines.insert(10, '    T.tvm_storage_sync("shared")')
     tool.file("transpose.mlc", "\n".join(lines))
     assert tool("analyze", "transpose.mlc", "-t", "cuda{arch=sm_90}") == table
 

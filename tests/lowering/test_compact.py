@@ -390,12 +390,13 @@ def test_rows_of_shared_memory_keep_their_padding() -> None:
             f"""
 @T.prim_func
 def f(A: T.Buffer((32, 32), "float32"), B: T.Buffer((32, 32), "float32")):
-    tx = T.launch_thread("threadIdx.x", 32)
     S = T.alloc_buffer((32, {row}), "float32", scope="shared")
-    for k in range(32):
-        S[k, tx] = A[k, tx]
-    for k in range(32):
-        B[k, tx] = S[tx, k]
+    for tx in T.thread_binding(32, thread="threadIdx.x"):
+        for k in range(32):
+            S[k, tx] = A[k, tx]
+        T.tvm_storage_sync("shared")
+        for k in range(32):
+            B[k, tx] = S[tx, k]
 """
         )["f"]
         assert isinstance(func, tir.PrimFunc)

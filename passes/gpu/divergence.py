@@ -1,0 +1,119 @@
+"""Conditions and bounds that are not the same for all threads of a block, and how they move out of the way of barriers.
+
+if tx < 32:              for k in range(4):
+    for k in range(4):       if tx < 32: S[tx] = ...
+        S[tx] = ...   ->     (barrier)
+        ... = S[31 - tx]     if tx < 32: ... = S[31 - tx]
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.mutator import Body
+
+BARRIERS = ("shared", "shared.dyn")
+
+
+def is_barrier(stmt: Node) -> bool:
+    """Whether a statement is a barrier of the block."""
+    match stmt:
+        case tir.Evaluate(value=tir.Call(op=tir.Op("tir.tvm_storage_sync"), args=(tir.StringImm(value=kind), *_))):
+            return kind in BARRIERS
+    return False
+
+
+class Varying:
+    """Which values differ between the threads of a block."""
+
+    def __init__(self) -> None:
+        self._vars: set[tir.Var] = set()
+        self.domains: dict[tir.Var, Interval] = {}  # of what differs
+
+    def thread(self, loop: tir.For) -> None:
+        """A loop over the threads of a block."""
+        if tir.const_int(loop.extent) != 1:
+            self.mark(loop.var)
+            self.domains[loop.var] = from_range(tir.Range(loop.min, loop.extent))
+
+    def mark(self, var: tir.Var) -> None:
+        """Take it that a variable differs."""
+        self._vars.add(var)
+
+    def differs(self, value: Node) -> bool:
+        """Whether an expression may differ: it depends on the thread, or reads what is a thread's own."""
+        for node in walk(value):
+            if isinstance(node, tir.Var) and node in self._vars:
+                return True
+            if isinstance(node, tir.BufferLoad) and node.buffer.scope not in ("global", "shared", "shared.dyn"):
+                return True
+            if isinstance(node, tir.Call) and effect_of(node) > Effect.READ:
+                return True
+        return False
+
+    def most(self, value: Expr) -> Expr | None:
+        """The greatest that a value is for any thread; None if that is not known."""
+        reach = eval_set(value, self.domains)
+        return None if reach.high is None or self.differs(reach.high) else reach.high
+
+
+def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None:
+    """The body statement by statement, each where `condition` holds; None if that is something else."""
+    if not is_steady(condition):
+        return None
+    made: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case tir.AllocBuffer() | tir.DeclBuffer():
+                made.append(stmt)
+            case tir.Bind(value=value):
+                if not _harmless(value):
+                    return None
+                made.append(stmt)
+            case tir.Evaluate() if is_barrier(stmt):
+                made.append(stmt)
+            case tir.For() if not varying.differs(stmt.extent) and _harmless(stmt.min) and _harmless(stmt.extent):
+                made.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
+            case tir.AttrStmt():
+                made.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
+            case tir.IfThenElse(condition=inner, then_body=then, else_body=other):
+                if other and not is_steady(inner):
+                    return None
+                if _harmless(inner) and not varying.differs(inner):
+                    parts = [
+                        None if b is None else (tir.IfThenElse(condition, b, span=stmt.span),) for b in (then, other)
+                    ]
+                    made.append(replace(stmt, then_body=parts[0], else_body=parts[1]))
+                    continue
+                made.append(tir.IfThenElse(c.logical_and(condition, inner), then, span=stmt.span))
+                if other:
+                    made.append(tir.IfThenElse(c.logical_and(condition, c.logical_not(inner)), other, span=stmt.span))
+            case _:
+                made.append(tir.IfThenElse(condition, (stmt,), span=stmt.span))
+    return made
+
+
+def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
+    """A loop whose bounds differ as one of the same bounds for all, with a condition inside."""
+    if not _harmless(loop.min) or not _harmless(loop.extent) or tir.const_int(loop.step) not in (None, 1):
+        return None
+    most = varying.most(loop.extent)
+    if most is None or varying.differs(loop.min):
+        return None
+    inside = c.less(c.sub(loop.var, loop.min), loop.extent)
+    return replace(loop, extent=most, body=(tir.IfThenElse(inside, loop.body, span=loop.span),))  # type: ignore[no-any-return]
+
+
+def _harmless(value: Expr) -> bool:
+    """Whether it can be computed where the text does not."""
+    for node in walk(value):
+        if isinstance(node, (tir.BufferLoad, tir.Call)):
+            return False
+        if isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and not tir.const_int(node.rhs):
+            return False
+    return True

@@ -1,0 +1,234 @@
+"""Do two accesses meet only in one thread? What barriers are not needed for.
+
+Two accesses of one buffer, by any two threads of a block and in any iterations of the loops that they do not share,
+touch one element where their indices are equal. That is an equation of integers: a sum of terms, each a coefficient
+times something of a known range, the difference of a variable's values on both sides for instance. Where a coefficient
+exceeds all that the smaller terms come to, its factor is 0, which says that the two sides agree in it; from there on it
+goes with the next smaller one (a number has one spelling in digits). If the sides agree in the place of the thread,
+both are one thread; if there is no solution at all, the accesses never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import gcd
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
+from mlcc.arith.proofs import linear_terms
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr
+from mlcc.ir.visit import substitute, used_vars
+
+Pair = tuple[Expr, Expr]
+
+
+@dataclass(slots=True, eq=False)
+class Side:
+    """One access: its element, what holds around it, and the ranges of the variables of loops around it, those of
+    threads included."""
+
+    index: Expr
+    guards: Sequence[Expr]
+    ranges: Mapping[tir.Var, tir.Range]
+
+
+@dataclass(slots=True, eq=False)
+class Meeting:
+    """Two sides. `other` are the variables of both sides that may have another value on the second one: those of
+    threads, of inner loops, and of the loop whose later iteration the second side is in. `ahead` is how many iterations
+    later that is, for the loop variable."""
+
+    threads: Sequence[tir.Var]
+    other: set[tir.Var]
+    ahead: tuple[tir.Var, int | None] | None = None
+    _renamed: dict[tir.Var, tir.Var] = field(default_factory=dict)
+
+    def never_between_threads(self, first: Side, second: Side) -> bool:
+        """Whether two threads never touch one element."""
+        analyzer = Analyzer()
+        self._renamed = {v: tir.Var(f"{v.name}_2", v.dtype) for v in self.other}
+        for side in (first, second):
+            for var, span in side.ranges.items():
+                analyzer.bind(var, span)
+                if var in self._renamed:
+                    low, extent = (substitute(e, self._renamed) for e in (span.min, span.extent))
+                    analyzer.bind(self._renamed[var], tir.Range(low, extent))
+        renamed: dict[tir.Var, Expr] = dict(self._renamed)
+        if self.ahead is not None:
+            var, by = self.ahead
+            later: Expr = c.const(1, var.dtype)
+            if by is None:
+                later = tir.Var("later", var.dtype)
+                trips = max(analyzer.bound(s.ranges[var].extent).max for s in (first, second) if var in s.ranges)
+                analyzer.bind_bound(later, 1, max(trips - 1, 1))
+            renamed[var] = c.add(var, later)
+        with ExitStack() as known:
+            for guard in first.guards:
+                known.enter_context(analyzer.constraint(guard))
+            for guard in second.guards:
+                known.enter_context(analyzer.constraint(substitute(guard, renamed)))
+            solver = _Solver(analyzer, renamed)
+            pairs = [(first.index, second.index), *_agreed(first.guards, second.guards, analyzer)]
+            return solver.solve(pairs, self.threads)
+
+
+def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -> list[Pair]:
+    """What both sides say is equal to the same: `tx == 0` here and there."""
+    made: list[Pair] = []
+    for guard in first:
+        if isinstance(guard, tir.EQ) and any(analyzer.same(guard, g) for g in second):
+            apart = c.sub(guard.lhs, guard.rhs)
+            made.append((apart, apart))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """`factor` times a number between `low` and `high`; `key` if it is the difference of something on both sides, which
+    `differs` if it is known not to be 0."""
+
+    factor: int
+    low: int
+    high: int
+    key: int | None
+    differs: bool = False
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        ends = sorted((self.factor * self.low, self.factor * self.high))
+        return ends[0], ends[1]
+
+
+class _Solver:
+    def __init__(self, analyzer: Analyzer, renamed: Mapping[tir.Var, Expr]) -> None:
+        self._analyzer = analyzer
+        self._renamed = renamed
+        self._agree: set[int] = set()  # keys of what is equal on both sides
+        self._seen: dict[int, Expr] = {}
+
+    def solve(self, pairs: list[Pair], threads: Sequence[tir.Var]) -> bool:
+        """Whether the pairs are never equal, or only where the sides agree in all threads."""
+        asked = list(pairs)
+        while True:
+            before = len(self._agree)
+            for pair in asked:
+                if self._impossible(*pair):
+                    return True
+            if all(self._analyzer.keys.key(v) in self._agree for v in threads):
+                return True
+            if len(self._agree) == before:
+                return False
+            asked += self._from_quotients()
+
+    def _from_quotients(self) -> list[Pair]:
+        """Sides that agree in the quotient and the remainder of a division agree in what is divided."""
+        made: list[Pair] = []
+        known = [self._seen[key] for key in self._agree if key in self._seen]
+        quotients = [e for e in known if isinstance(e, tir.FloorDiv)]
+        for rest in known:
+            if isinstance(rest, tir.FloorMod) and any(
+                self._analyzer.same(q.lhs, rest.lhs) and self._analyzer.same(q.rhs, rest.rhs) for q in quotients
+            ):
+                made.append((rest.lhs, rest.lhs))
+        return made
+
+    def _impossible(self, first: Expr, second: Expr) -> bool:
+        """Whether `first`, and `second` on the other side, cannot be equal. Notes what they agree in if they are."""
+        terms, constant = self._terms(first, second)
+        terms.sort(key=lambda t: -abs(t.factor))
+        reaches = [t.reach for t in terms]
+        low, high = constant + sum(r[0] for r in reaches), constant + sum(r[1] for r in reaches)
+        if low > 0 or high < 0:
+            return True
+        shared = gcd(*(t.factor for t in terms))
+        if constant if not shared else constant % shared:
+            return True
+        for term, (least, most) in zip(terms, reaches, strict=True):
+            low, high = low - least, high - most  # of the smaller ones
+            if -abs(term.factor) >= low or high >= abs(term.factor):
+                return False
+            if term.low > 0 or term.high < 0 or term.differs:
+                return True
+            if term.key is not None:
+                self._agree.add(term.key)
+        return False
+
+    def _terms(self, first: Expr, second: Expr) -> tuple[list[_Term], int]:
+        """first - second, second being on the other side."""
+        mine, constant = self._linear(first)
+        theirs, other = self._linear(second)
+        made: list[_Term] = []
+        for key in dict.fromkeys((*mine, *theirs)):
+            a, b = mine.get(key, 0), theirs.get(key, 0)
+            atom = self._seen[key]
+            if _reads(atom):  # who knows what is there
+                made += [_Term(factor, -INF, INF, None) for factor in (a, b) if factor]
+                continue
+            moved = used_vars(atom) & self._renamed.keys()
+            if key in self._agree or not moved:
+                if a != b:
+                    bound = self._analyzer.bound(atom)
+                    made.append(_Term(a - b, bound.min, bound.max, None))
+                continue
+            there = substitute(atom, self._renamed)
+            if a == b:
+                apart = self._analyzer.bound(self._analyzer.simplify(c.sub(atom, there)))
+                one, two = self._analyzer.bound(atom), self._analyzer.bound(there)
+                low, high = max(apart.min, one.min - two.max), min(apart.max, one.max - two.min)
+                made.append(_Term(a, low, high, key, self._other_version(atom, there)))
+                continue
+            for factor, value in ((a, atom), (-b, there)):
+                if factor:
+                    bound = self._analyzer.bound(value)
+                    made.append(_Term(factor, bound.min, bound.max, None))
+        return made, constant - other
+
+    def _other_version(self, here: Expr, there: Expr) -> bool:
+        """Whether two remainders of one division differ: `k % 2` and `(k + 1) % 2`."""
+        match here, there:
+            case tir.FloorMod(lhs=a, rhs=tir.IntImm(value=by)), tir.FloorMod(lhs=b):
+                apart = tir.const_int(self._analyzer.simplify(c.sub(b, a)))
+                return by > 0 and apart is not None and apart % by != 0
+        return False
+
+    def _linear(self, value: Expr) -> tuple[dict[int, int], int]:
+        """Factors by the keys of what they multiply, and a constant."""
+        made: dict[int, int] = {}
+        constant = 0
+        for atom, factor in linear_terms(self._analyzer.simplify(_plain(value))):
+            if isinstance(atom, tir.IntImm):
+                constant += atom.value * factor
+                continue
+            key = self._analyzer.keys.key(atom)
+            self._seen[key] = atom
+            made[key] = made.get(key, 0) + factor
+        return {k: f for k, f in made.items() if f}, constant
+
+
+def _plain(value: Expr) -> Expr:
+    """Without casts between index types, which lose nothing."""
+    match value:
+        case tir.Cast(dtype=to, value=inner) if to.is_int and inner.dtype.is_int and to.bits >= inner.dtype.bits:
+            return _plain(inner)
+        case tir.Add(lhs=a, rhs=b):
+            return c.add(*_same_type(_plain(a), _plain(b)))
+        case tir.Sub(lhs=a, rhs=b):
+            return c.sub(*_same_type(_plain(a), _plain(b)))
+        case tir.Mul(lhs=a, rhs=b):
+            return c.mul(*_same_type(_plain(a), _plain(b)))
+    return value
+
+
+def _reads(atom: Expr) -> bool:
+    return any(isinstance(n, (tir.BufferLoad, tir.Let, tir.Call)) for n in walk(atom))
+
+
+def _same_type(a: Expr, b: Expr) -> Pair:
+    if a.dtype is b.dtype:
+        return a, b
+    return (c.cast(b.dtype, a), b) if a.dtype.bits < b.dtype.bits else (a, c.cast(a.dtype, b))
