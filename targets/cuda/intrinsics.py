@@ -12,10 +12,10 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm import casts, memory, vmath
-from mlcc.targets.llvm.ir_text import Value, integer
+from mlcc.targets.llvm.ir_text import Value, integer, vector
 from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import memory_type, zero
+from mlcc.targets.llvm.types import memory_type, register_type, zero
 
 if TYPE_CHECKING:
     from mlcc.targets.cuda.emitter import DeviceEmitter
@@ -132,6 +132,27 @@ def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
     return e.fn.op(memory_type(dtype), text)
 
 
+# ---------------------------------------------------------------- products of bytes
+
+
+def _dp4a(e: DeviceEmitter, node: tir.Call) -> Value:
+    """dp4a(a, b[, c]): for each int32 the dot product of four bytes, added to `c`; an instruction each."""
+    fn, lanes = e.fn, node.dtype.lanes
+    one, other, *start = node.args
+    fits = all(a.dtype.is_int and a.dtype.bits == 8 and a.dtype.lanes in (4, 4 * lanes) for a in (one, other))
+    if not fits or len(start) > 1 or any(a.dtype is not node.dtype for a in start):
+        raise unsupported("`T.dp4a` takes two vectors of four 8-bit integers for each int32, or for all", node.span)
+    kinds = ".".join("u" if a.dtype.is_uint else "s" for a in (one, other))
+    words = [fn.convert("bitcast", e.expr(a), vector("i32", a.dtype.lanes // 4)) for a in (one, other)]
+    sums = e.expr(start[0]) if start else zero(node.dtype)
+    made = Value(register_type(node.dtype), "poison")
+    for lane in range(lanes):
+        given = [v if v.type == "i32" else fn.extract(v, lane) for v in (*words, sums)]
+        dot = nvvm(e, f"idp4a.{kinds}", "i32", *given)
+        made = fn.insert(made, dot, lane) if lanes > 1 else dot
+    return made
+
+
 # ---------------------------------------------------------------- functions of C
 
 _SAME = {name: name for name in (*vmath.UNARY, *vmath.ROUNDING, *vmath.BINARY, "fabs", "copysign", "fma", "ldexp")}
@@ -176,6 +197,7 @@ TABLE: dict[str, Emit] = {
     **{f"tvm_warp_shuffle{suffix}": _shuffle(suffix) for suffix in _SHUFFLES},
     "tvm_warp_activemask": _active_mask,
     "atomic_add": _atomic_add,
+    "dp4a": _dp4a,
     **dict.fromkeys(("call_extern", "call_pure_extern"), _extern),
     **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), _HOST_ONLY),
 }

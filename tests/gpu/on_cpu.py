@@ -41,6 +41,23 @@ define internal float @model.rsqrt.approx.f(float %x) alwaysinline {
 }
 """
 
+_DOT = """
+define internal i32 @model.idp4a.{a}.{b}(i32 %a, i32 %b, i32 %c) alwaysinline {{
+  %u = bitcast i32 %a to <4 x i8>
+  %v = bitcast i32 %b to <4 x i8>
+  %x = {left} <4 x i8> %u to <4 x i32>
+  %y = {right} <4 x i8> %v to <4 x i32>
+  %p = mul <4 x i32> %x, %y
+  %d = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %p)
+  %r = add i32 %d, %c
+  ret i32 %r
+}}
+"""
+_EXTENSIONS = {"s": "sext", "u": "zext"}
+_MODELS += "declare i32 @llvm.vector.reduce.add.v4i32(<4 x i32>)\n" + "".join(
+    _DOT.format(a=a, b=b, left=_EXTENSIONS[a], right=_EXTENSIONS[b]) for a in "su" for b in "su"
+)
+
 
 def as_cpu_text(text: str) -> str:
     """The IR of kernels for one thread of this CPU at a time."""

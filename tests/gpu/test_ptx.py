@@ -344,3 +344,18 @@ def f(A: T.Buffer((128,), "int32"), B: T.Buffer((128,), "int32")):
         kernels.run("f_kernel", (1,), (threads,), a, b, word)
         assert word[0] == number
     np.testing.assert_array_equal(b, np.where((a >= 0) & (a < 100), a, 0))
+
+
+@pytest.mark.parametrize("kinds", ["s8.s8", "u8.u8", "u8.s8"])
+def test_products_of_four_bytes_are_one_instruction(kinds: str) -> None:
+    left, right = ({"s8": "int8", "u8": "uint8"}[k] for k in kinds.split("."))
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((512,), "{left}"), B: T.Buffer((512,), "{right}"), C: T.Buffer((128,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    C[tx] = T.dp4a(A[T.Ramp(tx * 4, 1, 4)], B[T.Ramp(tx * 4, 1, 4)], C[tx])
+"""
+    made = ptx(text).text
+    instruction = "dp4a." + kinds.replace("s8", "s32").replace("u8", "u32")
+    assert made.count(instruction) == 1
+    assert made.count("ld.global") == 3
