@@ -53,7 +53,7 @@ class CheckedEmitter(ThreadEmitter):
 
     def expr(self, node: Expr) -> Value:
         if isinstance(node, tir.BufferLoad):
-            root = self._root(node.buffer, node.dtype.lanes)
+            root = self._root(node.buffer, node.indices[0])
             if root is not None:
                 return self._load(node, root)
         elif name_of(node) == checks.NOTE and isinstance(node, tir.Call):
@@ -66,9 +66,18 @@ class CheckedEmitter(ThreadEmitter):
             return zero(node.dtype)
         return super().expr(node)
 
-    def _root(self, buffer: tir.Buffer, lanes: int) -> Root | None:
-        """What an access is looked at for; nothing where lanes are masked off one by one."""
-        return None if self.mask is not None and lanes > 1 else self._checks.root_of(buffer.data)
+    def _root(self, buffer: tir.Buffer, index: Expr) -> Root | None:
+        """What an access is looked at for: nothing where lanes are masked off one by one, or where it is a known
+        element of a thread's own memory."""
+        if self.mask is not None and index.dtype.lanes > 1:
+            return None
+        root = self._checks.root_of(buffer.data)
+        if root is None or root.scope != "local" or buffer.data is not root.data:
+            return root
+        first, count = (index.base, index.lanes) if isinstance(index, tir.Ramp) else (index, 1)
+        at, size = tir.const_int(first), tir.const_int(buffer.shape[0])
+        run = not isinstance(index, tir.Ramp) or tir.const_int(index.stride) == 1
+        return None if run and at is not None and size is not None and 0 <= at <= size - count else root
 
     def _load(self, node: tir.BufferLoad, root: Root) -> Value:
         fn = self.fn
@@ -85,7 +94,7 @@ class CheckedEmitter(ThreadEmitter):
         return fn.phi(register_type(node.dtype), [(zero(node.dtype), outside), (value, end)])
 
     def _store(self, stmt: tir.BufferStore) -> None:
-        root = self._root(stmt.buffer, stmt.value.dtype.lanes)
+        root = self._root(stmt.buffer, stmt.indices[0])
         if root is None:
             super().plain_body((stmt,))
             return
@@ -221,4 +230,4 @@ class CheckedEmitter(ThreadEmitter):
         return self.fn.load(type, self.fn.gep("i64", self._report(), integer("i64", number)))
 
     def _notify(self, args: list[Value]) -> None:
-        self.fn.line(f"call void {self._word(checks.NOTIFY, 'ptr').ref}({', '.join(map(str, args))})")
+        self.fn.call("void", "@mlcc_emulate_tell", [self._report(), *args])

@@ -24,11 +24,12 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.targets.emulate.threads import Body, Threads
 
 # the words (of 64 bits) of the report that a launch passes; after them come two for each root: its bytes, its cells
-NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, ROOTS = range(8)
+NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, SEEN, SITES, ROOTS = range(10)
 MARKS = 9  # int32 words of a cell
 
 # kinds of findings; the first three are those that marks.ll knows
 WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT = range(7)
+KINDS = 7
 CLEAR = "emulate.clear"  # a new block begins: its shared memory is not written
 NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread)
 
@@ -167,5 +168,6 @@ def marks_text() -> str:
     values = {
         "attributes": "nounwind", "slow": "noinline nounwind", "cold": "noinline cold nounwind",
         "trace": str(TRACE), "room": str(ROOM), "used": str(USED), "stride": str(STRIDE),
+        "seen": str(SEEN), "sites": str(SITES),
     }  # fmt: skip
     return Template("\n".join(line for line in lines if line)).substitute(values)

@@ -121,10 +121,12 @@ class Emulated:
         findings = Findings(self.checks, grid, block, sizes)
         notify = _NOTIFY(findings.take)
         words[checks.NOTIFY] = ctypes.cast(notify, ctypes.c_void_p).value or 0
+        seen = np.zeros(checks.KINDS * max(len(self.checks.sites), 1) ** 2, np.int8)
+        words[checks.SEEN], words[checks.SITES] = seen.ctypes.data, len(self.checks.sites)
         trace = np.empty((self.mode.trace, 6), np.int64) if self.mode.trace else None
         if trace is not None:
             words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
-        return words, findings, trace, [*kept, cells, notify]
+        return words, findings, trace, [*kept, cells, seen, notify]
 
 
 def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Emulated]:
@@ -136,7 +138,8 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
         found[kernel.name] = emit_kernel(kernel, ctx, mode.check or mode.trace > 0, mode.trace > 0)
         if ctx.problems:
             raise CompileError(ctx.problems)
-    obj = compile_text(ctx.module.text(), machine, 2).obj
+    # what checks add would take LLVM longer than it saves
+    obj = compile_text(ctx.module.text(), machine, 1 if mode.check or mode.trace else 2).obj
     image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
     return {
         k.name: Emulated(

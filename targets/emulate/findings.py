@@ -14,7 +14,7 @@ MOST = 20  # findings of a launch
 
 @dataclass(slots=True)
 class Findings:
-    """Takes the reports of one launch; of each kind and pair of places the first is kept."""
+    """Takes the reports of one launch: the first of each kind and pair of places."""
 
     checks: Checks
     grid: Sequence[int]
@@ -24,7 +24,7 @@ class Findings:
 
     def take(self, kind: int, site: int, me: int, index: int, other_site: int, other: int) -> None:
         """A report of a kernel: threads count from 1."""
-        self._first.setdefault((kind, site, other_site), (me, index, other))
+        self._first[kind, site, other_site] = me, index, other
 
     def diagnostics(self) -> list[Diagnostic]:
         """One for each kind and pair of places; reads before a write that a race explains are not listed."""

@@ -48,12 +48,38 @@ define internal void @mlcc_emulate_mark(ptr %mark, i32 %me, i32 %clock, i32 %sit
   ret void
 }
 
+define internal void @mlcc_emulate_tell(ptr %report, i32 %kind, i32 %site, i32 %me, i64 %index, i32 %other_site, i32 %other) $cold {
+  ; report the first of each kind and pair of sites
+entry:
+  %at_seen = getelementptr i64, ptr %report, i64 $seen
+  %at_sites = getelementptr i64, ptr %report, i64 $sites
+  %seen = load ptr, ptr %at_seen
+  %sites = load i64, ptr %at_sites
+  %wide_kind = zext i32 %kind to i64
+  %wide_site = zext i32 %site to i64
+  %wide_other = zext i32 %other_site to i64
+  %plane = mul i64 %wide_kind, %sites
+  %row = add i64 %plane, %wide_site
+  %line = mul i64 %row, %sites
+  %cell = add i64 %line, %wide_other
+  %flag = getelementptr i8, ptr %seen, i64 %cell
+  %before = load i8, ptr %flag
+  %known = icmp ne i8 %before, 0
+  br i1 %known, label %done, label %new
+new:
+  store i8 1, ptr %flag
+  %notify = load ptr, ptr %report
+  call void %notify(i32 %kind, i32 %site, i32 %me, i64 %index, i32 %other_site, i32 %other)
+  br label %done
+done:
+  ret void
+}
+
 define internal void @mlcc_emulate_race(ptr %report, i32 %kind, ptr %mark, i64 %index, i32 %me, i32 %site) $cold {
   %other = load i32, ptr %mark
   %at_site = getelementptr i32, ptr %mark, i64 2
   %other_site = load i32, ptr %at_site
-  %notify = load ptr, ptr %report
-  call void %notify(i32 %kind, i32 %site, i32 %me, i64 %index, i32 %other_site, i32 %other)
+  call void @mlcc_emulate_tell(ptr %report, i32 %kind, i32 %site, i32 %me, i64 %index, i32 %other_site, i32 %other)
   ret void
 }
 
@@ -161,7 +187,7 @@ done:
   ret void
 }
 
-define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block) $attributes {
+define internal void @mlcc_emulate_trace(ptr %report, i32 %site, i32 %thread, i64 %key, i64 %offset, i64 %bytes, i64 %block) $slow {
 entry:
   ; the accesses of every n-th block are written down
   %at_stride = getelementptr i64, ptr %report, i64 $stride

@@ -16,7 +16,7 @@ from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.emulate.threads import WARP
 
 _PLACE = 40  # characters of a statement that stands for a place
-ROOM = 1 << 22  # accesses that are written down of one launch
+ROOM = 1 << 20  # accesses that are written down of one launch
 
 
 @dataclass(slots=True)
