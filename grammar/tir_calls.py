@@ -49,6 +49,8 @@ def call(ev: Operators, path: str, cst: Cst) -> Any:
     dtype = dtype_named(name)
     if dtype is not None:
         return _of_dtype(ev, dtype, cst)
+    if name in LEGACY:
+        return _legacy(ev, LEGACY[name], cst)
     spec = intrinsics.INTRINSICS.get(intrinsics.ALIASES.get(name, name))
     if spec is not None:
         return _intrinsic(ev, spec, cst)
@@ -118,6 +120,30 @@ def _intrinsic(ev: Operators, spec: Intrinsic, cst: Cst) -> Expr:
         dtype = intrinsics.result_dtype(spec, made)
     assert dtype is not None
     return made_call(ev, cst, name, dtype, made)
+
+
+# intrinsics of TVM 0.27 whose dtype goes by an operand: by the pointer of that number, or by a name of a type
+LEGACY = {
+    "ptx_legacy.mma": ("ptx_mma", 5), "ptx_legacy.ldmatrix": ("ptx_ldmatrix", 3), "cuda.mma_fill_legacy": ("mma_fill", 1),
+    "cuda.mma_store_legacy": ("mma_store", 3),
+}  # fmt: skip
+_KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
+
+def _legacy(ev: Operators, known: tuple[str, int], cst: Cst) -> Expr:
+    name, at = known
+    if any(key == "dtype" for key, *_ in cst[5]):
+        return _intrinsic(ev, intrinsics.INTRINSICS[name], cst)
+    args = tuple(argument(ev, a) for a in cst[4])
+    told = args[at] if at < len(args) else None
+    dtype: DType | None = None
+    if isinstance(told, tir.StringImm):
+        dtype = dtype_named(_KINDS.get(told.value, told.value))
+    elif isinstance(told, tir.Var) and told.pointer is not None:
+        dtype = told.pointer.dtype
+    if dtype is None:
+        ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as `dtype=`")
+    return made_call(ev, cst, name, dtype, args)
 
 
 def _operands(ev: Operators, spec: Intrinsic, args: tuple[Cst, ...]) -> tuple[Expr, ...]:

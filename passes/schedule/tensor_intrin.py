@@ -9,6 +9,7 @@ is up to whoever registers them: `tensorize` takes it as given.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.tensor_cores import catalogue, module_of
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
@@ -82,17 +84,23 @@ def register(
 
 
 def find_intrin(state: State, name: str) -> TensorIntrin:
-    """The intrinsic of that name: the schedule's own, else the process's. Raises Refusal E0687."""
-    found = state.intrins.get(name) or _table.get(name)
+    """The intrinsic of that name: the schedule's own, else the process's, else one of tensor cores that all know.
+    Raises Refusal E0687."""
+    found = state.intrins.get(name) or _table.get(name) or _built_in(name)
     if found is None:
-        known = {*state.intrins, *_table}
+        known = {*state.intrins, *_table, *catalogue()}
         help = did_you_mean(name, known) or (
-            f"registered are {', '.join(sorted(known)[:20])}" if known
-            else f'register it: mlcc.register_tensor_intrin("{name}", desc, impl), '
+            f'register it: mlcc.register_tensor_intrin("{name}", desc, impl), '
             f'or in a script register_tensor_intrin("{name}", file="{name}.mlc")'
-        )  # fmt: skip
+        )
         raise Refusal("E0687", f"no tensor intrinsic `{name}` is registered", help=help)
     return found
+
+
+@functools.cache
+def _built_in(name: str) -> TensorIntrin | None:
+    module = module_of(name)
+    return None if module is None else make_intrin(name, module, None)
 
 
 # ---------------------------------------------------------------- making one
