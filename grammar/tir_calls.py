@@ -124,8 +124,8 @@ def _intrinsic(ev: Operators, spec: Intrinsic, cst: Cst) -> Expr:
 
 # intrinsics of TVM 0.27 whose dtype goes by an operand: by the pointer of that number, or by a name of a type
 LEGACY = {
-    "ptx_legacy.mma": ("ptx_mma", 5), "ptx_legacy.ldmatrix": ("ptx_ldmatrix", 3), "cuda.mma_fill_legacy": ("mma_fill", 1),
-    "cuda.mma_store_legacy": ("mma_store", 3),
+    "ptx_legacy.mma": ("ptx_mma", 5), "ptx_legacy.ldmatrix": ("ptx_ldmatrix", 3),
+    "cuda.mma_fill_legacy": ("mma_fill", 1), "cuda.mma_store_legacy": ("mma_store", 3),
 }  # fmt: skip
 _KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
