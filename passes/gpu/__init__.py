@@ -9,6 +9,7 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.async_copy import inject_async_copies
+from mlcc.passes.gpu.bind_views import bind_views
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
@@ -19,6 +20,7 @@ from mlcc.passes.gpu.sync import insert_barriers
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.gpu.warp_memory import lower_warp_memory
+from mlcc.passes.gpu.wmma import lower_wmma
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.divisions import simplify_divisions
 from mlcc.passes.lowering.flatten import flatten_buffers
@@ -40,12 +42,12 @@ def lower_gpu(
     """
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
-        func = form_kernels(realize_blocks(with_empty_inits(func), pipelines=True))
+        func = form_kernels(realize_blocks(with_empty_inits(func), kernels=True))
         func = compact_buffers(simplify_divisions(func))
-        func = resolve_views(flatten_buffers(func, functions or {}))
+        func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = insert_barriers(inject_virtual_threads(pipeline_loops(func)))
         func = inject_async_copies(vectorize_loops(func, options))
-        func = resolve_views(expand_matrix_calls(lower_warp_memory(func)))
+        func = resolve_views(expand_matrix_calls(lower_wmma(lower_warp_memory(func))))
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
         return replace(made, kernels=tuple(map(narrow_kernel, made.kernels)))

@@ -231,11 +231,16 @@ class _Thread(Folding):
         return tir.AllocBuffer(self.buffer_binder(old), node.annotations, span=node.span)
 
 
+_TOGETHER = (
+    "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_", "ptx_", "mma_", "tvm_mma_sync", "tvm_load_matrix_sync",
+    "tvm_store_matrix_sync", "tvm_fill_fragment",
+)  # fmt: skip
+
+
 def _of_all(call: tir.Call) -> bool:
     """Whether all threads have to make a call, or may."""
     name = call.op.name if isinstance(call.op, tir.Op) else ""
-    together = ("tir.tvm_storage_sync", "tir.tvm_thread_allreduce", "tir.tvm_warp_", "tir.ptx_", "tir.mma_")
-    return effect_of(call) <= Effect.READ or name.startswith(together)
+    return effect_of(call) <= Effect.READ or name.removeprefix("tir.").startswith(_TOGETHER)
 
 
 def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:

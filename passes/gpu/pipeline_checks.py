@@ -11,8 +11,8 @@ from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.visit import substitute
-from mlcc.passes.gpu.effects import touches
 from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.pipeline_parts import Plan
 from mlcc.passes.lowering.unroll import nested_bodies

@@ -14,31 +14,29 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.placed import Place, Placed
 from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.flatten import flat_buffer
 
 _SMALL = 64  # nodes of a value that takes the place of its name
 
 
 def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code, without views."""
-    return replace(func, body=_Resolver(func).body(func.body))  # type: ignore[no-any-return]
+    resolver = _Resolver(func)
+    body = resolver.body(func.body)
+    return replace(func, body=(*resolver.flat, *body))  # type: ignore[no-any-return]
 
 
 class _Resolver(Placed):
-    """Binders and buffers stay as they are, except those of views."""
+    """Binders stay as they are, except those of views. `flat` declares parameters that only views name."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
         self._known: dict[tir.Var, Place] = {}
         super().__init__({}, self._known)
+        self.flat: list[Stmt] = []
         self._analyzer = Analyzer()
         self._roots = {b.data: b for b in func.buffers if b is not None}
 
     def binder(self, node: tir.Var) -> tir.Var:
-        return node
-
-    def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        return node
-
-    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
         return node
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
@@ -69,16 +67,19 @@ class _Resolver(Placed):
                 data = pointer
             case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(kind, tir.Var() as data, offset, _, _)):
                 if kind.dtype is not view.dtype:
-                    return replace(node, data=pointer)  # type: ignore[no-any-return]
+                    return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
             case _:
-                return replace(node, data=pointer)  # type: ignore[no-any-return]
+                return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
         root = self._roots.get(data)
         if data is view.data or root is None:  # the flat form of a parameter
             self._roots.setdefault(view.data, view)
             if data is view.data:
                 self._roots[data] = view
-            return replace(node, data=pointer)  # type: ignore[no-any-return]
-        if root.dtype is not view.dtype or len(root.shape) != 1 or not is_steady(offset):
-            return replace(node, data=pointer)  # type: ignore[no-any-return]
+            return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+        if root.dtype is not view.dtype or not is_steady(offset):
+            return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+        if len(root.shape) != 1 or root.strides:
+            root = self._roots[data] = flat_buffer(root)
+            self.flat.append(tir.DeclBuffer(root, data))
         self._known[view.data] = Place(root, offset)
         return []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from mlcc.arith.conditions import conjuncts
 from mlcc.ir import construct as c
@@ -12,7 +13,10 @@ from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, children, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
+from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.match_buffer import matched
 
+_fresh = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
 Scope = tuple[Stmt, int]  # a statement, and a number of each of its bodies, wherever it stands
 
 
@@ -55,6 +59,7 @@ class Collector:
         self.loose: set[tir.Var] = set()
         self.jumps = False
         self.values: dict[tir.Var, Expr] = {}  # of bound names
+        self._views: dict[tir.Var, tuple[tir.Buffer, tuple[tir.Range, ...]]] = {}
         self._guards: list[tuple[Expr, int]] = []
         self._path: list[Scope] = []
         self._number = 0
@@ -92,6 +97,8 @@ class Collector:
                 self.uses[buffer.data] = Uses(stmt, tuple(self._path))
                 for part in _sizes(buffer):
                     self._expr(part)
+            case tir.DeclBuffer(buffer=buffer, data=data) if (region := matched(data)) is not None:
+                self._view(buffer, *region)
             case tir.DeclBuffer(buffer=buffer, data=data):
                 self._expr(data)  # an allocated buffer's data variable there makes that buffer opaque
                 for part in _sizes(buffer):
@@ -141,6 +148,8 @@ class Collector:
                 for index in indices:
                     self._expr(index)
                 self._access(buffer, indices, False)
+            case tir.Call() if any(arg in self._views for arg in pointers(node)):
+                self._through_views(node)
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
                 self._expr(condition)
                 self._under(condition, lambda: self._expr(yes))
@@ -158,7 +167,45 @@ class Collector:
                 for child in children(node):
                     self._expr(child)
 
+    # ------------------------------------------------------------ views
+
+    def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> None:
+        """What is done through a view is done to the region of the buffer."""
+        for axis in region:
+            self._expr(axis.min)
+            self._expr(axis.extent)
+        outer = self._views.get(source.data)
+        if outer is not None:
+            lead = len(outer[1]) - len(region)
+            moved = (tir.Range(c.add(o.min, r.min), r.extent) for o, r in zip(outer[1][lead:], region, strict=True))
+            source, region = outer[0], (*outer[1][:lead], *moved)
+        if source.data in self.uses:
+            self._views[view.data] = source, region
+
+    def _through_views(self, call: tir.Call) -> None:
+        """A call that gets pointers to views may do to each what is known of it, anywhere in the region."""
+        for touch in touches(call):
+            found = self._views.get(touch.data)
+            if found is None:
+                self._expr(touch.data)
+                continue
+            source, region = found
+            inner = [tir.For(tir.Var("i", r.min.dtype), c.const(0, r.min.dtype), r.extent, tir.ForKind.SERIAL, ())
+                     for r in region]  # fmt: skip
+            self._path += [(loop, next(_fresh)) for loop in inner]
+            indices = tuple(c.add(r.min, loop.var) for r, loop in zip(region, inner, strict=True))
+            self._access(source, indices, touch.writes)
+            del self._path[len(self._path) - len(inner) :]
+        for arg in (n for n in walk(call) if isinstance(n, tir.BufferLoad)):
+            self._access(arg.buffer, arg.indices, False)
+
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
+        view = self._views.get(buffer.data)
+        if view is not None and len(indices) <= len(view[1]):
+            buffer, region = view
+            lead = len(region) - len(indices)
+            starts = tuple(axis.min for axis in region)
+            indices = (*starts[:lead], *(_moved(i, s) for i, s in zip(indices, starts[lead:], strict=True)))
         found = self.uses.get(buffer.data)
         if found is None:
             return
@@ -167,6 +214,17 @@ class Collector:
         plain = tuple(self._plain(i) for i in indices)
         self._number += 1
         found.accesses.append(Access(buffer, plain, writes, tuple(self._guards), tuple(self._path), self._number))
+
+
+def pointers(call: tir.Call) -> Iterator[tir.Var]:
+    """The handle variables in a call's arguments."""
+    return (n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle)
+
+
+def _moved(index: Expr, by: Expr) -> Expr:
+    if isinstance(index, tir.Ramp):
+        return tir.Ramp(index.dtype, c.add(index.base, by), index.stride, index.lanes)
+    return c.add(index, by)
 
 
 def is_steady(value: Node) -> bool:

@@ -35,7 +35,8 @@ from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.sink import depth_of, self_contained
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 
-_SCOPES = ("global", "local", "shared", "shared.dyn")
+_OF_WARPS = ("warp", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
+_SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)
 OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
@@ -53,7 +54,7 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         old = uses.allocation.buffer
         if uses.opaque or old.scope not in _SCOPES:
             continue
-        view = by_block(uses) if old.scope in _SHARED else uses
+        view = _as_seen(uses)
         if old.scope != "global" and any(map(is_bound, uses.path)):
             if OUTSIDE not in uses.allocation.annotations:
                 strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
@@ -67,6 +68,14 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
     if not layouts:
         return func
     return replace(func, body=_Mover(layouts, places, collector.values).body(func.body))  # type: ignore[no-any-return]
+
+
+def _as_seen(uses: Uses) -> Uses:
+    """Uses as those see them that share the memory: the threads of a block, of a warp, or each thread for itself."""
+    scope = uses.allocation.buffer.scope
+    if scope in _SHARED:
+        return by_block(uses)
+    return by_block(uses, "threadIdx.x") if scope in _OF_WARPS else uses
 
 
 @dataclass(frozen=True, slots=True)

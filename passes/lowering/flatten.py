@@ -104,7 +104,7 @@ class _Flattener(Mutator):
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
         found = self.flat.get(node)
         if found is None:
-            found = self.flat[node] = _flat(node)
+            found = self.flat[node] = flat_buffer(node)
         return found
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
@@ -206,7 +206,7 @@ def _check_size(buffer: tir.Buffer) -> None:
         raise CompileError(error("E0704", message, buffer.span, "its elements cannot be addressed"))
 
 
-def _flat(buffer: tir.Buffer) -> tir.Buffer:
+def flat_buffer(buffer: tir.Buffer) -> tir.Buffer:
     """One dimension, of as many elements as the layout reaches over."""
     _check_size(buffer)
     if len(buffer.shape) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.calls import HANDLE
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
 
 Stmts = list[tir.Stmt]
@@ -17,6 +20,30 @@ def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
         made.append(c.const(1, dim.dtype) if step is None else step)
         step = dim if step is None else c.mul(step, dim)
     return tuple(reversed(made))
+
+
+def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> tir.DeclBuffer:
+    """The view, declared over a pointer to a region, `match_buffer(source[first element], extents...)`; what it leaves
+    open is bound later (`bind_views`), when it is known how `source` lies."""
+    first = tir.BufferLoad(source.dtype, source, tuple(axis.min for axis in region))
+    pointer = tir.Call(HANDLE, tir.Op("tir.match_buffer"), (first, *(axis.extent for axis in region)))
+    return tir.DeclBuffer(view, pointer, span=view.span)
+
+
+def matched(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
+    """The buffer and the region of such a pointer."""
+    match pointer:
+        case tir.Call(op=tir.Op("tir.match_buffer"), args=(tir.BufferLoad(buffer=buffer, indices=mins), *extents)):
+            return buffer, tuple(tir.Range(low, extent) for low, extent in zip(mins, extents, strict=True))
+    return None
+
+
+def with_strides(view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
+    """A view that names no strides has those of its source, unless they are what a compact one has."""
+    strides = (source.strides or compact_strides(source.shape))[len(source.shape) - len(view.shape) :]
+    if view.strides or all(map(structural_equal, strides, compact_strides(view.shape))):
+        return view
+    return replace(view, strides=strides)  # type: ignore[no-any-return]
 
 
 def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], defined: set[tir.Var]) -> Stmts:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from mlcc.ir import tir
-from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import ALIGN, place_allocations
 from mlcc.passes.lowering.init_block import at_start
-from mlcc.passes.lowering.match_buffer import compact_strides, match
+from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.pipeline_parts import DOUBLE, bracketed, is_pipelined, opened
 
 
-def realize_blocks(func: tir.PrimFunc, pipelines: bool = False) -> tir.PrimFunc:
-    """`func` without blocks. With `pipelines`, the statements that annotations of pipelined loops speak of are
-    bracketed (see `pipeline_parts`); CompileError where the two do not agree."""
+def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
+    """`func` without blocks. For `kernels` of GPUs, the statements that annotations of pipelined loops speak of are
+    bracketed (see `pipeline_parts`; CompileError where the two do not agree), and views stay open (`bind_views`)."""
     defined = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
-    return replace(func, body=_Realizer({*func.params, *defined}, pipelines).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Realizer({*func.params, *defined}, kernels).body(func.body))  # type: ignore[no-any-return]
 
 
 class _Realizer(Mutator):
     """Carries the values of axes down, and new buffers where a shape mentions an axis. `defined` are the variables
     that have a value: a view binds the others that it mentions."""
 
-    def __init__(self, defined: set[tir.Var], pipelines: bool) -> None:
+    def __init__(self, defined: set[tir.Var], kernels: bool) -> None:
         self._defined = defined
-        self._pipelines = pipelines
+        self._kernels = kernels
         self._values: dict[tir.Var, Expr] = {}
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
         self._notes: dict[tir.Var, Attrs] = {}
@@ -49,20 +48,21 @@ class _Realizer(Mutator):
             self._buffers[node] = made
         return made
 
-    def _view(self, view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
-        """A view that names no strides has those of its source, unless they are what a compact one has."""
+    def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> list[Stmt]:
         made = self.buffer_binder(view)
-        strides = (source.strides or compact_strides(source.shape))[len(source.shape) - len(made.shape) :]
-        if not made.strides and not all(map(structural_equal, strides, compact_strides(made.shape))):
-            made = self._buffers[view] = replace(made, strides=strides)
-        return made
+        if self._kernels:
+            return [unbound(made, source, region)]
+        strided = with_strides(made, source)
+        if strided is not view:
+            self._buffers[view] = strided
+        return match(strided, source, region, self._defined)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         allocated, views, groups = self._open(node)
         made = views + [s for group in groups for s in group]
         block = node.block
         for key, value in block.annotations.items():
-            if key.startswith("pragma_") or (self._pipelines and key == DOUBLE):
+            if key.startswith("pragma_") or (self._kernels and key == DOUBLE):
                 made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
         self._align(block)
         body = place_allocations(allocated, tuple(made), self._notes)
@@ -79,7 +79,7 @@ class _Realizer(Mutator):
         for view in block.match_buffers:
             source = self.buffer(view.source.buffer)
             region = map_value(view.source.region, self.node)
-            views += match(self._view(view.buffer, source), source, region, self._defined)
+            views += self._view(view.buffer, source, region)
         groups: list[Body] = []
         if block.init is not None:
             groups.append(_guarded(at_start(block, values, self.expr), self.body(block.init)))
@@ -87,7 +87,7 @@ class _Realizer(Mutator):
         return allocated, views, groups
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        if not self._pipelines or not is_pipelined(node):
+        if not self._kernels or not is_pipelined(node):
             return super().stmt_for(node)
         groups: list[Body] = []
         first: list[Stmt] = []

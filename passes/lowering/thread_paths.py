@@ -26,10 +26,10 @@ def is_bound(scope: Scope) -> bool:
     return bound and (stmt.thread or "").startswith(("threadIdx", "blockIdx"))  # type: ignore[attr-defined]
 
 
-def of_threads(scope: Scope) -> bool:
-    """Whether a scope is a loop over the threads of a block."""
+def of_threads(scope: Scope, axis: str = "threadIdx") -> bool:
+    """Whether a scope is a loop over the threads of a block, or over one axis of them."""
     stmt, _ = scope
-    return is_bound(scope) and (stmt.thread or "").startswith("threadIdx")  # type: ignore[attr-defined]
+    return is_bound(scope) and (stmt.thread or "").startswith(axis)  # type: ignore[attr-defined]
 
 
 def kernel_depth(uses: Uses) -> int | None:
@@ -41,15 +41,16 @@ def kernel_depth(uses: Uses) -> int | None:
     return depth if depth and all(a.path[:depth] == first[:depth] for a in uses.accesses) else None
 
 
-def by_block(uses: Uses) -> Uses:
-    """The same uses with the loops over threads inside of all scopes that are the same for all threads."""
-    made = replace(uses, path=tuple(s for s in uses.path if not of_threads(s)))
-    made.accesses = [_inner_threads(a) for a in uses.accesses]
+def by_block(uses: Uses, axis: str = "threadIdx") -> Uses:
+    """The same uses with the loops over threads inside of all scopes that are the same for all threads; or those over
+    one axis, for memory of a warp."""
+    made = replace(uses, path=tuple(s for s in uses.path if not of_threads(s, axis)))
+    made.accesses = [_inner_threads(a, axis) for a in uses.accesses]
     return made
 
 
-def _inner_threads(access: Access) -> Access:
-    threads = [s for s, _ in access.path if isinstance(s, tir.For) and of_threads((s, 0))]
+def _inner_threads(access: Access, axis: str) -> Access:
+    threads = [s for s, _ in access.path if isinstance(s, tir.For) and of_threads((s, 0), axis)]
     if not threads:
         return access
     own = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in threads}
@@ -59,7 +60,7 @@ def _inner_threads(access: Access) -> Access:
     position: list[int] = [0]  # of the first scopes of the old path, how many are in `outer`
     for scope in access.path:
         stmt, _ = scope
-        if of_threads(scope):
+        if of_threads(scope, axis):
             pass
         elif inner or _varies(stmt, vary):
             inner.append((_renamed(stmt, own, vary), next(_fresh)))

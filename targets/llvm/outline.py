@@ -84,10 +84,11 @@ def _is_ready(stmt: Stmt) -> bool:
 
 
 def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
-    """The variables that a statement mentions, in order; None if it has to stay."""
+    """The variables that a statement mentions and does not bind, in order; None if it has to stay."""
     if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
         return None
     found: dict[tir.Var, None] = {}
+    bound: set[tir.Var] = set()
     stack: list[tuple[Node, bool]] = [(stmt, False)]  # with: inside a loop of the statement
     while stack:
         node, in_loop = stack.pop()
@@ -103,9 +104,14 @@ def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
             return None
         if isinstance(node, tir.Call) and node.op in _RETURNS:
             return None
+        match node:
+            case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
+                bound.add(var)
+            case tir.AllocBuffer(buffer=buffer) | tir.DeclBuffer(buffer=buffer):
+                bound.add(buffer.data)
         in_loop = in_loop or isinstance(node, (tir.For, tir.While))
         stack.extend((child, in_loop) for child in reversed(list(children(node))))
-    return found
+    return {var: None for var in found if var not in bound}
 
 
 _RETURNS = (tir.Op("tir.ret"), tir.Op("tir.thread_return"))

@@ -20,7 +20,7 @@ from mlcc.passes.lowering.realize import realize_blocks
 def pipelined(text: str) -> tir.PrimFunc:
     func = mlcc.parse(text)["f"]
     assert isinstance(func, tir.PrimFunc)
-    return pipeline_loops(resolve_views(flatten_buffers(realize_blocks(func, pipelines=True), {})))
+    return pipeline_loops(resolve_views(flatten_buffers(realize_blocks(func, kernels=True), {})))
 
 
 def annotations(stage: list[int], order: list[int], asynchronous: list[int]) -> str:

@@ -1,0 +1,38 @@
+"""Views in kernels get their strides and offsets, once it is known how what they view lies in memory."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Stmt
+from mlcc.passes.lowering.match_buffer import match, matched, with_strides
+from mlcc.passes.lowering.mutator import Mutator
+
+
+def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is loop code with open views (`realize_blocks`), with all of them bound."""
+    known = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
+    return replace(func, body=_Binder({*func.params, *known}).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Binder(Mutator):
+    def __init__(self, defined: set[tir.Var]) -> None:
+        self._defined = defined
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+
+    def binder(self, node: tir.Var) -> tir.Var:
+        self._defined.add(node)
+        return node
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return self._buffers.get(node, node)
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
+        found = matched(self.expr(node.data))
+        if found is None:
+            return super().stmt_decl(node)
+        source, region = found
+        view = with_strides(node.buffer, source)
+        if view is not node.buffer:
+            self._buffers[node.buffer] = view
+        return match(view, source, region, self._defined)

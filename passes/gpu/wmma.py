@@ -1,0 +1,196 @@
+"""Fragments of `wmma.*` scopes by `mma.sync`: a warp's matrix of 16 x 16 is what two products of 8 columns take.
+
+A fragment becomes registers of each thread, as `mma_layout` places them: of matrix_a and the accumulator as they are,
+of matrix_b two halves of 8 columns after each other. A load of 16-bit elements in shared memory, whose rows are round,
+is one `ptx_ldmatrix`; others, and all stores, are loads and stores of elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, PointerType, Stmt
+from mlcc.passes.gpu.matrix_calls import wrong_call
+from mlcc.passes.gpu.thread_scopes import ThreadMutator
+
+_SIZE = 16
+_ELEMENTS = _SIZE * _SIZE
+_EACH = _ELEMENTS // 32  # of a matrix in a thread
+_KINDS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "uint8": "uint8", "float32": "fp32", "int32": "int32"}
+
+
+def lower_wmma(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is flat loop code without views, without `wmma.*` buffers. Raises CompileError E0773."""
+    return replace(func, body=_Lower().body(func.body))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragments:
+    operand: str  # matrix_a, matrix_b, accumulator
+    buffer: tir.Buffer  # a thread's part
+
+
+class _Lower(ThreadMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tir.Var, _Fragments] = {}
+        self._layouts: dict[tir.Var, str] = {}
+        self._analyzer = Analyzer()
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        buffer = node.buffer
+        if not buffer.scope.startswith("wmma."):
+            return node
+        size = c.mul(c.floordiv(c.add(buffer.shape[0], _ELEMENTS - 1), _ELEMENTS), _EACH)
+        data = tir.Var(buffer.data.name, buffer.data.dtype, PointerType(buffer.dtype, "local"), span=buffer.data.span)
+        own = replace(buffer, data=data, shape=(size,))
+        self._known[buffer.data] = _Fragments(buffer.scope.removeprefix("wmma."), own)
+        return replace(node, buffer=own)  # type: ignore[no-any-return]
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        match node.value:
+            case tir.Call(op=tir.Op("tir.tvm_load_matrix_sync"), args=args) as call if len(args) == 8:
+                return self._load(call)
+            case tir.Call(op=tir.Op("tir.tvm_store_matrix_sync"), args=args) as call if len(args) == 8:
+                return self._store(call)
+            case tir.Call(op=tir.Op("tir.tvm_fill_fragment"), args=args) as call if len(args) == 6:
+                return self._fill(call)
+            case tir.Call(op=tir.Op("tir.tvm_mma_sync"), args=args) as call if len(args) == 8:
+                return self._multiply(call)
+        return super().stmt_evaluate(node)
+
+    def _fragment(self, node: tir.Call, at: int, beside: int) -> tuple[_Fragments, Expr]:
+        """Which buffer of fragments an argument names, and where the fragment starts in a thread's part."""
+        data = node.args[at]
+        found = self._known.get(data) if isinstance(data, tir.Var) else None
+        if found is None:
+            raise wrong_call(node, f"argument {at} is no buffer of fragments", "its scope is one of wmma.*")
+        if beside == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
+            raise wrong_call(node, "fragments are those of products of 16 x 16 x 16")
+        return found, self._analyzer.simplify(c.mul(node.args[beside], _EACH))
+
+    def _lane(self, node: tir.Call) -> Expr:
+        var = self.thread("threadIdx.x")
+        if var is None:
+            raise wrong_call(node, "it stands outside of the loop over `threadIdx.x`", "the threads of a warp run it")
+        return c.floormod(c.cast(INT32, var), 32)
+
+    # ------------------------------------------------------------ loads and stores
+
+    def _load(self, node: tir.Call) -> list[Stmt]:
+        of, start = self._fragment(node, 0, 4)
+        pointer, stride, layout = node.args[5:]
+        columns = isinstance(layout, tir.StringImm) and layout.value == "col_major"
+        lane = self._lane(node)
+        tall = (of.operand == "matrix_a") == columns  # rows in memory go along the sum
+        dtype = of.buffer.dtype
+        if of.operand != "accumulator" and dtype.bits == 16 and self._has_rows(pointer, stride):
+            place = self._row(of.operand, lane, stride, tall)
+            args = (c.const(tall), c.const(4), tir.StringImm(".b16"), of.buffer.data, start, pointer, place)
+            return [tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_ldmatrix"), args, span=node.span), span=node.span)]
+        view = _view(node, pointer, dtype)
+        made: list[Stmt] = [view]
+        for number in range(_EACH):
+            row, column = _element(of.operand, dtype, lane, number)
+            if columns:
+                row, column = column, row
+            made.append(c.store(of.buffer, c.load(view.buffer, _at(row, column, stride)), c.add(start, number)))
+        return made
+
+    def _row(self, operand: str, lane: Expr, stride: Expr, tall: bool) -> Expr:
+        """Where the row is that a lane has the address of: line `lane % 8` of matrix `lane // 8` of four. These are in
+        the order of a thread's words: of A rows first, of B along the sum first."""
+        line, first, second = c.floormod(lane, 8), c.floormod(c.floordiv(lane, 8), 2), c.floordiv(lane, 16)
+        along, across = (second, first) if operand == "matrix_a" else (first, second)
+        if tall:
+            return _at(c.add(c.mul(along, 8), line), c.mul(across, 8), stride)
+        return _at(c.add(c.mul(across, 8), line), c.mul(along, 8), stride)
+
+    def _has_rows(self, pointer: Expr, stride: Expr) -> bool:
+        """Does the matrix lie in shared memory, its rows at multiples of 16 bytes?"""
+        match pointer:
+            case tir.Call(op=tir.Op("tir.tvm_access_ptr"), args=(_, tir.Var() as data, offset, _, _)):
+                pass
+            case _:
+                return False
+        if data.pointer is None or not data.pointer.scope.startswith("shared"):
+            return False
+        return all(self._analyzer.prove(c.equal(c.floormod(n, 8), 0)) for n in (offset, stride))
+
+    def _store(self, node: tir.Call) -> list[Stmt]:
+        of, start = self._fragment(node, 0, 4)
+        pointer, stride, layout = node.args[5:]
+        if of.operand != "accumulator":
+            raise wrong_call(node, "only accumulators are stored")
+        view = _view(node, pointer, of.buffer.dtype)
+        lane = self._lane(node)
+        made: list[Stmt] = [view]
+        for number in range(_EACH):
+            row, column = _element(of.operand, of.buffer.dtype, lane, number)
+            if isinstance(layout, tir.StringImm) and layout.value == "col_major":
+                row, column = column, row
+            made.append(c.store(view.buffer, c.load(of.buffer, c.add(start, number)), _at(row, column, stride)))
+        return made
+
+    # ------------------------------------------------------------ values
+
+    def _fill(self, node: tir.Call) -> list[Stmt]:
+        of, start = self._fragment(node, 0, 4)
+        value = c.cast(of.buffer.dtype, self.expr(node.args[5]))
+        return [c.store(of.buffer, value, c.add(start, number)) for number in range(_EACH)]
+
+    def _multiply(self, node: tir.Call) -> list[Stmt]:
+        (out, to), (a, from_a), (b, from_b), (acc, from_acc) = (self._fragment(node, n, n + 1) for n in (0, 2, 4, 6))
+        dtype, kind = out.buffer.dtype, _KINDS.get(str(a.buffer.dtype))
+        if kind is None or b.buffer.dtype is not a.buffer.dtype or str(dtype) not in _KINDS:
+            raise wrong_call(node, f"no product of {a.buffer.dtype} and {b.buffer.dtype} in {dtype}")
+        made: list[Stmt] = []
+        if out.buffer is not acc.buffer or not self._analyzer.prove_equal(to, from_acc):
+            made += [c.store(out.buffer, c.load(acc.buffer, c.add(from_acc, n)), c.add(to, n)) for n in range(_EACH)]
+        for half in range(2):
+            texts = ("m16n8k16", "row", "col", kind, kind, _KINDS[str(dtype)])
+            args = (
+                *map(tir.StringImm, texts), a.buffer.data, from_a, b.buffer.data, c.add(from_b, half * _EACH // 2),
+                out.buffer.data, c.add(to, half * _EACH // 2), c.const(False),
+            )  # fmt: skip
+            made.append(tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_mma"), args, span=node.span), span=node.span))
+        return made
+
+
+def _element(operand: str, dtype: DType, lane: Expr, number: int) -> tuple[Expr, Expr]:
+    """Row and column of a thread's element (PTX ISA, fragments of m16n8k16; the second half of columns last)."""
+    group, thread = c.floordiv(lane, 4), c.floormod(lane, 4)
+    pack = 2 if dtype.bits == 16 else 4
+    if operand == "accumulator":
+        part, inner = divmod(number, 4)
+        return c.add(group, 8 * (inner // 2)), c.add(c.mul(thread, 2), 8 * part + inner % 2)
+    if operand == "matrix_a":
+        word, inner = divmod(number, pack)
+        return c.add(group, 8 * (word % 2)), c.add(c.mul(thread, pack), word // 2 * 4 * pack + inner)
+    part, rest = divmod(number, 4)
+    word, inner = divmod(rest, pack)
+    return c.add(c.mul(thread, pack), word * 4 * pack + inner), c.add(group, 8 * part)
+
+
+def _cast(like: Expr, value: Expr) -> Expr:
+    return c.cast(like.dtype, value)
+
+
+def _at(row: Expr, column: Expr, stride: Expr) -> Expr:
+    return c.add(c.mul(stride, _cast(stride, row)), _cast(stride, column))
+
+
+def _view(node: tir.Call, pointer: Expr, dtype: DType) -> tir.DeclBuffer:
+    named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+    scope = named.pointer.scope if isinstance(named, tir.Var) and named.pointer is not None else "global"
+    return tir.DeclBuffer(c.make_buffer("matrix", (c.const(1 << 30),), dtype, scope), pointer, span=node.span)

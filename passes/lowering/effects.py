@@ -1,0 +1,79 @@
+"""What memory a piece of loop code reads and writes, pointers in calls included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import Node, children
+
+# intrinsic: which of its arguments are pointers to what is read (r), written (w), or both
+_POINTERS: Mapping[str, Mapping[int, str]] = {
+    "ptx_mma": {6: "r", 8: "r", 10: "rw"}, "ptx_mma_sp": {6: "r", 8: "r", 10: "rw", 12: "r"},
+    "ptx_ldmatrix": {3: "w", 5: "r"}, "mma_store": {2: "w", 3: "r"}, "mma_fill": {1: "w"},
+    "ptx_cp_async": {0: "w", 2: "r"}, "ptx_cp_async_bulk": {0: "w", 2: "r"},
+    "tvm_load_matrix_sync": {0: "w", 5: "r"}, "tvm_store_matrix_sync": {0: "r", 5: "w"}, "tvm_fill_fragment": {0: "w"},
+    "tvm_mma_sync": {0: "w", 2: "r", 4: "r", 6: "r"}, "tvm_bmma_sync": {0: "w", 2: "r", 4: "r", 6: "r"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One access. `data` names the memory; `index` is that of a load or store, None where a call gets a pointer."""
+
+    data: tir.Var
+    writes: bool
+    index: tir.Expr | None = None
+
+
+def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
+    """The accesses in code, in no particular order. Views count as memory of their own (see `views`)."""
+    stack: list[Node] = list(root) if isinstance(root, tuple) else [root]
+    while stack:
+        node = stack.pop()
+        match node:
+            case tir.AllocBuffer():
+                continue
+            case tir.BufferStore(buffer=buffer, value=value, indices=indices):
+                yield Touch(buffer.data, True, indices[0] if len(indices) == 1 else None)
+                stack += [value, *indices]
+            case tir.BufferLoad(buffer=buffer, indices=indices):
+                yield Touch(buffer.data, False, indices[0] if len(indices) == 1 else None)
+                stack += indices
+            case tir.Call(op=tir.Op(name=name), args=args):
+                known = _POINTERS.get(name.removeprefix("tir."), {})
+                for at, arg in enumerate(args):
+                    kind = known.get(at)
+                    if kind is None:
+                        kind = "rw" if effect_of(node) >= Effect.UPDATE else "r"
+                        kind = _stated(node, kind) if at == 1 and name == "tir.tvm_access_ptr" else kind
+                    yield from _pointed(arg, kind, stack)
+            case tir.Var() if node.dtype.is_handle:
+                yield Touch(node, True)
+                yield Touch(node, False)
+            case tir.Var():
+                pass
+            case _:
+                stack += children(node)
+
+
+def _stated(access: tir.Call, default: str) -> str:
+    """What `tvm_access_ptr` says of itself: 1 for reading, 2 for writing."""
+    return {1: "r", 2: "w"}.get(tir.const_int(access.args[4]) or 0, default)
+
+
+def _pointed(arg: tir.Expr, kind: str, stack: list[Node]) -> Iterator[Touch]:
+    """The accesses through an argument; what else is in it goes to `stack`."""
+    match arg:
+        case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(_, data, *others)):
+            yield from _pointed(data, _stated(arg, kind), stack)
+            stack += others
+        case tir.Call(op=tir.Op(name="tir.address_of"), args=(tir.BufferLoad(buffer=buffer, indices=indices),)):
+            yield from (Touch(buffer.data, letter == "w") for letter in kind)
+            stack += indices
+        case tir.Var() if arg.dtype.is_handle:
+            yield from (Touch(arg, letter == "w") for letter in kind)
+        case _:
+            stack.append(arg)
