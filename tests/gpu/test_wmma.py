@@ -85,11 +85,10 @@ def lowered(mod: mlcc.IRModule) -> DeviceProgram:
     return lower_gpu("f", func)
 
 
-CASES = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("s8", "s32")]
+CASES = [("f16", "f32", False), ("f16", "f16", True), ("bf16", "f32", True), ("s8", "s32", False)]
 
 
-@pytest.mark.parametrize(("kind", "out"), CASES)
-@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize(("kind", "out", "trans"), CASES)
 def test_products_by_fragments(kind: str, out: str, trans: bool) -> None:
     m, n, k = 32, 32, 48
     made = lowered(tensorized(kind, out, trans, m, n, k))
