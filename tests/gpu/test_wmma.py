@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlcc
@@ -9,6 +10,7 @@ from mlcc.ir import tir
 from mlcc.passes.gpu import DeviceProgram, lower_gpu
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas
+from mlcc.targets.emulate import run_program
 
 MATMUL = """
 @T.prim_func
@@ -85,6 +87,14 @@ def lowered(mod: mlcc.IRModule) -> DeviceProgram:
     return lower_gpu("f", func)
 
 
+def whole(shape: tuple[int, int], seed: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Small whole numbers as arguments, and as they are."""
+    values = np.random.default_rng(seed).integers(-3, 4, shape)
+    if kind == "bf16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16), values
+    return values.astype({"f16": np.float16, "s8": np.int8}[kind]), values
+
+
 CASES = [("f16", "f32", False), ("f16", "f16", True), ("bf16", "f32", True), ("s8", "s32", False)]
 
 
@@ -92,6 +102,10 @@ CASES = [("f16", "f32", False), ("f16", "f16", True), ("bf16", "f32", True), ("s
 def test_products_by_fragments(kind: str, out: str, trans: bool) -> None:
     m, n, k = 32, 32, 48
     made = lowered(tensorized(kind, out, trans, m, n, k))
+    (a, a_value), (b, b_value) = whole((m, k), 0, kind), whole((n, k) if trans else (k, n), 1, kind)
+    got = np.zeros((m, n), {"f32": np.float32, "f16": np.float16, "s32": np.int32}[out])
+    run_program(made, a, b, got)
+    np.testing.assert_array_equal(got, a_value @ (b_value.T if trans else b_value))
     text = emit_ptx(made.kernels, "cuda{arch=sm_80}").text
     assert "mma.sync.aligned.m16n8k16" in text
     assert ("ldmatrix" in text) == (kind != "s8")
