@@ -34,21 +34,23 @@ _X86_CPUS: dict[str, frozenset[str]] = {
 }  # fmt: skip
 _DOT = frozenset(("dotprod",))
 _MIXED_DOT = _DOT | {"i8mm"}
+_SVE = frozenset(("sve",))
 _ARM_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
-        ("generic", "cortex-a35", "cortex-a53", "cortex-a57", "cortex-a72", "cortex-a73", "a64fx", "thunderx2t99"),
+        ("generic", "cortex-a35", "cortex-a53", "cortex-a57", "cortex-a72", "cortex-a73", "thunderx2t99"),
         frozenset(),
     ),
+    "a64fx": _SVE,
     **dict.fromkeys(
         ("cortex-a55", "cortex-a75", "cortex-a76", "cortex-a77", "cortex-a78", "cortex-x1", "neoverse-e1",
          "neoverse-n1", "tsv110", "apple-m1"),
         _DOT,
     ),
     **dict.fromkeys(
-        ("cortex-a710", "cortex-x2", "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-512tvb", "ampere1",
-         "ampere1a", "apple-m2", "apple-m3"),
-        _MIXED_DOT,
+        ("cortex-a710", "cortex-x2", "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-512tvb"),
+        _MIXED_DOT | _SVE,
     ),
+    **dict.fromkeys(("ampere1", "ampere1a", "apple-m2", "apple-m3"), _MIXED_DOT),
 }  # fmt: skip
 CPUS = {"x86_64": _X86_CPUS, "aarch64": _ARM_CPUS}
 

@@ -1,7 +1,8 @@
 """What happens in some lanes only: branches and choices by a condition of many lanes, loads and stores under a mask.
 
-Lanes that are off touch no memory. LLVM has instructions for it where the CPU has (AVX, AVX-512), else it tests each
-lane. What is not by lane inside such a branch (scalar loads, loops) happens if any lane is on.
+Lanes that are off touch no memory. LLVM has instructions for it where the CPU has (AVX, AVX-512, the predicates of SVE,
+for vectors of 128 bits whatever the length of its own), else it tests each lane. What is not by lane inside such a
+branch (scalar loads, loops) happens if any lane is on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from mlcc.targets.llvm.ir_text import Value, integer, vector
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
-_BITS: dict[str, tuple[int, ...]] = {"avx512bw": (8, 16, 32, 64), "avx512f": (32, 64), "avx2": (32, 64)}
+_ALL = (8, 16, 32, 64)
+_BITS: dict[str, tuple[int, ...]] = {"avx512bw": _ALL, "avx512f": (32, 64), "avx2": (32, 64), "sve": _ALL}
 
 
 def mask_bits(features: frozenset[str]) -> frozenset[int]:
@@ -100,16 +102,65 @@ def _not(e: Emitter, mask: Value) -> Value:
 
 def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
     """A run of elements; lanes that are off are zero."""
-    name = f"llvm.masked.load.{mangled(type)}.{mangled(pointer.type)}"
-    callee = e.ctx.module.declare(name, type, [pointer.type, "i32", mask.type, type])
-    return e.fn.call(type, callee, [pointer, integer("i32", align), mask, Value(type, "zeroinitializer")])
+    lanes, scalar = _parts(type)
+    step = _lanes_at_once(e, type)
+    made: Value | None = None
+    for start in range(0, lanes, step):
+        part = vector(scalar, step)
+        name = f"llvm.masked.load.{mangled(part)}.p0"
+        some = picked(e, mask, start, step)
+        callee = e.ctx.module.declare(name, part, ["ptr", "i32", some.type, part])
+        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        value = e.fn.call(part, callee, [at, integer("i32", align), some, Value(part, "zeroinitializer")])
+        made = value if made is None else _joined(e, made, value)
+    assert made is not None
+    return picked(e, made, 0, lanes)
 
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
     """A run of elements, those of lanes that are on."""
-    name = f"llvm.masked.store.{mangled(value.type)}.{mangled(pointer.type)}"
-    callee = e.ctx.module.declare(name, "void", [value.type, pointer.type, "i32", mask.type])
-    e.fn.call("void", callee, [value, pointer, integer("i32", align), mask])
+    lanes, scalar = _parts(value.type)
+    step = _lanes_at_once(e, value.type)
+    for start in range(0, lanes, step):
+        part, some = picked(e, value, start, step), picked(e, mask, start, step)
+        name = f"llvm.masked.store.{mangled(part.type)}.p0"
+        callee = e.ctx.module.declare(name, "void", [part.type, "ptr", "i32", some.type])
+        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        e.fn.call("void", callee, [part, at, integer("i32", align), some])
+
+
+_SCALAR_BITS = {"float": 32, "double": 64, "half": 16, "ptr": 64}
+
+
+def _parts(type: str) -> tuple[int, str]:
+    lanes, scalar = type[1:-1].split(" x ")
+    return int(lanes), scalar
+
+
+def _lanes_at_once(e: Emitter, type: str) -> int:
+    """How many lanes one masked access takes: all of them, and on SVE those of 128 bits."""
+    lanes, scalar = _parts(type)
+    if "sve" not in e.ctx.features:
+        return lanes
+    return 128 // (_SCALAR_BITS.get(scalar) or int(scalar[1:]))
+
+
+def picked(e: Emitter, value: Value, start: int, count: int) -> Value:
+    """Some lanes of a vector; beyond its end they are off in a mask, and anything else in others."""
+    lanes, scalar = _parts(value.type)
+    if start == 0 and count == lanes:
+        return value
+    picks = ", ".join(f"i32 {min(n, lanes)}" for n in range(start, start + count))
+    text = f"shufflevector {value}, {value.type} zeroinitializer, <{count} x i32> <{picks}>"
+    return e.fn.op(vector(scalar, count), text)
+
+
+def _joined(e: Emitter, one: Value, other: Value) -> Value:
+    have, scalar = _parts(one.type)
+    more = _parts(other.type)[0]
+    wide = picked(e, other, 0, have)
+    picks = ", ".join(f"i32 {n}" for n in range(have + more))
+    return e.fn.op(vector(scalar, have + more), f"shufflevector {one}, {wide}, <{have + more} x i32> <{picks}>")
 
 
 def gather(e: Emitter, type: str, pointers: Value, mask: Value, align: int) -> Value:

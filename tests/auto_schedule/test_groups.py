@@ -75,6 +75,12 @@ def test_compiled(cpu: str) -> None:
 @pytest.mark.parametrize(
     ("cpu", "a", "b", "instruction"),
     [
+        ("x86-64", "float32", "float32", r"\tmulps\t.*xmm"),
+        ("x86-64-v3", "float32", "float32", r"\tvfmadd\w+ps\t.*ymm"),
+        ("generic", "float32", "float32", r"\tfmla\tv\d+\.4s"),
+        ("neoverse-n2", "float32", "float32", r"\tfmla\tv\d+\.4s"),
+        ("x86-64-v3", "float16", "float16", r"\tvfmadd\w+ps\t.*ymm"),
+        ("generic", "bfloat16", "bfloat16", r"\tfmla\tv\d+\.4s"),
         ("x86-64", "int8", "int8", r"\tpmaddwd\t.*xmm"),
         ("x86-64-v3", "int8", "uint8", r"\tvpmaddwd\t.*ymm"),
         ("alderlake", "uint8", "int8", r"\tvpdpbusd\t.*ymm"),
@@ -88,7 +94,7 @@ def test_compiled(cpu: str) -> None:
 @pytest.mark.parametrize("form", ["mk,kn->mn", "mk,nk->mn"])
 def test_tiles_are_registers(cpu: str, a: str, b: str, instruction: str, form: str) -> None:
     """The loop over the depth does the products of the tile, and stores nothing."""
-    product = Product(form, {"m": 96, "k": 128, "n": 192}, a, "int32", other=b)
+    product = Product(form, {"m": 96, "k": 128, "n": 192}, a, "int32" if "int8" in a else "float32", other=b)
     found = made(product, CpuFacts.of(CPUS[cpu]))
     assert found.rule == "matmul" and found.func is not None
     rows, vectors = map(int, re.findall(r"(\d+) rows and (\d+) vectors", found.choices[0])[0])

@@ -20,7 +20,7 @@ from tests.fuzz.test_lanes import fenced
 from tests.targets.harness import Native
 
 V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
-NEON = Machine("aarch64-unknown-linux-gnu", "generic")
+NEON, SVE = (Machine("aarch64-unknown-linux-gnu", cpu) for cpu in ("generic", "neoverse-v1"))
 HERE = {f.removeprefix("+") for f in host.cpu_features()}
 
 
@@ -168,6 +168,15 @@ def test_machines_without_masks_get_none() -> None:
     text, asm = llvm_of(parse(TILES), NEON)
     assert "masked" not in text
     assert re.search(r"fadd\tv\d+\.4s", asm)
+
+
+def test_predicates_of_sve_mask_vectors_of_neon() -> None:
+    """Whatever the length of SVE's vectors is: no lane goes by itself, and none beyond the end is touched."""
+    for dtype, letter in (("float32", "w"), ("float16", "h"), ("int8", "b"), ("float64", "d")):
+        text, asm = llvm_of(parse(TILES.replace(" + T.float32(1)", ""), dtype=dtype), SVE)
+        assert "masked" in text
+        assert re.search(rf"ld1{letter}\t.*p\d/z", asm) and re.search(rf"st1{letter}\t.*p\d", asm)
+        assert not re.search(r"\ttbn?z", asm) and "whilel" not in asm
 
 
 def test_small_elements_need_their_own_instructions() -> None:
