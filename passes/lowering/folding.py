@@ -37,12 +37,38 @@ class Folding(Mutator):
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         condition = self.expr(node.condition)
-        known = tir.const_int(condition)
+        known = known_condition(condition)
         if known is not None:
             return list(self.body(node.then_body if known else node.else_body or ()))
         then = self.body(node.then_body)
         other = None if node.else_body is None else self.body(node.else_body)
         return replace(node, condition=condition, then_body=then, else_body=other)  # type: ignore[no-any-return]
+
+
+def known_condition(node: Expr) -> int | None:
+    """1 for a condition that holds, in all lanes if it has lanes; 0 for one that holds in none; None if neither is
+    plain to see."""
+    if isinstance(node, tir.And):
+        sides = (known_condition(node.lhs), known_condition(node.rhs))
+        return 0 if 0 in sides else 1 if sides == (1, 1) else None
+    if node.dtype.lanes > 1 and isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)):
+        ends = [_ends(side) for side in (node.lhs, node.rhs)]
+        if None in ends:
+            return None
+        found = {tir.const_int(_FOLD[type(node)](c.const(a), c.const(b))) for a in ends[0] for b in ends[1]}  # type: ignore[union-attr]
+        return found.pop() if len(found) == 1 else None
+    return tir.const_int(node)
+
+
+def _ends(node: Expr) -> tuple[int, int] | None:
+    """The first and the last lane of a vector of known numbers that rise or fall evenly."""
+    if isinstance(node, tir.Broadcast):
+        value = tir.const_int(node.value)
+        return None if value is None else (value, value)
+    if isinstance(node, tir.Ramp):
+        base, stride = tir.const_int(node.base), tir.const_int(node.stride)
+        return None if base is None or stride is None else (base, base + stride * (node.lanes - 1))
+    return None
 
 
 def _zero_divisor(node: tir.BinaryOp, rhs: Expr) -> bool:

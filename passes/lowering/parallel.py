@@ -8,8 +8,11 @@ that leave early or call packed functions (which may be Python's).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import conjuncts
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
@@ -105,6 +108,16 @@ def _callee(call: tir.Call) -> str:
 # ---------------------------------------------------------------- what iterations have in common
 
 
+_Turns = tuple[float, float]  # the iterations, from the first to before the second, in which something is done
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    buffer: tir.Buffer
+    index: Expr
+    turns: _Turns
+
+
 class _Conflicts:
     """Looks for elements that two iterations of a loop touch and one writes: those that are certain."""
 
@@ -115,17 +128,19 @@ class _Conflicts:
         self._varies = {loop.var}  # what is not the same in all iterations
         self._inner: set[tir.Var] = {loop.var}
         self._binds: dict[tir.Var, Expr] = {}
-        self._stores: list[tir.BufferStore] = []
-        self._accesses: list[tuple[tir.Buffer, Expr]] = []
+        first, trips = tir.const_int(loop.min), tir.const_int(loop.extent)
+        self._turns: _Turns = (-inf, inf) if first is None or trips is None else (first, first + trips)
+        self._stores: list[_Access] = []
+        self._accesses: list[_Access] = []
         self._forms: dict[int, Linear | None] = {}  # of indices, by identity
-        self._by_memory: dict[tir.Var, list[tuple[tir.Buffer, Expr]]] = {}
+        self._by_memory: dict[tir.Var, list[_Access]] = {}
 
     def found(self) -> bool:
         """Whether there is such an element."""
         for stmt in self._loop.body:
             self._look(stmt)
         for access in self._accesses:
-            self._by_memory.setdefault(self._aliases.of(access[0].data).at, []).append(access)
+            self._by_memory.setdefault(self._aliases.of(access.buffer.data).at, []).append(access)
         return any(self._is_one_place(store) or self._meets_others(store) for store in self._stores)
 
     def _look(self, stmt: Stmt) -> None:
@@ -146,14 +161,41 @@ class _Conflicts:
                 if mentions(low, self._varies) or mentions(extent, self._varies):
                     self._varies.add(var)
             case tir.BufferStore():
-                self._stores.append(stmt)
-                self._accesses.append((stmt.buffer, stmt.indices[0]))
+                self._stores.append(_Access(stmt.buffer, stmt.indices[0], self._turns))
+                self._accesses.append(self._stores[-1])
         for child in children(stmt):
             if id(child) not in inside:
                 self._expr(child)
+        if isinstance(stmt, tir.IfThenElse):
+            self._branches(stmt)
+            return
         for body in nested:
             for each in body:
                 self._look(each)
+
+    def _branches(self, stmt: tir.IfThenElse) -> None:
+        """What is done in some iterations only, and what nobody knows to be done: the stores of some lanes."""
+        stores, before = len(self._stores), self._turns
+        for body, holds in ((stmt.then_body, True), (stmt.else_body or (), False)):
+            self._turns = self._narrowed(stmt.condition, holds)
+            for each in body:
+                self._look(each)
+        self._turns = before
+        if stmt.condition.dtype.lanes > 1:
+            perhaps = {id(store) for store in self._stores[stores:]}
+            del self._stores[stores:]
+            self._accesses = [a for a in self._accesses if id(a) not in perhaps]
+
+    def _narrowed(self, condition: Expr, holds: bool) -> _Turns:
+        """The iterations in which a condition on the loop variable holds, or does not."""
+        first, end = self._turns
+        parts = conjuncts(condition)
+        for part in parts if holds or len(parts) == 1 else ():
+            limit = tir.const_int(part.rhs) if isinstance(part, (tir.LT, tir.GE)) else None  # type: ignore[attr-defined]
+            if limit is not None and part.lhs is self._loop.var:  # type: ignore[attr-defined]
+                below = isinstance(part, tir.LT) == holds
+                first, end = (first, min(end, limit)) if below else (max(first, limit), end)
+        return first, end
 
     def _bind(self, var: tir.Var, value: Node) -> None:
         if mentions(value, self._varies):
@@ -162,30 +204,29 @@ class _Conflicts:
     def _expr(self, root: Node) -> None:
         for node in walk(root):
             if isinstance(node, tir.BufferLoad):
-                self._accesses.append((node.buffer, node.indices[0]))
+                self._accesses.append(_Access(node.buffer, node.indices[0], self._turns))
             elif isinstance(node, tir.Let):
                 self._bind(node.var, node.value)
                 self._binds[node.var] = node.value
 
-    def _is_one_place(self, store: tir.BufferStore) -> bool:
+    def _is_one_place(self, store: _Access) -> bool:
         data = store.buffer.data
-        return not (data in self._own or data in self._varies or mentions(store.indices[0], self._varies))
+        return not (data in self._own or data in self._varies or mentions(store.index, self._varies))
 
-    def _meets_others(self, store: tir.BufferStore) -> bool:
+    def _meets_others(self, store: _Access) -> bool:
         """Another access is a whole number of iterations away."""
         if store.buffer.data in self._own:
             return False
-        place = self._form(store.indices[0])
+        place = self._form(store.index)
         stride = 0 if place is None else place.terms.get(self._loop.var, 0)
         if place is None or stride == 0:
             return False
         inner = {var: times for var, times in place.terms.items() if var is not self._loop.var}
-        where = self._aliases.of(store.buffer.data).at
-        trips = tir.const_int(self._loop.extent)
-        for buffer, index in self._by_memory[where]:
-            if buffer.dtype is not store.buffer.dtype:
+        first, end = store.turns
+        for access in self._by_memory[self._aliases.of(store.buffer.data).at]:
+            if access.buffer.dtype is not store.buffer.dtype:
                 continue
-            other = self._form(index)
+            other = self._form(access.index)
             if other is None or other.rest.dtype is not place.rest.dtype:
                 continue
             gap = tir.const_int(Analyzer().simplify(c.sub(other.rest, place.rest)))
@@ -193,12 +234,10 @@ class _Conflicts:
                 continue
             away = gap // stride
             if other.terms == place.terms:  # iterations between the two
-                if away and (trips is None or abs(away) < trips):
+                if away and max(first, access.turns[0] + away) < min(end, access.turns[1] + away):
                     return True
-            elif other.terms == inner:  # the iteration that stores what all others touch
-                first = tir.const_int(self._loop.min)
-                if trips is None or first is None or first <= away < first + trips:
-                    return True
+            elif other.terms == inner and first <= away < end:  # the iteration that stores what all others touch
+                return True
         return False
 
     def _form(self, index: Expr) -> Linear | None:

@@ -77,7 +77,7 @@ take:
   br i1 %free, label %divide, label %alone
 divide:
   %wide = zext i32 %threads to i64
-  %pieces = shl i64 %wide, 2
+  %pieces = shl i64 %wide, 4
   %n.less = sub i64 %n, 1
   %even = udiv i64 %n.less, %pieces
   %even.up = add i64 %even, 1
@@ -306,7 +306,9 @@ idle:
   %patient = icmp ult i32 %spins, 4000
   br i1 %patient, label %pause, label %sleep
 pause:
-  call void @mlcc_pool_pause(i32 %spins)
+  %early = icmp ult i32 %spins, 1000
+  %turns = select i1 %early, i32 0, i32 %spins
+  call void @mlcc_pool_pause(i32 %turns)
   %spins.next = add i32 %spins, 1
   br label %spin
 sleep:

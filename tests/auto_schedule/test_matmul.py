@@ -11,10 +11,13 @@ import pytest
 import mlcc
 from mlcc.cpu_facts import CpuFacts
 from mlcc.interp import run_prim_func
+from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule import matmul
 from mlcc.passes.auto_schedule.choose import Answer, answer
 from mlcc.passes.auto_schedule.tiles import best_tile
+from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.parallel import settle_parallel
 from mlcc.verify import check
 from tests.auto_schedule.kernels import NATIVE, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
@@ -214,6 +217,16 @@ def test_halves_of_vectors_where_they_take_half_the_time() -> None:
     assert [best_tile(znver4, 90, n, 16).lanes for n in (16, 48, 1024, None)] == [16] * 4
     assert "vectors of 8" in made(Product("mk,nk->mn", {"m": 90, "n": 40, "k": 60}), znver4).choices[0]
     assert "vectors of 16" in made(Product("mk,kn->mn", {"m": 90, "n": 40, "k": 60}), znver4).choices[0]
+
+
+@pytest.mark.parametrize("sizes", [(512, 512, 512), (100, 160, 300), (211, 127, 101), (1009, 200, 11)])
+@pytest.mark.parametrize("form", ["mk,kn->mn", "mk,nk->mn"])
+def test_tiles_at_the_ends_do_not_keep_loops_from_running_on_threads(form: str, sizes: tuple[int, ...]) -> None:
+    wide = CpuFacts.of("llvm{triple=x86_64-linux-gnu cpu=x86-64-v4 num-cores=2}")
+    func = made(Product(form, dict(zip("mkn", sizes, strict=True))), wide).func
+    assert func is not None
+    left = settle_parallel(lower_func(func, {}, LowerOptions(vector_bytes=64)), {}, True)
+    assert isinstance(left.body[-1], tir.For) and left.body[-1].kind is tir.ForKind.PARALLEL
 
 
 def test_the_large_tile_keeps_the_multipliers_busy() -> None:
