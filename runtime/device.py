@@ -116,7 +116,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def elapsed(self, start: Any, stop: Any) -> float:
-        """Seconds between two events, when both have happened."""
+        """Seconds between two events, when both have happened; they are used up."""
 
     @abc.abstractmethod
     def memory_info(self) -> MemoryInfo:
@@ -135,6 +135,9 @@ class Device(abc.ABC):
     def replay(self, graph: Any) -> None:
         """Do all that was noted, at once."""
         raise NotImplementedError
+
+    def drop(self, graph: Any) -> None:  # noqa: B027 - only some have anything to give back
+        """What was noted is not wanted any more. It must not raise."""
 
 
 class HostDevice(Device):

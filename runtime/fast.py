@@ -107,7 +107,7 @@ class FastPath:
         if spec.kind != "relax" or spec.results is None:
             return None
         results = spec.results.fields if spec.results.kind == "tuple" else (spec.results,)
-        if not results or not all(_is_plain(v) for v in (*spec.params, *results)):
+        if not results or not all(is_plain(v) for v in (*spec.params, *results)):
             return None
         return FastPath(spec, results, spec.results.kind != "tuple")
 
@@ -162,7 +162,7 @@ class FastPath:
         return tuple(evaluate(d, symbols) for d in self.outputs[index].dims)
 
 
-def _is_plain(value: Value) -> bool:
+def is_plain(value: Value) -> bool:
     """A tensor of known extents without lanes or declared strides, of a dtype that NumPy has."""
     plain = value.kind == "tensor" and value.strides is None and value.code[2] == 1 and value.dtype not in STORAGE
     return plain and not value.at_most

@@ -20,7 +20,8 @@ from mlcc.runtime.dlpack import Located, as_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 from mlcc.runtime.plan import FunctionPlan
-from mlcc.runtime.plan_run import Failure, Loaded, Recorder, Run
+from mlcc.runtime.plan_quick import QuickCalls
+from mlcc.runtime.plan_run import Failure, Loaded, Recorder, Recording, Run
 from mlcc.runtime.plan_transfer import Transfer, span, transfer
 from mlcc.runtime.plan_values import ROUND, Values
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 46  # of a workspace
 _MOST_RECORDINGS = 8
-_WORTH_A_GRAPH = 3  # calls of the driver
 
 
 class _Texts:
@@ -54,11 +54,41 @@ class PlanFunction(Function):
         self.plan = plan
         self.owner = owner
         self.recordings: OrderedDict[Any, Recording] = OrderedDict()
+        self._quick = QuickCalls.of(spec, plan)
 
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
+        quick = self._quick
         with self.owner.device.lock:
-            return self.bind(*args, out=out)()
+            if quick is None or out is not None or len(args) != quick.count:
+                return self.bind(*args, out=out)()
+            key = quick.key(args, self.owner.device)
+            known = quick.known.get(key)
+            if known is not None:
+                return quick.call(self, known, args)
+            call = self.bind(*args)
+            result = call()
+            if key is not None:
+                quick.remember(key, call)
+            return result
+
+    def recorded(
+        self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int, values: Values
+    ) -> Recording:
+        """What was noted for these addresses and values, or is noted now. Raises Failure."""
+        key = (loaded.generation, room, tuple(addresses), tuple(values.items()))
+        found = self.recordings.get(key)
+        if found is None:
+            run, made = Run(loaded, self.plan, addresses, room, room + workspace), dict(values)
+            recorder = run.sink = Recorder()
+            run(made)
+            recorder.blocks = run.blocks
+            found = self.recordings[key] = Recording(recorder, made, loaded.device)
+            if len(self.recordings) > _MOST_RECORDINGS:
+                self.recordings.popitem(last=False)
+        else:
+            self.recordings.move_to_end(key)
+        return found
 
     def bind(self, *args: Any, out: Any = None, _spare: Any = None) -> Any:
         """Check the arguments now and get a call that costs little: `call = f.bind(x, out=y); call()`.
@@ -90,34 +120,6 @@ class PlanFunction(Function):
         if isinstance(array, DeviceArray):
             return super()._result(value, Located(array.tensor, array))
         return super()._result(value, array)
-
-
-class Recording:
-    """What a call with certain addresses and symbols has the device do."""
-
-    def __init__(self, recorder: Recorder, values: Values) -> None:
-        self.recorder = recorder
-        self.values = values
-        self.graph: Any = None
-        self.tried = False  # to make it one
-        self.plays = 0
-
-    def play(self, loaded: Loaded, often: bool) -> None:
-        """Do it; as a graph where the device can and it pays."""
-        device = loaded.device
-        self.plays += 1
-        worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)
-        if not self.tried and device.can_capture and worth:
-            self.tried = True
-            device.begin_capture()
-            try:
-                self.recorder.play(device)
-            finally:
-                self.graph = device.end_capture()
-        if self.graph is not None:
-            device.replay(self.graph)
-        else:
-            self.recorder.play(device)
 
 
 class PlanCall:
@@ -275,7 +277,7 @@ class PlanCall:
 
     def _run(self, loaded: Loaded, check: bool = True) -> Values:
         """Have the device do it; gives the values that are known at the end. Raises CallError."""
-        plan = self.function.plan
+        function, plan = self.function, self.function.plan
         self.calls += 1
         try:
             if not plan.is_static:
@@ -283,8 +285,10 @@ class PlanCall:
                 run(values)
             else:
                 if self.recording is None:
-                    self.recording = self._recording(loaded)
-                self.recording.play(loaded, self.calls > 1)
+                    self.recording = function.recorded(
+                        loaded, self.addresses, self.room.address, self.workspace, self.values
+                    )
+                self.recording.play(self.calls > 1)
                 values = self.recording.values
             if check and loaded.plan.words:
                 self._new_run(loaded).check()
@@ -295,23 +299,6 @@ class PlanCall:
     def _new_run(self, loaded: Loaded) -> Run:
         work = self.room.address
         return Run(loaded, self.function.plan, self.addresses, work, work + self.workspace)
-
-    def _recording(self, loaded: Loaded) -> Recording:
-        """What was noted for these addresses and values, or is noted now. Raises Failure."""
-        known = self.function.recordings
-        key = (loaded.generation, self.room.address, tuple(self.addresses), tuple(self.values.items()))
-        found = known.get(key)
-        if found is None:
-            run, values = self._new_run(loaded), dict(self.values)
-            recorder = run.sink = Recorder()
-            run(values)
-            recorder.blocks = run.blocks
-            found = known[key] = Recording(recorder, values)
-            if len(known) > _MOST_RECORDINGS:
-                known.popitem(last=False)
-        else:
-            known.move_to_end(key)
-        return found
 
     # ------------------------------------------------------------ results
 

@@ -62,6 +62,43 @@ class Recorder:
             does[name](*args)
 
 
+_WORTH_A_GRAPH = 3  # calls of the driver
+
+
+class Recording:
+    """What a call with certain addresses and symbols has the device do."""
+
+    def __init__(self, recorder: Recorder, values: Values, device: Device) -> None:
+        self.recorder = recorder
+        self.values = values
+        self.device = device
+        self.generation = device.generation
+        self.graph: Any = None
+        self.tried = False  # to make it one
+        self.plays = 0
+
+    def play(self, often: bool) -> None:
+        """Do it; as a graph where the device can and it pays."""
+        device = self.device
+        self.plays += 1
+        worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)
+        if not self.tried and device.can_capture and worth:
+            self.tried = True
+            device.begin_capture()
+            try:
+                self.recorder.play(device)
+            finally:
+                self.graph = device.end_capture()
+        if self.graph is not None:
+            device.replay(self.graph)
+        else:
+            self.recorder.play(device)
+
+    def __del__(self) -> None:
+        if self.graph is not None and self.generation == self.device.generation:
+            self.device.drop(self.graph)
+
+
 class Loaded:
     """A plan with what of it lies on a device: kernels, constants, and memory for calls."""
 

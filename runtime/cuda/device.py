@@ -92,6 +92,7 @@ class CudaDevice(Device):
         self._context = self.driver.retain(self.number)
         self._local.generation = self.generation
         self.stream = self.driver.stream()
+        self._events: list[Any] = []
 
     def attach(self) -> None:
         self._local.generation = -1
@@ -244,11 +245,15 @@ class CudaDevice(Device):
 
     def record(self) -> Any:
         with self._driving() as driver:
-            return driver.event(self.stream)
+            event = self._events.pop() if self._events else driver.event()
+            driver.record(event, self.stream)
+            return event
 
     def elapsed(self, start: Any, stop: Any) -> float:
         with self._driving() as driver:
-            return driver.elapsed(start, stop) * 1e-3
+            seconds = driver.elapsed(start, stop) * 1e-3
+            self._events += [start, stop]
+            return seconds
 
     def begin_capture(self) -> None:
         with self._driving() as driver:
@@ -266,6 +271,10 @@ class CudaDevice(Device):
     def replay(self, graph: Any) -> None:
         with self._driving() as driver:
             driver.replay(graph, self.stream)
+
+    def drop(self, graph: Any) -> None:
+        with contextlib.suppress(DriverError, CallError), self._driving() as driver:
+            driver.drop(graph)
 
 
 _FIND = "`mlcc run -t cuda --emulate` or compute-sanitizer finds the access; device arrays made before are lost"

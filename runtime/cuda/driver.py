@@ -81,8 +81,9 @@ class Driver(Protocol):
 
     def synchronize(self, stream: int) -> None: ...
 
-    def event(self, stream: int) -> object:
-        """A new event, recorded."""
+    def event(self) -> object: ...
+
+    def record(self, event: object, stream: int) -> None: ...
 
     def elapsed(self, start: object, stop: object) -> float:
         """Milliseconds, when both have happened."""
@@ -104,6 +105,8 @@ class Driver(Protocol):
         """An executable graph; None where what was captured cannot be one."""
 
     def replay(self, graph: object, stream: int) -> None: ...
+
+    def drop(self, graph: object) -> None: ...
 
 
 class ArgumentBlock:

@@ -97,10 +97,12 @@ class BindingsDriver:
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", stream)
 
-    def event(self, stream: int) -> object:
+    def event(self) -> object:
         made: object = self._call("cuEventCreate", 0)
-        self._call("cuEventRecord", made, stream)
         return made
+
+    def record(self, event: object, stream: int) -> None:
+        self._call("cuEventRecord", event, stream)
 
     def elapsed(self, start: object, stop: object) -> float:
         self._call("cuEventSynchronize", stop)
@@ -140,3 +142,6 @@ class BindingsDriver:
 
     def replay(self, graph: object, stream: int) -> None:
         self._call("cuGraphLaunch", graph, stream)
+
+    def drop(self, graph: object) -> None:
+        self._call("cuGraphExecDestroy", graph)

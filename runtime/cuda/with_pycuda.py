@@ -111,10 +111,12 @@ class PycudaDriver:
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", self._on(stream).synchronize)
 
-    def event(self, stream: int) -> object:
-        made = self._call("cuEventCreate", self.cuda.Event)
-        self._call("cuEventRecord", made.record, self._on(stream))
-        return made  # type: ignore[no-any-return]
+    def event(self) -> object:
+        made: object = self._call("cuEventCreate", self.cuda.Event)
+        return made
+
+    def record(self, event: object, stream: int) -> None:
+        self._call("cuEventRecord", event.record, self._on(stream))  # type: ignore[attr-defined]
 
     def elapsed(self, start: object, stop: object) -> float:
         self._call("cuEventSynchronize", stop.synchronize)  # type: ignore[attr-defined]
@@ -145,6 +147,9 @@ class PycudaDriver:
         raise NotImplementedError("pycuda has no graphs")
 
     def replay(self, graph: object, stream: int) -> None:
+        raise NotImplementedError("pycuda has no graphs")
+
+    def drop(self, graph: object) -> None:
         raise NotImplementedError("pycuda has no graphs")
 
 

@@ -125,12 +125,16 @@ class FakeDriver:
     def synchronize(self, stream: int) -> None:
         self._enter("synchronize", stream)
 
-    def event(self, stream: int) -> object:
+    def event(self) -> object:
         self._enter("event")
-        return len(self.log)
+        return [0]
+
+    def record(self, event: Any, stream: int) -> None:
+        self._enter("record")
+        event[0] = len(self.log)
 
     def elapsed(self, start: Any, stop: Any) -> float:
-        return float(stop - start)
+        return float(stop[0] - start[0])
 
     def load(self, code: bytes) -> object:
         self._enter("load", code)
@@ -163,6 +167,9 @@ class FakeDriver:
         self._enter("replay")
         for work in graph:
             work()
+
+    def drop(self, graph: Any) -> None:
+        self._enter("drop")
 
     def called(self, name: str) -> list[tuple[Any, ...]]:
         return [entry for entry in self.log if entry[0] == name]

@@ -286,3 +286,33 @@ def test_arguments_are_laid_out_as_c_does() -> None:
     assert first is not None and ctypes.c_uint64.from_address(first).value == 1 << 40
     block.fill([0, 0, 0, 0, 0.0, 1e6, 1e39, b"", 0])
     assert struct.unpack_from("<e", block.content, 32)[0] == float("inf") and block.content[34:36] == b"\x80\x7f"
+
+
+def test_later_calls_with_like_arrays_are_as_the_first(exe: Any, driver: FakeDriver) -> None:
+    """The short way: other content, other shapes in between, host and device arrays, both kinds at once."""
+    rng = np.random.default_rng(0)
+    for size in (6, 0, 9, 6, 0, 9, 6):
+        x, y = rng.random(size, dtype=np.float32), rng.random(size, dtype=np.float32)
+        want = (x + y + x) + (x + y)
+        for a, b in ((x, y), (exe.to_device(x), y), (exe.to_device(x), exe.to_device(y))):
+            got = exe["main"](a, b)
+            assert isinstance(got, np.ndarray) == isinstance(a, np.ndarray)
+            np.testing.assert_array_equal(np.asarray(got), want)
+    for wrong in (np.zeros((6, 1), np.float32), np.zeros(6), np.zeros(5, np.float32)):
+        with pytest.raises(CallError):
+            exe["main"](X, wrong)
+    driver.faults["synchronize"] = ["ILLEGAL_ADDRESS"]
+    with pytest.raises(CallError, match="E0866"):
+        exe["main"](X, Y)
+    np.testing.assert_array_equal(exe["main"](X, Y), WANT)
+
+
+def test_graphs_and_events_are_given_back(exe: Any, driver: FakeDriver) -> None:
+    for size in range(1, 12):
+        x = np.ones(size, np.float32)
+        for _ in range(4):
+            exe["main"](x, x)
+    assert len(driver.called("begin_capture")) == 11 and len(driver.called("drop")) == 3  # eight are kept
+    for _ in range(3):
+        exe.time_evaluator("main", number=1, repeat=4)(X, Y)
+    assert len(driver.called("event")) == 2
