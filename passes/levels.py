@@ -15,12 +15,13 @@ LEVELS: dict[str, str] = {
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
-# on a GPU a kernel without a schedule is far from what one with it is
+# on a GPU a kernel without a schedule is far from what one with it is; what no rule takes is bound to threads last
 GPU_LEVELS: dict[str, str] = {
-    **LEVELS,
-    "O2": f"{LEVELS['O2']},auto-schedule",
+    "O0": f"{LEVELS['O0']},bind-threads",
+    "O1": f"{LEVELS['O1']},bind-threads",
+    "O2": f"{LEVELS['O2']},auto-schedule,bind-threads",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule",
+    f"dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule,bind-threads",
 }
 
 
