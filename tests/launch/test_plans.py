@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.errors import CallError, CompileError
+from mlcc.errors import CallError
 from tests.launch.texts import MLP, built, emulated, native
 
 GRAPH = """
@@ -307,13 +307,35 @@ def test_a_plan_is_plain_json_and_says_what_is_launched() -> None:
     assert [s["do"] for s in plan["functions"]["main"]["steps"]] == ["run", "run", "run"]
 
 
-def test_code_outside_of_threads_is_refused() -> None:
-    with pytest.raises(CompileError, match="E0720"):
-        built(
-            """
+def test_code_that_nobody_bound_runs() -> None:
+    gpu = emulated(
+        """
 @T.prim_func
 def main(x: T.Buffer((4,), "float32")):
     for i in range(4):
-        x[i] = T.float32(0)
+        x[i] = T.Cast("float32", i)
 """
-        )
+    )
+    x = np.zeros(4, np.float32)
+    gpu["main"](x)
+    np.testing.assert_array_equal(x, np.arange(4))
+
+
+def test_memory_in_a_loop_is_as_large_as_the_largest() -> None:
+    text = """
+@T.prim_func
+def main(x: T.Buffer((4,), "float32"), k: T.int32):
+    for i in range(k):
+        S = T.alloc_buffer_stmt((i + 1,), "float32")
+        for b in T.thread_binding(i + 1, thread="blockIdx.x"):
+            S[b] = T.float32(1)
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            x[i] = x[i] + S[i] + S[0]
+"""
+    plan = built(text).plan
+    (loop,) = plan["programs"]["main"]["steps"]
+    assert [s["do"] for s in loop["body"]] == ["alloc", "launch", "launch"]
+    assert "k" in str(plan["functions"]["main"]["places"])
+    x = np.zeros(4, np.float32)
+    emulated(text)["main"](x, 3)
+    np.testing.assert_array_equal(x, [2, 2, 2, 0])
