@@ -52,12 +52,18 @@ class _Divisions(Mutator):
         indices = self.exprs(indices)
         if not any(divisions(index) for index in indices):
             return indices
-        made = tuple(self._analyzer.simplify(index) if divisions(index) else index for index in indices)
+        made = tuple(self._simplified(index) if divisions(index) else index for index in indices)
         if sum(map(bool, map(divisions, made))) > 1 and _of_one_type(made):
             joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
             if joined is not None and not divisions(joined):
                 return indices  # which are to become one index: then all divisions go
         return made
+
+    def _simplified(self, index: Expr) -> Expr:
+        index = self._analyzer.simplify(index)
+        if self._spans is None or not divisions(index):
+            return index
+        return self._analyzer.simplify(self._spans.simplify(index))
 
 
 def _of_one_type(indices: tuple[Expr, ...]) -> bool:

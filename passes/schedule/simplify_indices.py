@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.spans import Spans
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
-from mlcc.ir.visit import Rewriter
+from mlcc.ir.visit import Rewriter, used_vars
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.tree import Rebuild
@@ -22,7 +23,7 @@ def simplify_indices(state: State, block: BlockRef) -> None:
     meant. What is accessed stays the same. TVM has no such step.
     """
     old = block.block
-    rewriter = _Indices(old)
+    rewriter = _Indices(old, block.tree.func)
     parts = {name: tuple(map(rewriter.visit, getattr(old, name) or ())) for name in ("reads", "writes", "body", "init")}
     if old.init is None:
         del parts["init"]
@@ -32,11 +33,14 @@ def simplify_indices(state: State, block: BlockRef) -> None:
 
 
 class _Indices(Rewriter):
-    def __init__(self, block: tir.Block) -> None:
+    def __init__(self, block: tir.Block, func: tir.PrimFunc) -> None:
         super().__init__()
         self._analyzer = Analyzer()
+        self._spans = Spans({var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)})
         for axis in block.iter_vars:
             self._analyzer.bind(axis.var, axis.dom)
+            if tir.const_int(axis.dom.min) == 0:
+                self._spans.bind(axis.var, axis.dom.extent)
 
     def rewrite(self, node: Any) -> Any:
         match node:
@@ -52,4 +56,4 @@ class _Indices(Rewriter):
     def _simplified(self, index: tir.Expr) -> tir.Expr:
         if not any(isinstance(n, (tir.FloorDiv, tir.FloorMod)) for n in walk(index)):
             return index
-        return self._analyzer.simplify(index)
+        return self._analyzer.simplify(self._spans.simplify(self._analyzer.simplify(index)))

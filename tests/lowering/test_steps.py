@@ -41,6 +41,15 @@ def test_indices_lose_divisions_that_loops_decide() -> None:
     assert [n for n in walk(kept) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
 
 
+def test_indices_lose_divisions_by_sizes_that_are_not_known() -> None:
+    m, i, j = var("m", "int64"), var("i", "int64"), var("j", "int64")
+    a = c.make_buffer("A", (c.as_expr(4, m.dtype), m), "int32")
+    at = c.add(c.mul(i, m), j)
+    store = c.store(a, 1, c.floordiv(at, m), c.floormod(at, m))
+    (made,) = stores(lower_func(func([a], loop(i, c.const(4, "int64"), loop(j, m, store)))))
+    assert not [n for n in walk(made) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_loops_that_were_fused_run_through_memory_in_vectors(dtype: str) -> None:
     """Rows of 1000 are no multiple of the vectors, and the divisions of the indices still cancel."""
