@@ -148,7 +148,7 @@ def parts_of(func: tir.PrimFunc, name: str) -> list[_Part] | None:
     before = [{writers[b] for b in used if b in writers} for used in reads]
     if any(p > at for at, producers in enumerate(before) for p in producers) or func.buffers[-1] not in writers:
         return None
-    return _made(func, name, stages, _grouped(products, before), writers, reads)
+    return _made(func, name, stages, _with_copies(_grouped(products, before), stages, products, before), writers, reads)
 
 
 def _grouped(products: list[bool], before: list[set[int]]) -> list[list[int]]:
@@ -165,6 +165,29 @@ def _grouped(products: list[bool], before: list[set[int]]) -> list[list[int]]:
                     group = [group[at] if g == group[p] else g for g in group]
     order = sorted(set(group), key=lambda g: (behind[g], products[g], g))
     return [[at for at, g in enumerate(group) if g == one] for one in order]
+
+
+def _with_copies(
+    groups: list[list[int]], stages: list[Stage], products: list[bool], before: list[set[int]]
+) -> list[list[int]]:
+    """Copies in another order go with a product that reads each of their elements once, as that of one query and all
+    keys does: it may as well read what they copy. They are no part of their own then."""
+    readers = [{at for at, producers in enumerate(before) if p in producers} for p in range(len(stages))]
+    made = [list(g) for g in groups]
+    for group in groups:
+        (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
+        if more or reader < 0 or not products[reader] or not all(_moves(stages[at]) for at in group):
+            continue
+        if stages[reader].reads_once(stages[max(group)].stores[0].buffer):
+            made.remove(group)
+            target = next(g for g in made if reader in g)
+            target[:] = sorted([*group, *target])
+    return made
+
+
+def _moves(stage: Stage) -> bool:
+    """Does it only put elements elsewhere?"""
+    return not stage.reduced and len(stage.stores) == 1 and isinstance(stage.stores[0].value, tir.BufferLoad)
 
 
 def _made(

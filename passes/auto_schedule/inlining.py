@@ -10,6 +10,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Stage
+from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.schedule.handles import BlockRV
 
 
@@ -20,6 +21,10 @@ def inline_cheap(kernel: AnyKernel[Any]) -> int:
     for block in kernel.blocks():
         if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
             done += 1
+    for block in kernel.blocks() if done else ():
+        stage = kernel.stage(block)
+        if stage.reduced and any(divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)):
+            kernel.sch.simplify_indices(block)  # reductions are told by their indices
     return done
 
 
@@ -91,7 +96,7 @@ def _as_often(one: Stage, other: Stage) -> bool:
     """Do both run the same number of times, as far as is known?"""
     if one.iterations is not None and other.iterations is not None:
         return other.iterations <= one.iterations
-    return len(one.loops) == len(other.loops)
+    return len(one.loops) == len(other.loops) or other.reads_once(one.stores[0].buffer)
 
 
 def _guarded(stage: Stage) -> bool:

@@ -159,6 +159,12 @@ class Stage:
             made.bind(loop.var, tir.Range(loop.min, loop.extent))
         return made
 
+    def reads_once(self, buffer: tir.Buffer) -> bool:
+        """Is no element of a buffer read in two iterations, as far as the loops that it moves with tell?"""
+        reads = [a for a in self.accesses if a.buffer is buffer and not a.stored]
+        others = [{n for n, loop in enumerate(self.loops) if loop.var not in a.variables} for a in reads]
+        return len(reads) == 1 and all(self.extents[n] == 1 for n in others[0])
+
     def steps_by(self, place: int) -> list[int | None]:
         """`step` of every access as numbers; None for what is not a known constant."""
         return [None if s is None else tir.const_int(s) for s in (self.step(a, place) for a in self.accesses)]
