@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import replace, walk
@@ -12,9 +15,9 @@ from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.emitter import ThreadEmitter
 from mlcc.targets.llvm import casts, memory
 from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.ir_text import FunctionText, Value, integer
+from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
 from mlcc.targets.llvm.storage import Storage
-from mlcc.targets.llvm.types import memory_type, register_type, zero
+from mlcc.targets.llvm.types import register_type, zero
 
 _FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # spreads the values of loop variables over a word
 _MARKS = "mlcc_emulate_marks"
@@ -67,10 +70,7 @@ class CheckedEmitter(ThreadEmitter):
         return super().expr(node)
 
     def _root(self, buffer: tir.Buffer, index: Expr) -> Root | None:
-        """What an access is looked at for: nothing where lanes are masked off one by one, or where it is a known
-        element of a thread's own memory."""
-        if self.mask is not None and index.dtype.lanes > 1:
-            return None
+        """What an access is looked at for: nothing where it is a known element of a thread's own memory."""
         root = self._checks.root_of(buffer.data)
         if root is None or root.scope != "local" or buffer.data is not root.data:
             return root
@@ -83,6 +83,9 @@ class CheckedEmitter(ThreadEmitter):
         fn = self.fn
         node = replace(node, indices=(self._computed(node.indices[0]),))
         site = self._checks.site(node, self._stmt, "read", root)
+        if self._has_lanes_off(node.indices[0]):
+            with self._lanes_inside(node.buffer, node.indices[0], root, site, None):
+                return super().expr(node)
         pieces = self._pieces(node.buffer, node.indices[0], root)
         outside, done = self._guard(root, pieces, site, "read")
         for piece in pieces:
@@ -103,6 +106,10 @@ class CheckedEmitter(ThreadEmitter):
         self.bind(value, self.expr(stmt.value))
         site = self._checks.site(stmt, stmt, "write", root)
         stmt = replace(stmt, value=value, indices=(self._computed(stmt.indices[0]),))
+        if self._has_lanes_off(stmt.indices[0]):
+            with self._lanes_inside(stmt.buffer, stmt.indices[0], root, site, value):
+                super().plain_body((stmt,))
+            return
         pieces = self._pieces(stmt.buffer, stmt.indices[0], root)
         _, done = self._guard(root, pieces, site, "written")
         same = self._same(root, pieces, value)
@@ -125,8 +132,8 @@ class CheckedEmitter(ThreadEmitter):
 
     # ------------------------------------------------------------ looks
 
-    def _pieces(self, buffer: tir.Buffer, index: Expr, root: Root) -> list[Piece]:
-        """The memory of an access: in one piece where its elements follow one another."""
+    def _pieces(self, buffer: tir.Buffer, index: Expr, root: Root, by_lane: bool = False) -> list[Piece]:
+        """The memory of an access: in one piece where its elements follow one another, unless `by_lane`."""
         fn = self.fn
         size = buffer.dtype.bytes * buffer.dtype.lanes
         start = integer("i64", 0)
@@ -137,14 +144,48 @@ class CheckedEmitter(ThreadEmitter):
         def at(element: Value, count: int) -> Piece:
             return fn.binary("add", start, fn.binary("mul", element, integer("i64", size))), count * size
 
-        if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1:
+        if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1 and not by_lane:
             index = index.value
         if index.dtype.lanes == 1:
             return [at(self.index(index), 1)]
-        if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1:
+        if isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1 and not by_lane:
             return [at(self.index(index.base), index.lanes)]
         every = memory.lane_indices(self, index)
         return [at(fn.extract(every, lane), 1) for lane in range(index.dtype.lanes)]
+
+    def _has_lanes_off(self, index: Expr) -> bool:
+        """The access is one of a vector whose lanes are switched off one by one."""
+        return self.mask is not None and self.mask.type == vector("i1", index.dtype.lanes)
+
+    @contextmanager
+    def _lanes_inside(
+        self, buffer: tir.Buffer, index: Expr, root: Root, site: int, value: tir.Var | None
+    ) -> Iterator[None]:
+        """Look at the lanes that are on; those that are outside are off as well for what is emitted then."""
+        fn, outer = self.fn, self.mask
+        assert outer is not None
+        every = self._pieces(buffer, index, root, by_lane=True)
+        new = None if value is None else casts.to_memory(self, self.expr(value), value.dtype)
+        mask = outer
+        for lane, piece in enumerate(every):
+            on, after = fn.label("on"), fn.label("lane")
+            before = fn.block
+            fn.cond_br(fn.extract(outer, lane), on, after)
+            fn.start(on)
+            outside, done = self._guard(root, [piece], site, "looked")
+            self._mark(root, piece, site, None if new is None else self._holds(root, piece, fn.extract(new, lane)))
+            end = fn.block
+            fn.br(done)
+            fn.start(done)
+            inside = fn.phi("i1", [(Value("i1", "false"), outside), (Value("i1", "true"), end)])
+            fn.br(after)
+            fn.start(after)
+            mask = fn.insert(mask, fn.phi("i1", [(Value("i1", "false"), before), (inside, done)]), lane)
+        self.mask = mask
+        try:
+            yield
+        finally:
+            self.mask = outer
 
     def _guard(self, root: Root, pieces: list[Piece], site: int, name: str) -> tuple[str, str]:
         """Go on where an access is inside of its memory, else to the second label, from the block of the first."""
@@ -210,16 +251,17 @@ class CheckedEmitter(ThreadEmitter):
         """Whether the memory holds the value already."""
         if not root.is_marked or len(pieces) != 1:
             return Value("i1", "false")
+        return self._holds(root, pieces[0], casts.to_memory(self, self.expr(value), value.dtype))
+
+    def _holds(self, root: Root, piece: Piece, new: Value) -> Value:
+        """Whether a piece of memory has those bits."""
         fn = self.fn
-        offset, count = pieces[0]
+        offset, count = piece
         place = fn.gep("i8", self.expr(root.data), offset)
-        new = casts.to_memory(self, self.expr(value), value.dtype)
         bits = f"i{count * 8}"
-        if value.dtype.is_handle:
+        if new.type == "ptr":
             return fn.icmp("eq", fn.load("ptr", place, 1), new)
-        if memory_type(value.dtype) != bits:
-            new = fn.convert("bitcast", new, bits)
-        return fn.icmp("eq", fn.load(bits, place, 1), new)
+        return fn.icmp("eq", fn.load(bits, place, 1), new if new.type == bits else fn.convert("bitcast", new, bits))
 
     # ------------------------------------------------------------ the report
 

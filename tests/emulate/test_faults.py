@@ -125,6 +125,23 @@ def test_shared_memory_that_nobody_wrote() -> None:
     assert found.code == "E0743" and found.primary.text == "thread 64 of block 0 reads it"
 
 
+def test_lanes_of_vectors_that_are_off() -> None:
+    """A vector store under a condition by lane: only those that are on are looked at."""
+    body = """
+    if tx < 32:
+        for v in T.vectorized(4):
+            if tx * 4 + v < {bound}:
+                S[tx * 4 + v + {shift}] = A[tx * 4 + v]
+    T.tvm_storage_sync("shared")
+    B[bx * 128 + tx] = S[tx]
+"""
+    assert not findings(body.format(bound=128, shift=0))
+    (found,) = findings(body.format(bound=126, shift=0))
+    assert found.code == "E0743" and found.primary.text == "thread 126 of block 0 reads it"
+    outside, _ = findings(body.format(bound=127, shift=2))
+    assert outside.code == "E0744" and "`S[128]`" in outside.message
+
+
 def test_lanes_that_a_shuffle_waits_for() -> None:
     body = "    if tx % 32 < 16:\n        B[bx * 128 + tx] = T.tvm_warp_shuffle_xor({}, A[tx], 1, 32, 32)\n"
     (found,) = findings(body.format(FULL))
