@@ -12,18 +12,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import LoadError, error
-from mlcc.runtime import elf, externs, machine, manifest, plan_files, registry, threads
-from mlcc.runtime.abi import SetSlotFn, TimeFn
+from mlcc.runtime import elf, externs, machine, manifest, registry, threads
+from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START, SetSlotFn, TimeFn
 from mlcc.runtime.call import Entry, Function
 from mlcc.runtime.executable import Functions
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.packed import Frames, make_trampoline
-from mlcc.runtime.plan_files import is_plan
 from mlcc.runtime.timing import Timer
 
 if TYPE_CHECKING:
     from mlcc.runtime.device import Device
+
+
+_PLANS = (ZIP_START, MANIFEST_LINE)  # how files with a launch plan begin
 
 
 def load(
@@ -50,7 +52,7 @@ def load(
     else:
         raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
     try:
-        if is_plan(data):
+        if data.startswith(_PLANS):
             return _load_plan(data, path, device)
         return _load(data, path, frozenset(allow_extern))
     except LoadError as exc:
@@ -69,7 +71,9 @@ def read_manifest(path: str) -> dict[str, Any]:
     """The manifest of an artifact file, as plain data. Nothing of the file is mapped or run. Raises LoadError."""
     try:
         data = read_file(path)
-        if is_plan(data):
+        if data.startswith(_PLANS):
+            from mlcc.runtime import plan_files
+
             raw = plan_files.read_parts(data, path, with_constants=False).manifest
             manifest.read(raw)
             return raw
@@ -109,6 +113,7 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
 
 
 def _load_plan(data: bytes, path: str | None, device: Device | None) -> Functions:
+    from mlcc.runtime import plan_files
     from mlcc.runtime.plan_executable import PlanExecutable
 
     parts = plan_files.read_parts(data, path)

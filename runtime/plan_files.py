@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlcc.errors import LoadError, error
+from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
 from mlcc.runtime.plan_values import damaged
 
-MANIFEST_LINE = "// mlcc manifest: "
-PLAN_LINE = "// mlcc plan: "
-_ZIP = b"PK\x03\x04"
+PLAN_LINE = b"// mlcc plan: "
 _MANIFEST, _PLAN, _CODE = "manifest.json", "plan.json", "kernels.ptx"
 _MOST_MEMBERS = 1 << 16
 _HEAD = 1 << 16  # bytes that the header of an array takes at most
@@ -39,15 +38,10 @@ class Parts(NamedTuple):
     constants: Sequence[Any]
 
 
-def is_plan(data: bytes) -> bool:
-    """Whether the bytes of a file are an artifact with a launch plan."""
-    return data.startswith((_ZIP, MANIFEST_LINE.encode()))
-
-
 def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
     """The parts of an artifact; those of a .ptx lie beside it at `path`. Raises LoadError."""
     try:
-        return _archive(data, with_constants) if data.startswith(_ZIP) else _text(data, path, with_constants)
+        return _archive(data, with_constants) if data.startswith(ZIP_START) else _text(data, path, with_constants)
     except (zipfile.BadZipFile, UnicodeDecodeError, KeyError, TypeError, RecursionError, EOFError) as exc:
         raise damaged(f"{type(exc).__name__}: {exc}") from None
 
@@ -58,7 +52,7 @@ def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Pa
 def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
     first, _, rest = data.partition(b"\n")
     second, _, code = rest.partition(b"\n")
-    if not second.startswith(PLAN_LINE.encode()):
+    if not second.startswith(PLAN_LINE):
         raise damaged("its second line is no launch plan")
     manifest, plan = _json(first[len(MANIFEST_LINE) :], "manifest"), _json(second[len(PLAN_LINE) :], "launch plan")
     wanted = _wanted(plan)
@@ -146,7 +140,7 @@ class _Archive:
             raise damaged(f"`{name}` of {self.name} is packed, which mlcc does not do")
         start = entry.header_offset
         head = self.data[start : start + 30]
-        if len(head) < 30 or not head.startswith(_ZIP):
+        if len(head) < 30 or not head.startswith(ZIP_START):
             raise damaged(f"{self.name} is cut off")
         start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if start + entry.file_size > len(self.data):

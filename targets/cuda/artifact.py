@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mlcc.errors import CompileError, error
 from mlcc.files import load_npz, npz_bytes, write_atomic
 from mlcc.ir.tensor_data import TensorData
-from mlcc.runtime.abi import PLACEHOLDER_PREFIX
-from mlcc.runtime.plan_files import MANIFEST_LINE, PLAN_LINE, Parts, write_archive
+from mlcc.runtime.abi import MANIFEST_LINE, PLACEHOLDER_PREFIX
+from mlcc.runtime.plan_files import PLAN_LINE, Parts, write_archive
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
@@ -103,8 +103,8 @@ class CudaArtifact:
         if kind == "mlca":
             constants = [data.array for data in self.launch.constants]
             return write_archive(Parts(facts, self.launch.plan, self.code.text.encode(), constants))  # type: ignore[arg-type]
-        head = f"{MANIFEST_LINE}{json.dumps(facts)}\n{PLAN_LINE}{json.dumps(self.launch.plan)}\n"
-        return (head + self.code.text).encode()
+        lines = [MANIFEST_LINE + json.dumps(facts).encode(), PLAN_LINE + json.dumps(self.launch.plan).encode()]
+        return b"\n".join([*lines, self.code.text.encode()])
 
     def _prefix(self, path: str | None) -> str:
         if self.prefix is not None:

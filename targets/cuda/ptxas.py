@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+_SECONDS = 120  # that a module may take
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -85,7 +86,10 @@ def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assem
             "-o",
             str(Path(folder, "out.cubin")),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise PtxasError(f"ptxas did not end within {_SECONDS} seconds") from None
     if done.returncode:
         raise PtxasError(done.stderr.strip() or f"ptxas ended with {done.returncode}")
     return dict(_read(done.stderr))
