@@ -211,6 +211,15 @@ class ConsumerInlining:
             value, low = self._values[axis.var], axis.dom.min
             end = c.add(low, axis.dom.extent)
             made = c.logical_and(made, c.greater_equal(value, low))
-            if not (isinstance(value, tir.Var) and proves_below(self._analyzer, value, end, ranges)):
+            whole, limit = _without_division(value, end)
+            if not (isinstance(whole, tir.Var) and proves_below(self._analyzer, whole, limit, ranges)):
                 made = c.logical_and(made, c.less(value, end))
         return made
+
+
+def _without_division(value: tir.Expr, end: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
+    """`x // n < end` as `x < end * n`."""
+    match value:
+        case tir.FloorDiv(lhs=x, rhs=tir.IntImm(value=n)) if n > 0:
+            return x, c.mul(end, c.const(n, end.dtype))
+    return value, end

@@ -102,12 +102,16 @@ def test_batches_of_products(transposed: bool) -> None:
     [
         ("(2, 3, 14, 14)", "(20, 3, 3, 3)", "padding=[1, 1, 1, 1]"),
         ("(1, 4, 15, 13)", "(16, 4, 3, 3)", "strides=[2, 2], dilation=[2, 2], padding=[2, 2, 2, 2]"),
+        ('("n", 5, 7, 7)', "(18, 5, 3, 3)", "padding=[1, 1, 1, 1]"),
+        ("(1, 20, 9, 9)", "(16, 20, 1, 1)", "strides=[2, 2]"),
         ("(1, 9, 9, 5)", "(24, 3, 2, 5)", 'data_layout="NHWC", kernel_layout="OHWI"'),
     ],
 )
 def test_convolutions(data: str, weight: str, options: str) -> None:
     text = graph(floats(x=data, w=weight), f"y = R.nn.conv2d(x, w, {options})", "o = R.nn.relu(y)", result="o")
-    agree(text, rule="gpu-conv")
+    made = agree(text, {"n": 2}, rule="gpu-conv")
+    stages = {n.name for f in made.functions.values() for n in walk(f) if isinstance(n, tir.Block)}
+    assert len(stages - {"root"}) == 5  # two fetches, the sums and their start, and what stores them
 
 
 @pytest.mark.parametrize("shape", ["(7, 100)", "(3, 5, 333)", "(64, 64)"])

@@ -18,30 +18,39 @@ from mlcc.passes.schedule.handles import BlockRV
 
 def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, BlockRV, BlockRV]:
     """Make a contraction a product of matrices; gives the blocks that copy the left and the right operand into the
-    new layout, and the one that copies the result out of it. NotThis for sizes that are not known."""
+    new layout, and the one that copies the result out of it. NotThis where sizes that are not known would be divided
+    by: those of other axes than the first of each part."""
     sch, stage = kernel.sch, product.stage
-    if None in stage.extents:
-        not_this(f"block `{stage.block.name}` has axes whose sizes are not known")
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     places = [of_loop[stage.axes[a.var]] for a in stage.block.iter_vars]  # type: ignore[index]
     both = [p for p in places if p in stage.spatial and product.lhs.has(p) and product.rhs.has(p)]
     rows = [p for p in places if p in stage.spatial and not product.rhs.has(p)]
     columns = [p for p in places if p in stage.spatial and product.rhs.has(p) and p not in both]
     deep = [p for p in places if p in stage.reduced]
+    if any(stage.extents[p] is None for group in (both, rows, columns, deep) for p in group[1:]):
+        not_this(f"block `{stage.block.name}` has inner axes whose sizes are not known")
     copies = [sch.reindex(block, ("read", number_of(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
     out = sch.reindex(block, ("write", 0))
     extents = {p: stage.extents[p] or 0 for p in places}
     for copy, own, inner in zip(copies, (rows, columns), (deep, deep), strict=True):
         written = kernel.stage(copy).block.writes[0].buffer
-        mine = [p for p in places if p in {*both, *own, *inner}]
-        sch.transform_layout(
-            block, ("read", number_of(kernel, block, written)), _map(mine, (both, own, inner), extents)
-        )
-    sch.transform_layout(
-        block, ("write", 0), _map([p for p in places if p not in deep], (both, rows, columns), extents)
-    )
+        mine = _places_of(kernel, block, written)
+        index_map = _map(mine, (both, own, inner), extents)
+        sch.transform_layout(block, ("read", number_of(kernel, block, written)), index_map)
+    mine = _places_of(kernel, block, kernel.stage(block).block.writes[0].buffer)
+    sch.transform_layout(block, ("write", 0), _map(mine, (both, rows, columns), extents))
     sch.transform_block_layout(block, _map(places, (both, rows, columns, deep), extents))
     return copies[0], copies[1], out
+
+
+def _places_of(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[int]:
+    """The axes by which a block accesses a buffer; those that run once may be missing."""
+    stage = kernel.stage(block)
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    access = next(a for a in stage.accesses if a.buffer is buffer)
+    if not all(isinstance(i, tir.Var) and i in of_loop for i in access.indices):
+        not_this(f"`{buffer.name}` is not accessed by axes")
+    return [of_loop[i] for i in access.indices]  # type: ignore[index]
 
 
 def _map(given: Sequence[int], groups: Sequence[Sequence[int]], extents: dict[int, int]) -> tir.IndexMap:
@@ -51,7 +60,7 @@ def _map(given: Sequence[int], groups: Sequence[Sequence[int]], extents: dict[in
     made = []
     for group in filter(None, groups):
         index: tir.Expr = c.const(0, dtype)
-        for p in group:
+        for p in (p for p in group if p in names):
             index = c.add(c.mul(index, c.const(extents[p], dtype)), names[p])
         made.append(index)
     return tir.IndexMap(tuple(names[p] for p in given), tuple(made))

@@ -90,6 +90,8 @@ def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     tile = _best_tile(kernel, product)
     kernel.say(str(tile))
     _pad(kernel, block, product, tile)
+    for reader in kernel.sch.get_consumers(block):  # while all of it is still whole
+        _absorb(kernel, reader)
     strips = [_strip(kernel, block, product, o) for o in (product.lhs, product.rhs)]
     store = kernel.sch.cache_write(block, 0, "local")
     thread, depth = _tiles(kernel, block, product, tile)
@@ -212,6 +214,18 @@ def _lanes(stage: Stage) -> int:
     return max(lanes, 1)
 
 
+def _absorb(kernel: GpuKernel, block: BlockRV) -> None:
+    """What follows a block element by element becomes part of it."""
+    while not kernel.is_output(kernel.stage(block)):
+        readers = kernel.sch.get_consumers(block)
+        if len(readers) != 1:
+            return
+        try:
+            kernel.sch.reverse_compute_inline(readers[0])
+        except CompileError:
+            return
+
+
 def _depth_of(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
     """How many loops of a block there are down to one of them."""
     wanted = kernel.sch.get(loop)
@@ -222,14 +236,7 @@ def _store(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:
     """A thread stores its tile, with what follows element by element, in vectors where memory is as the tile."""
     sch = kernel.sch
     sch.reverse_compute_at(block, thread)
-    while not kernel.is_output(kernel.stage(block)):
-        readers = sch.get_consumers(block)
-        if len(readers) != 1:
-            break
-        try:
-            sch.reverse_compute_inline(readers[0])
-        except CompileError:
-            break
+    _absorb(kernel, block)
     first = _depth_of(kernel, block, thread)
     stage, loops = kernel.stage(block), kernel.loops(block)
     last = len(loops) - 1
