@@ -45,9 +45,9 @@ def lower_gpu(
         func = form_kernels(realize_blocks(with_empty_inits(func), kernels=True))
         func = compact_buffers(simplify_divisions(func))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
-        func = insert_barriers(inject_virtual_threads(pipeline_loops(func)))
+        func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))
+        func = insert_barriers(resolve_views(expand_matrix_calls(func)))
         func = inject_async_copies(vectorize_loops(func, options))
-        func = resolve_views(expand_matrix_calls(lower_wmma(lower_warp_memory(func))))
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
         return replace(made, kernels=tuple(map(narrow_kernel, made.kernels)))

@@ -24,13 +24,13 @@ DTYPES: Mapping[str, str] = {
     "f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "f64": "float64", "s8": "int8",
     "u8": "uint8", "s32": "int32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
-# shape: operand types with those of the accumulator, and the lowest architecture
+# shape: operand types with those of the accumulator, and the lowest architecture (whose PTX ISA has it by default)
 _SHAPES: Mapping[str, Mapping[str, tuple[tuple[str, ...], int]]] = {
     "m16n8k4": {"tf32": (("f32",), 80)},
     "m16n8k8": {"f16": (("f16", "f32"), 80), "bf16": (("f32",), 80), "tf32": (("f32",), 80)},
     "m16n8k16": {"f16": (("f16", "f32"), 80), "bf16": (("f32",), 80), "s8": (("s32",), 80), "u8": (("s32",), 80)},
     "m16n8k32": {
-        "s8": (("s32",), 80), "u8": (("s32",), 80), "e4m3": (("f32",), 89), "e5m2": (("f32",), 89),
+        "s8": (("s32",), 80), "u8": (("s32",), 80), "e4m3": (("f32",), 100), "e5m2": (("f32",), 100),
     },
     "m8n8k16": {"s8": (("s32",), 80), "u8": (("s32",), 80)},
     "m8n8k4": {"f64": (("f64",), 80)},

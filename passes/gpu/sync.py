@@ -23,10 +23,10 @@ from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, whole_range
-from mlcc.passes.gpu.effects import Touch, touches
 from mlcc.passes.gpu.kernels import thread_nest
 from mlcc.passes.gpu.own import Meeting, Side
 from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.effects import Touch, touches
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.unroll import nested_bodies
 

@@ -35,7 +35,7 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
     product = Mma.of(shape, *types)
     if product is None or (row, col) != ("row", "col") or len(node.args) == 14:
         text = f"no instruction `mma.sync` of {shape} {row} {col} for {', '.join(types)}"
-        raise unsupported(text, node.span, help="docs/gpu.md lists the products")
+        raise unsupported(text, node.span, help="docs/tensor-cores.md lists the products")
     if e.arch.number < product.arch:
         text = f"`mma.sync` of {product.name} for {product.a} on {e.arch.name}"
         raise unsupported(text, node.span, help=f"there is one from sm_{product.arch} on")

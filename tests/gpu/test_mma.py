@@ -42,6 +42,9 @@ PLACES: dict[str, Callable[[int], Place]] = {
     "S8_A32": lambda i: (f"g + {8 * (i // 4 % 2)}", f"t * 4 + {i % 4 + 16 * (i // 8)}"),
     "S8_B32": lambda i: (f"t * 4 + {i % 4 + 16 * (i // 4)}", "g"),
     "ACC": lambda i: (f"g + {8 * (i // 2)}", f"t * 2 + {i % 2}"),
+    "M8_A16": lambda i: ("g", f"t * 4 + {i}"),
+    "M8_A4": lambda i: ("g", "t"),
+    "M8_B4": lambda i: ("t", "g"),
     "TF32_A4": lambda i: (f"g + {8 * i}", "t"),
     "TF32_B4": lambda i: ("t", "g"),
 }
@@ -57,34 +60,37 @@ CASES = {
     "tf32_k8": (8, "float32", "float32", "tf32", "fp32", "TF32_A8", "TF32_B8", "sm_80"),
     "s8_k16": (16, "int8", "int32", "int8", "int32", "S8_A16", "S8_B16", "sm_80"),
     "s8_k32": (32, "int8", "int32", "int8", "int32", "S8_A32", "S8_B32", "sm_80"),
+    "m8_s8": (16, "int8", "int32", "int8", "int32", "M8_A16", "S8_B16", "sm_80"),
+    "m8_f64": (4, "float64", "float64", "fp64", "fp64", "M8_A4", "M8_B4", "sm_80"),
     "u8_k32": (32, "uint8", "int32", "uint8", "int32", "S8_A32", "S8_B32", "sm_80"),
 }  # fmt: skip
 
 
 def kernel(k: int, a: str, c: str, a_name: str, c_name: str, place_a: str, place_b: str) -> str:
+    m = 8 if place_a.startswith("M8") else 16
     lines = [
         "@T.prim_func",
-        f'def f(A: T.Buffer((16, {k}), "{a}"), B: T.Buffer(({k}, 8), "{a}"), C: T.Buffer((16, 8), "{c}")):',
+        f'def f(A: T.Buffer(({m}, {k}), "{a}"), B: T.Buffer(({k}, 8), "{a}"), C: T.Buffer(({m}, 8), "{c}")):',
         '    tx = T.launch_thread("threadIdx.x", 32)',
-        f'    FA = T.alloc_buffer(({k // 2},), "{a}", scope="local")',
+        f'    FA = T.alloc_buffer(({m * k // 32},), "{a}", scope="local")',
         f'    FB = T.alloc_buffer(({k // 4},), "{a}", scope="local")',
-        f'    FC = T.alloc_buffer((4,), "{c}", scope="local")',
+        f'    FC = T.alloc_buffer(({m // 4},), "{c}", scope="local")',
         "    g: T.int32 = tx // 4",
         "    t: T.int32 = tx % 4",
     ]
     for name, source, count, place in (
-        ("FA", "A", k // 2, place_a),
+        ("FA", "A", m * k // 32, place_a),
         ("FB", "B", k // 4, place_b),
-        ("FC", "C", 4, "ACC"),
+        ("FC", "C", m // 4, "ACC"),
     ):
         for i in range(count):
             row, column = PLACES[place](i)
             lines.append(f"    {name}[{i}] = {source}[{row}, {column}]")
     lines.append(
-        f'    T.ptx_mma("{c}", "m16n8k{k}", "row", "col", "{a_name}", "{a_name}", "{c_name}", '
+        f'    T.ptx_mma("{c}", "m{m}n8k{k}", "row", "col", "{a_name}", "{a_name}", "{c_name}", '
         "FA.data, 0, FB.data, 0, FC.data, 0, T.bool(False))"
     )
-    for i in range(4):
+    for i in range(m // 4):
         row, column = PLACES["ACC"](i)
         lines.append(f"    C[{row}, {column}] = FC[{i}]")
     return "\n".join(lines) + "\n"
@@ -102,8 +108,9 @@ def operands(dtype: str, shape: tuple[int, ...], seed: int) -> tuple[np.ndarray,
 def test_products_of_a_warp(name: str) -> None:
     k, a, c, *_ = CASES[name]
     made = program(kernel(*CASES[name][:-1]))
-    (left, left_value), (right, right_value) = operands(a, (16, k), 0), operands(a, (k, 8), 1)
-    start = np.random.default_rng(2).integers(-8, 8, (16, 8))
+    m = 8 if name.startswith("m8") else 16
+    (left, left_value), (right, right_value) = operands(a, (m, k), 0), operands(a, (k, 8), 1)
+    start = np.random.default_rng(2).integers(-8, 8, (m, 8))
     got = start.astype(c)
     run_program(made, left, right, got)
     np.testing.assert_array_equal(got.astype(np.float64), left_value @ right_value + start)
