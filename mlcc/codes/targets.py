@@ -96,6 +96,12 @@ CODES: dict[str, tuple[str, str]] = {
         "(a thread reads what another one wrote), under a condition or in a loop that is not the same for all of them. "
         "Move the exchange out of it, or make the condition one of the statements beside it.",
     ),
+    "E0728": (
+        "a reduction across threads that cannot be done",
+        "A block whose reduce axes are bound to threads combines the threads' values. The reducer has to be one that "
+        "is known (sum, product, minimum, maximum, and, or, argmax, argmin, or one with an identity), the block must "
+        "not be decomposed, and its reduce axes must not be bound to blocks. `rfactor` makes two blocks of one.",
+    ),
     "E0730": (
         "a kernel uses something that a GPU has no code for",
         "Kernels are the code of one thread of a device: they have mathematics, memory, barriers, shuffles and atomic "

@@ -8,8 +8,10 @@ from dataclasses import replace
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.passes.gpu.allreduce import lower_allreduce
 from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.bind_views import bind_views
+from mlcc.passes.gpu.cross_thread import combine_threads
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
@@ -42,7 +44,8 @@ def lower_gpu(
     """
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
-        func = form_kernels(realize_blocks(with_empty_inits(func), kernels=True))
+        func = realize_blocks(combine_threads(with_empty_inits(func)), kernels=True)
+        func = lower_allreduce(form_kernels(func))
         func = compact_buffers(simplify_divisions(func))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))

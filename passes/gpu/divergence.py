@@ -28,6 +28,13 @@ def is_barrier(stmt: Node) -> bool:
     return False
 
 
+def is_threads_left_out(condition: Expr) -> bool:
+    """Whether a condition is one for threads that a loop does not take, which the text does not have."""
+    if isinstance(condition, tir.And):
+        return is_threads_left_out(condition.lhs) and is_threads_left_out(condition.rhs)
+    return isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely")
+
+
 class Varying:
     """Which values differ between the threads of a block."""
 

@@ -22,7 +22,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.device import BLOCK
-from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, whole_range
+from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
 from mlcc.passes.gpu.kernels import thread_nest
 from mlcc.passes.gpu.own import Meeting, Side
 from mlcc.passes.lowering.aliases import Aliases
@@ -241,7 +241,7 @@ class _Sync:
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._varying.differs(
                 condition
             ):
-                if problem.barrier is None or _is_ours(condition):
+                if problem.barrier is None or is_threads_left_out(condition):
                     made = self._drawn(condition, then, other)
             case tir.For() if self._varying.differs(stmt.min) or self._varying.differs(stmt.extent):
                 if problem.barrier is None:
@@ -315,13 +315,6 @@ def _scope(data: tir.Var) -> str:
 
 def _barrier() -> Stmt:
     return tir.Evaluate(tir.Call(DType.of("void"), tir.Op("tir.tvm_storage_sync"), (tir.StringImm("shared"),)))
-
-
-def _is_ours(condition: Expr) -> bool:
-    """Whether a condition is one for threads that a loop does not take, which the text does not have."""
-    if isinstance(condition, tir.And):
-        return _is_ours(condition.lhs) and _is_ours(condition.rhs)
-    return isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely")
 
 
 def _refusal(scope: Stmt, problem: _Inside) -> Diagnostic:

@@ -1,0 +1,232 @@
+"""`tvm_thread_allreduce`: threads combine their values, and all of them have the result.
+
+Where the threads that take part lie side by side in warps, by shuffles: each lane takes what the lane half a group
+further on has, then a quarter, and so on, until the first one has all, and hands it back. Groups of several warps meet
+in shared memory; groups of other sizes, and values that shuffles do not take, combine there in a tree. Lower threads
+stand on the left of the combiner throughout. The barriers are `sync`'s to insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.cross_thread import SCOPE
+from mlcc.passes.gpu.device import BLOCK
+from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
+from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.schedule.reducers import apply_reducer
+
+WARP = 32
+Values = list[Expr]
+
+
+def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, with kernels in one form, without these calls. Raises CompileError."""
+    if not any(_is_allreduce(n) for n in walk(func.body)):
+        return func
+    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+
+
+def _is_allreduce(node: object) -> bool:
+    return isinstance(node, tir.Call) and node.op == tir.Op("tir.tvm_thread_allreduce")
+
+
+class _Kernels(Mutator):
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_nest(node)
+        if found is None:
+            return super().stmt_for(node)
+        loops, body = found
+        made = _Lower(loops).body(body)
+        for loop in reversed(loops):
+            made = (replace(loop, body=made),)
+        return made[0]
+
+
+class _Lower(Mutator):
+    def __init__(self, loops: Sequence[tir.For]) -> None:
+        self._loops = {loop.thread: loop for loop in loops if loop.thread in BLOCK}
+        self._varying = Varying()
+        for loop in self._loops.values():
+            self._varying.thread(loop)
+        self._buffers: dict[tir.Var, tir.Buffer] = {}
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        self._buffers[node.buffer.data] = node.buffer
+        return node
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
+        self._buffers[node.buffer.data] = node.buffer
+        return node
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        """Threads that a loop leaves out take part all the same, with nothing."""
+        if is_threads_left_out(node.condition) and any(_is_allreduce(n) for n in walk(node)):
+            parts = drawn_in(node.condition, node.then_body, self._varying)
+            if parts is not None:
+                return list(self.body(tuple(parts)))
+        return super().stmt_if(node)
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        if node.key != SCOPE or not isinstance(node.subject, tir.CommReducer):
+            return super().stmt_attr(node)
+        guard: Expr = tir.TRUE
+        body = node.body
+        while len(body) == 1 and isinstance(body[0], tir.IfThenElse) and body[0].else_body is None:
+            guard, body = c.logical_and(guard, body[0].condition), body[0].then_body
+        match body:
+            case (tir.Evaluate(value=tir.Call() as call),) if _is_allreduce(call):
+                return self._combined(node.subject, call, guard)
+        return super().stmt_attr(node)
+
+    def _combined(self, reducer: tir.CommReducer, call: tir.Call, guard: Expr) -> list[Stmt]:
+        count = tir.const_int(call.args[0]) or 0
+        values, rest = call.args[1 : 1 + count], call.args[1 + count :]
+        condition, places, axes = rest[0], rest[1 : 1 + count], rest[1 + count :]
+        condition = c.logical_and(guard, c.cast("bool", condition))
+        group = [loop for loop in self._loops.values() if any(loop.var in set(walk(axis)) for axis in axes)]
+        sizes = {loop.thread: tir.const_int(loop.extent) for loop in self._loops.values()}
+        if None in sizes.values():
+            text = "threads are combined in a block of a size that is not known"
+            raise CompileError(error("E0728", text, call.span, help="take a loop of constant extent"))
+        work = _Combination(reducer, group, list(self._loops.values()), call)
+        if tir.const_int(condition) != 1:
+            values = tuple(
+                tir.Call(v.dtype, tir.Op("tir.if_then_else"), (condition, v, i))
+                for v, i in zip(values, reducer.identity, strict=True)
+            )
+        result = work.run(list(values))
+        for place, value in zip(places, result, strict=True):
+            data = place if isinstance(place, tir.Var) else next(n for n in walk(place) if isinstance(n, tir.Var))
+            buffer = self._buffers[data]
+            at = tuple(c.const(0) for _ in buffer.shape)
+            work.made.append(tir.BufferStore(buffer, value, at, span=call.span))
+        return work.made
+
+
+class _Combination:
+    """One of these calls. `made` are the statements."""
+
+    def __init__(self, reducer: tir.CommReducer, group: list[tir.For], block: list[tir.For], call: tir.Call) -> None:
+        self._reducer, self._call = reducer, call
+        block = [x for x in block if tir.const_int(x.extent) != 1]
+        group = [x for x in group if tir.const_int(x.extent) != 1]
+        block.sort(key=lambda x: BLOCK.index(x.thread or ""))
+        group.sort(key=lambda x: BLOCK.index(x.thread or ""))
+        self._size = prod(tir.const_int(x.extent) or 1 for x in group)
+        self._threads = prod(tir.const_int(x.extent) or 1 for x in block)
+        self._along = block[: len(group)] == group  # neighbours in the block are neighbours in the group
+        self._member = _linear(group)
+        self._group = _linear([x for x in block if x not in group])
+        self._lane = c.floormod(_linear(block), WARP)
+        self.made: list[Stmt] = []
+
+    def run(self, values: Values) -> Values:
+        """The statements that combine; what all threads have afterwards."""
+        if self._size == 1:
+            return values
+        narrow = all(v.dtype.bits == 32 and v.dtype.lanes == 1 for v in values)
+        if not narrow or not self._along or self._threads % WARP:
+            return self._by_memory(values)
+        size = self._size
+        if size <= WARP and size & (size - 1) == 0:
+            return self._by_shuffles(values, size)
+        return self._by_warps(values) if size % WARP == 0 else self._by_memory(values)
+
+    def _named(self, values: Sequence[Expr]) -> Values:
+        names: Values = []
+        for value in values:
+            var = tir.Var("part", value.dtype)
+            self.made.append(tir.Bind(var, value, span=self._call.span))
+            names.append(var)
+        return names
+
+    def _combine(self, left: Values, right: Values) -> Values:
+        return self._named(apply_reducer(self._reducer, left, right))
+
+    def _by_shuffles(self, values: Values, size: int) -> Values:
+        """Within groups of `size` lanes: a power of two."""
+        values = self._named(values)
+        half = size // 2
+        while half:
+            values = self._combine(values, self._named([_shuffle("_down", v, c.const(half)) for v in values]))
+            half //= 2
+        first = c.mul(c.floordiv(self._lane, size), size)
+        return self._named([_shuffle("", v, first) for v in values])
+
+    def _by_warps(self, values: Values) -> Values:
+        """Each warp, and then what each of them has."""
+        warps = self._size // WARP
+        values = self._by_shuffles(values, WARP)
+        store = self._memory(values, self._threads // WARP)
+        at = c.add(c.mul(self._group, warps), c.floordiv(self._member, WARP))
+        self._put(store, values, at, c.equal(self._lane, 0))
+        if warps & (warps - 1) == 0 and warps > 4:
+            mine = c.add(c.mul(self._group, warps), c.floormod(self._lane, warps))
+            return self._by_shuffles([c.load(b, mine) for b in store], warps)
+        result = self._named([c.load(b, c.mul(self._group, warps)) for b in store])
+        for warp in range(1, warps):
+            more = self._named([c.load(b, c.add(c.mul(self._group, warps), warp)) for b in store])
+            result = self._combine(result, more)
+        return result
+
+    def _by_memory(self, values: Values) -> Values:
+        store = self._memory(values, self._threads)
+        base = c.mul(self._group, self._size)
+        at = c.add(base, self._member)
+        self._put(store, values, at, tir.TRUE)
+        step = 1 << (self._size - 1).bit_length() - 1
+        while step:
+            takes = c.logical_and(c.less(self._member, step), c.less(c.add(self._member, step), self._size))
+            inner = _Combination.__new__(_Combination)
+            inner._reducer, inner._call, inner.made = self._reducer, self._call, []
+            left = inner._named([c.load(b, at) for b in store])
+            right = inner._named([c.load(b, c.add(at, step)) for b in store])
+            both = inner._combine(left, right)
+            inner.made += [tir.BufferStore(b, v, (at,)) for b, v in zip(store, both, strict=True)]
+            self.made.append(tir.IfThenElse(takes, tuple(inner.made), span=self._call.span))
+            step //= 2
+        return self._named([c.load(b, base) for b in store])
+
+    def _memory(self, values: Values, count: int) -> list[tir.Buffer]:
+        made = [c.make_buffer("parts", (count,), v.dtype, "shared") for v in values]
+        self.made += [tir.AllocBuffer(b, span=self._call.span) for b in made]
+        return made
+
+    def _put(self, store: list[tir.Buffer], values: Values, at: Expr, condition: Expr) -> None:
+        stores: tuple[Stmt, ...] = tuple(
+            tir.BufferStore(b, v, (at,), span=self._call.span) for b, v in zip(store, values, strict=True)
+        )
+        if tir.const_int(condition) == 1:
+            self.made += stores
+        else:
+            self.made.append(tir.IfThenElse(condition, stores, span=self._call.span))
+
+
+def _linear(loops: list[tir.For]) -> Expr:
+    made: Expr = c.const(0)
+    step = 1
+    for loop in loops:
+        made = c.add(made, c.mul(c.cast(INT32, loop.var), step))
+        step *= tir.const_int(loop.extent) or 1
+    return made
+
+
+def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:
+    mask = c.const(0xFFFFFFFF, "uint32")
+    args = (mask, value, c.cast(INT32, by), c.const(WARP), c.const(WARP))
+    return tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args)
