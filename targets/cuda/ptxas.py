@@ -61,6 +61,7 @@ def _candidates() -> Iterator[Path]:
             yield Path(root) / folder / "bin" / "ptxas"
 
 
+@cache
 def version(ptxas: Path) -> tuple[int, int]:
     """The CUDA release that it belongs to."""
     text = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout

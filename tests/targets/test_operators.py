@@ -269,13 +269,16 @@ def test_any_byte_but_zero_is_true() -> None:
 # ---------------------------------------------------------------- against the interpreter
 
 
-def test_what_the_interpreter_knows_the_target_knows() -> None:
+def test_what_the_interpreter_knows_the_targets_know() -> None:
     from mlcc.interp import calls as interpreted
+    from mlcc.targets.cuda.emitter import DeviceEmitter
     from mlcc.targets.llvm import calls
 
     known = {*interpreted.MATH, *interpreted._BITS, *interpreted._SPECIAL, "if_then_else"} & set(INTRINSICS)
     arguments_only = {"type_annotation", "tvm_stack_make_array"}
-    assert known - calls.TABLE.keys() == arguments_only
+    of_devices = {"ptx_commit_group", "ptx_wait_group"}
+    assert known - calls.TABLE.keys() == arguments_only | of_devices
+    assert known - DeviceEmitter.CALLS.keys() == arguments_only
 
 
 def test_fixed_point_products() -> None:
