@@ -17,6 +17,7 @@ from math import gcd
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import INF
+from mlcc.arith.linear import is_index
 from mlcc.arith.proofs import linear_terms
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -211,9 +212,9 @@ class _Solver:
 
 
 def _plain(value: Expr) -> Expr:
-    """Without casts between index types, which lose nothing."""
+    """Without casts between index types: indices do not wrap."""
     match value:
-        case tir.Cast(dtype=to, value=inner) if to.is_int and inner.dtype.is_int and to.bits >= inner.dtype.bits:
+        case tir.Cast(dtype=to, value=inner) if is_index(to) and is_index(inner.dtype):
             return _plain(inner)
         case tir.Add(lhs=a, rhs=b):
             return c.add(*_same_type(_plain(a), _plain(b)))

@@ -173,3 +173,16 @@ def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"),
     program = check(scheduled, (n, n), (n, n), (n, n))
     assert barriers(program) == 2
     assert shared(program) == {"C_local": 16, "A_shared": 64, "B_shared": 64}
+
+
+def test_indices_of_64_bits_in_memory_of_32() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for y in T.thread_binding(T.int64(8), thread="threadIdx.y"):
+        for x in T.thread_binding(T.int64(4), thread="threadIdx.x"):
+            for i in range(T.int64(2)):
+                for v in range(T.int64(4)):
+                    B[i * T.int64(8) + y, x * T.int64(4) + v] = A[i * T.int64(8) + y, x * T.int64(4) + v]
+"""
+    assert barriers(check(text, (16, 16), (16, 16))) == 0
