@@ -339,3 +339,24 @@ def main(x: T.Buffer((4,), "float32"), k: T.int32):
     x = np.zeros(4, np.float32)
     emulated(text)["main"](x, 3)
     np.testing.assert_array_equal(x, [2, 2, 2, 0])
+
+
+def test_results_whose_extents_the_data_decide() -> None:
+    module = mlcc.parse(
+        """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((6,), "float32")):
+        r = R.nonzero(x)
+        return r
+"""
+    )
+    gpu: Any = mlcc.load(mlcc.build(module, target="cuda{arch=sm_80}"), emulate=True)
+    for values in ([0, 1, 0, 2, 3, 0], [0] * 6, [1] * 6):
+        x = np.array(values, np.float32)
+        want = np.array(np.nonzero(x))
+        np.testing.assert_array_equal(gpu["main"](x), want)
+        made = gpu["main"](gpu.to_device(x))
+        assert made.shape == want.shape
+        np.testing.assert_array_equal(made.numpy(), want)
