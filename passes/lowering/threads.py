@@ -21,7 +21,8 @@ _BETWEEN_THREADS = frozenset(
     for name in (
         "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
         "tvm_warp_shuffle_xor", "tvm_warp_activemask", "tvm_global_barrier_kinit", "tvm_load_matrix_sync",
-        "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+        "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment", "ptx_mma", "ptx_mma_sp",
+        "ptx_ldmatrix", "mma_fill", "mma_store", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group",
     )
 )  # fmt: skip
 

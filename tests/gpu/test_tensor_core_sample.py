@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mlcc
 from mlcc.ir import tir
@@ -54,3 +55,11 @@ def test_the_whole_sample_fits_registers(all_cases: bool) -> None:
     (found,) = assemble(emit_ptx(made.kernels, "cuda{arch=sm_90}").text, "sm_90").values()
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert found.registers <= 128
+
+
+def test_a_cpu_has_no_tensor_cores() -> None:
+    script = (SAMPLE / "mma-sync.mls").read_text()
+    mod = mlcc.apply_schedule(mlcc.parse((SAMPLE / "matmul.mlc").read_text()), script)
+    with pytest.raises(mlcc.CompileError, match="E0707") as caught:
+        mlcc.build(mod, target="llvm", opt_level=0)
+    assert "needs threads that run together" in caught.value.diagnostics[0].message
