@@ -1,5 +1,5 @@
 """Generated GPU schedules, emulated with checks, against the interpreter: sizes of 1, primes, and what tiles do not
-divide; blocks and threads bound, stages in shared and local memory, cooperative fetching."""
+divide; blocks and threads bound, stages in shared and local memory, cooperative fetching, reductions across threads."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ def main(A: T.Buffer(({n}, {k}), "{dtype}"), B: T.Buffer(({k}, {m}), "{dtype}"),
             with T.init():
                 C[vi, vj] = T.{dtype}(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+ROWS = """
+@T.prim_func
+def main(A: T.Buffer(({n}, {m}), "float32"), C: T.Buffer(({n}, {m}), "float32")):
+    B = T.alloc_buffer(({n},), "float32")
+    for i, j in T.grid({n}, {m}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.min_value("float32")
+            B[vi] = T.max(B[vi], A[vi, vj])
+    for i, j in T.grid({n}, {m}):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] - B[vi]
 """
 SIZES = st.sampled_from([1, 2, 7, 16, 31, 33, 64])
 
@@ -132,3 +147,26 @@ def products(n: int, m: int, k: int, tile: tuple[int, int], step: int, lanes: in
         fetched_together(sch, stage, 4, threads * threads, lanes)
     sch.decompose_reduction(block, k0)
     agree(sch, mod, dtype)
+
+
+def test_reductions_across_threads() -> None:
+    threads = st.sampled_from([8, 32, 48, 64])
+    campaign(st.tuples(SIZES, SIZES.map(lambda n: n * 3), threads, st.booleans()), reductions)
+
+
+def reductions(n: int, m: int, threads: int, shared: bool) -> None:
+    mod = mlcc.parse(ROWS.format(n=n, m=m))
+    sch = mlcc.Schedule(mod)
+    total, rest = sch.get_block("B", "main"), sch.get_block("C", "main")
+    row, column = sch.get_loops(rest)
+    _, lane = sch.split(column, [None, threads])
+    sch.bind(row, "blockIdx.x")
+    sch.bind(lane, "threadIdx.x")
+    if shared:
+        sch.set_scope(total, 0, "shared")
+        sch.compute_at(total, row)
+    else:
+        sch.bind(sch.get_loops(total)[0], "blockIdx.x")
+    _, lane = sch.split(sch.get_loops(total)[-1], [None, threads])
+    sch.bind(lane, "threadIdx.x")
+    agree(sch, mod)

@@ -280,3 +280,27 @@ def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
     with pytest.raises(CallError, match="an index beyond the end"):
         run_program(made, a, b, check=check)
     assert b.tolist() == [2] * 7 + [0] + [2] * 56
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 1), (2, 37), (0, 5)])
+@pytest.mark.parametrize("check", [True, False])
+def test_as_many_threads_as_a_launch_says(check: bool, m: int, n: int) -> None:
+    """With shared memory and values across a barrier for that many, and no blocks at all."""
+    text = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    m = T.int32()
+    n = T.int32()
+    A = T.match_buffer(a, (m, n), "float32")
+    B = T.match_buffer(b, (m, n), "float32")
+    bx = T.launch_thread("blockIdx.x", m)
+    tx = T.launch_thread("threadIdx.x", n)
+    S = T.alloc_buffer((n,), "float32", scope="shared.dyn")
+    x: T.float32 = A[bx, tx]
+    S[tx] = x
+    T.tvm_storage_sync("shared")
+    B[bx, tx] = S[n - 1 - tx] + x
+"""
+    a, b = rand(m, n), np.zeros((m, n), "float32")
+    run_program(program(text), a, b, check=check)
+    assert np.array_equal(b, a[:, ::-1] + a)
