@@ -30,6 +30,7 @@ PASSES: dict[str, str] = {
     "fuse-tir": "mlcc.passes.fuse_tir:FuseTir",
     "inline-functions": "mlcc.passes.inline_functions:InlineFunctions",
     "lambda-lift": "mlcc.passes.lambda_lift:LambdaLift",
+    "lower-gpu": "mlcc.passes.lower_gpu:LowerGpu",
     "lower-loops": "mlcc.passes.lower_loops:LowerLoops",
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",

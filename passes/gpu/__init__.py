@@ -13,6 +13,7 @@ from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.bind_views import bind_views
 from mlcc.passes.gpu.cross_thread import combine_threads
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.dynamic import dynamic_shared
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.narrow import narrow_kernel
@@ -53,4 +54,4 @@ def lower_gpu(
         func = inject_async_copies(vectorize_loops(func, options))
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
-        return replace(made, kernels=tuple(map(narrow_kernel, made.kernels)))
+        return replace(made, kernels=tuple(dynamic_shared(narrow_kernel(kernel)) for kernel in made.kernels))
