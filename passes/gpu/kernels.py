@@ -16,10 +16,10 @@ becomes
                 if T.likely(tx < 32):
                     B[bx, k, tx] = S[tx] + S[tx + 32]
 
-Outermost thread-bound loops and launch scopes are kernels. A launch has as many threads of an axis as the loop that
-takes most, and the others leave the rest out. What stands outside of the loops of an axis (code of a block, beside its
-loops over threads) runs once in the text: of its stores to memory that threads share, the first thread makes them, or
-all blocks, where all write the same.
+Outermost thread-bound loops, virtual threads' too, and launch scopes are kernels. A launch has as many threads of an
+axis as the loop that takes most, and the others leave the rest out. What stands outside of the loops of an axis (code
+of a block, beside its loops over threads) runs once in the text: of its stores to memory that threads share, the first
+thread makes them, or all blocks, where all write the same.
 
 Memory on the chip lives as long as the kernel: it is allocated in there. A buffer of no scope (`global`) that a kernel
 allocates is a thread's own or, outside of loops over threads, the block's.
@@ -35,7 +35,7 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.axes import AXES, thread_axis
+from mlcc.passes.gpu.axes import AXES, is_virtual, thread_axis
 from mlcc.passes.gpu.device import BLOCK, GRID
 from mlcc.passes.gpu.launch import Launch, scan
 from mlcc.passes.lowering.compact import OUTSIDE
@@ -74,7 +74,7 @@ class _Host(Mutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        if thread_axis(node):
+        if thread_axis(node) or _is_virtual_nest(node):
             return [self._kernel(node)]
         made = super().stmt_for(node)
         return replace(made, kind=ForKind.SERIAL, thread=None) if isinstance(made, tir.For) else made
@@ -111,6 +111,13 @@ class _Host(Mutator):
                 bound = tir.For(axis, zero, c.cast(axis.dtype, extent), ForKind.THREAD_BINDING, body, tag)
                 body = (replace(bound, span=node.span),)
         return body[0]
+
+
+def _is_virtual_nest(loop: tir.For) -> bool:
+    """Whether a loop over virtual threads stands around the threads that run them."""
+    if loop.kind is not ForKind.THREAD_BINDING or not is_virtual(loop.thread or ""):
+        return False
+    return any(isinstance(n, (tir.For, tir.AttrStmt)) and thread_axis(n) for n in walk(loop))
 
 
 def _outlives(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:

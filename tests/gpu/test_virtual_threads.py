@@ -9,11 +9,13 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.realize import realize_blocks
+from mlcc.targets.emulate import run_program
 
 MATMUL = """
 @T.prim_func
@@ -155,3 +157,24 @@ def test_launch_scopes_of_virtual_threads_have_names_of_their_own() -> None:
     got = np.zeros(32, np.float32)
     run_prim_func(made, [a, got])
     np.testing.assert_array_equal(got, a * a)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_kernels_are_launched_once_and_threads_do_not_race(blocks: bool) -> None:
+    script = TILED.format(vi=2, vj=3, t=2, kt=4)
+    if blocks:
+        script = script.replace("sch.split(i, [2,", "sch.split(i, [2, 1,").replace("iv, it, ii =", "ib, iv, it, ii =")
+        script = script.replace("reorder(iv", "reorder(ib, iv").replace(
+            '"vthread.y")', '"vthread.y")\nsch.bind(ib, "blockIdx.x")'
+        )
+    mod = mlcc.apply_schedule(mlcc.parse(MATMUL.format(n=16, m=12, k=8)), script)
+    func = mod["f"]
+    assert isinstance(func, tir.PrimFunc)
+    made = lower_gpu("f", func)
+    assert len(made.kernels) == 1 and isinstance(made.host[-1], tir.Evaluate)
+    assert [p.dtype.is_handle for p in made.kernels[0].params] == [True] * 3
+    rng = np.random.default_rng(0)
+    a, b = rng.random((16, 8), np.float32), rng.random((8, 12), np.float32)
+    got = np.zeros((16, 12), np.float32)
+    run_program(made, a, b, got)
+    np.testing.assert_allclose(got, a @ b, rtol=1e-5)
