@@ -88,7 +88,8 @@ class Report:
             "registers": facts.blocks_at_once(threads, 0, kernel.shared),
             "shared memory": facts.blocks_at_once(threads, registers, 0),
         }
-        kernel.limit = next((name for name, blocks in without.items() if blocks > kernel.blocks_per_sm), "threads")
+        rest = "threads" if (kernel.blocks_per_sm + 1) * warps > facts.warps_per_sm else "the number of blocks"
+        kernel.limit = next((name for name, blocks in without.items() if blocks > kernel.blocks_per_sm), rest)
 
     # ------------------------------------------------------------ as text and as data
 
@@ -131,7 +132,8 @@ def _static_shared(kernel: Emulated) -> int:
 
 def _table(kernel: KernelReport) -> list[str]:
     times = f", launched {kernel.launches} times" if kernel.launches > 1 else ""
-    lines = [f"{kernel.name}: {_extents(kernel.grid)} blocks of {_extents(kernel.block)} threads{times}"]
+    blocks = f"{_extents(kernel.grid)} block{'s' * (kernel.block_count != 1)}"
+    lines = [f"{kernel.name}: {blocks} of {_extents(kernel.block)} threads{times}"]
     registers = f"{kernel.registers} registers" if kernel.registers is not None else "registers not known (no ptxas)"
     spills = f", {kernel.spills} bytes spilled" if kernel.spills else ""
     lines.append(f"  {kernel.shared} bytes of shared memory, {registers}{spills}")

@@ -113,6 +113,26 @@ def test_analyze_finds_accesses_across_rows(tool: Tool) -> None:
     assert "E0747" in fails(tool, "analyze", "k.mlc", "-t", "llvm")
 
 
+def test_what_limits_the_blocks_at_once(tool: Tool) -> None:
+    """32 blocks fit on a multiprocessor whatever their size, 2048 threads, and 228 KiB of shared memory."""
+    text = """
+@T.prim_func
+def f(B: T.Buffer(({threads},), "float32")):
+    tx = T.launch_thread("threadIdx.x", {threads})
+    S = T.alloc_buffer(({shared},), "float32", scope="shared")
+    S[tx] = T.float32(1)
+    S[{shared} - 1 - tx] = T.float32(1)
+    B[tx] = S[tx]
+"""
+    for threads, shared, blocks, limit in (
+        (32, 64, 32, "the number of blocks"), (256, 512, 8, "threads"), (64, 8192, 6, "shared memory"),
+    ):  # fmt: skip
+        tool.file("k.mlc", text.format(threads=threads, shared=shared))
+        shown = tool("analyze", "k.mlc", "-t", "cuda{arch=sm_90}")
+        assert f"f_kernel: 1 block of {threads} threads" in shown
+        assert f"{blocks} blocks at once on a multiprocessor" in shown and shown.count(f"limited by {limit}") == 1
+
+
 def test_analyze_reports_faults(tool: Tool) -> None:
     tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
     assert "E0742" in fails(tool, "analyze", "t.mlc", "-t", "cuda")
