@@ -77,8 +77,7 @@ CODES: dict[str, tuple[str, str]] = {
     "E0723": (
         "memory on the chip is used beyond what it lives in",
         "`local` memory is one thread's, `shared` memory one block's, and both end with the kernel. The program uses "
-        "such a buffer in two kernels, or a thread (a block) reads what another one may have written. Memory of scope "
-        "`shared` is for the threads of a block, `global` for all.",
+        "such a buffer in two kernels. Memory of scope `global` is there for all.",
     ),
     "E0724": (
         "blocks would wait for one another",

@@ -15,10 +15,16 @@ from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace as changed
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.mutator import Mutator
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
 _OPERATORS = (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod, tir.Min, tir.Max)
+
+
+def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code, likewise: what then looks at indices sees them as they are."""
+    return changed(func, body=_Narrow().body(func.body))  # type: ignore[no-any-return]
 
 
 def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
@@ -109,18 +115,18 @@ class _Narrow(Mutator):
         return tir.BufferStore(node.buffer, value, indices, span=node.span)
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        made = tuple(_index(self.expr(i)) for i in indices)
+        made = tuple(self._index(self.expr(i)) for i in indices)
         return indices if all(a is b for a, b in zip(made, indices, strict=True)) else made
 
-
-def _index(node: Expr) -> Expr:
-    """An index in int32, if it fits; the base of a ramp too."""
-    if isinstance(node, tir.Ramp) and node.base.dtype is INT64:
-        base, stride = _narrow(node.base), _narrow(node.stride)
-        if base is None or stride is None:
-            return node
-        return tir.Ramp(INT32.with_lanes(node.lanes), base, stride, node.lanes, span=node.span)
-    return _narrow(node) or node if node.dtype is INT64 else node
+    def _index(self, node: Expr) -> Expr:
+        """An index in int32, if it fits, simplified; the base of a ramp too."""
+        if isinstance(node, tir.Ramp) and node.base.dtype is INT64:
+            base, stride = _narrow(node.base), _narrow(node.stride)
+            if base is None or stride is None:
+                return node
+            return tir.Ramp(INT32.with_lanes(node.lanes), base, stride, node.lanes, span=node.span)
+        made = (_narrow(node) or node) if node.dtype is INT64 else node
+        return self.analyzer.simplify(made) if divisions(made) else made
 
 
 def _narrow(node: Expr) -> Expr | None:

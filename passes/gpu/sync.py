@@ -11,7 +11,7 @@ Functions with the attribute `mlcc.manual_barriers`, and kernels that synchronis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -53,7 +53,7 @@ class _Kernels(Mutator):
         calls = {n.op.name for s in body for n in walk(s) if isinstance(n, tir.Call) and isinstance(n.op, tir.Op)}
         if calls & {f"tir.{name}" for name in _BY_HAND}:
             return node
-        made = _Sync(loops).body(body)[0]
+        made = _Sync(loops, _results(body)).body(body)[0]
         for loop in reversed(loops):
             made = (replace(loop, body=made),)
         return made[0]
@@ -92,8 +92,23 @@ class _Inside(Exception):
         self.first, self.second, self.barrier = first, second, barrier
 
 
+def _results(body: Body) -> set[tir.Var]:
+    """Global memory that the kernel writes element by element and never reads: its threads hand nothing on there. Two
+    that write one element would be the program's own doing, and no barrier between them tells which is the last."""
+    written: set[tir.Var] = set()
+    other: set[tir.Var] = set()
+    for stmt in body:
+        for touch in touches(stmt):
+            (written if touch.writes and touch.index is not None else other).add(touch.data)
+        for node in walk(stmt):
+            if isinstance(node, (tir.DeclBuffer, tir.Bind)):  # views may read
+                other |= {n for n in walk(node) if isinstance(n, tir.Var) and n.dtype.is_handle}
+    return {data for data in written - other if _scope(data) == "global"}
+
+
 class _Sync:
-    def __init__(self, threads: Sequence[tir.For]) -> None:
+    def __init__(self, threads: Sequence[tir.For], results: Container[tir.Var] = ()) -> None:
+        self._results = results
         self._varying = Varying()
         for loop in threads:
             if loop.thread in BLOCK:
@@ -283,6 +298,8 @@ class _Sync:
         for a in before:
             for b in after:
                 if not (a.touch.writes or b.touch.writes):
+                    continue
+                if a.root is b.root and a.root in self._results:
                     continue
                 if a.root is not b.root and a.root is not None and b.root is not None:
                     continue

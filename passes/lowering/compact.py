@@ -22,7 +22,6 @@ from math import prod
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
 from mlcc.arith.region_bound import upper_bound
-from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, replace
@@ -55,12 +54,11 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         if uses.opaque or old.scope not in _SCOPES:
             continue
         view = _as_seen(uses)
-        if old.scope != "global" and any(map(is_bound, uses.path)):
-            if OUTSIDE not in uses.allocation.annotations:
-                strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
-                layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
-                continue
-            _check_own(view, collector)
+        inside = old.scope != "global" and any(map(is_bound, uses.path))
+        if inside and OUTSIDE not in uses.allocation.annotations:
+            strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
+            layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
+            continue
         found = _on_chip(uses, collector) or _placed(view, collector)
         layouts[old], scope = found
         if scope is not None:
@@ -84,19 +82,6 @@ class Layout:
 
     buffer: tir.Buffer
     starts: tuple[Expr | None, ...]
-
-
-def _check_own(uses: Uses, collector: Collector) -> None:
-    """Raises CompileError for a buffer of one thread, or block, of which another one may read what it wrote."""
-    axes = {s.var for s, _ in uses.path if isinstance(s, tir.For) and is_bound((s, 0))}
-    if not any(mentions(index, axes) for access in uses.accesses for index in access.indices):
-        return  # the same elements for all of them
-    if not collector.jumps and not self_contained(uses.accesses, len(uses.path), collector.loose):
-        buffer = uses.allocation.buffer
-        whose = "block" if buffer.scope in _SHARED else "thread"
-        text = f"`{buffer.name}` is memory of one {whose}, and it may read there what another one wrote"
-        help = f"scope `{buffer.scope}` does not reach so far: take `{'global' if whose == 'block' else 'shared'}`"
-        raise CompileError(error("E0723", text, uses.allocation.span, help=help))
 
 
 def _placed(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
