@@ -171,7 +171,8 @@ def test_generated_functions(batch: int, all_cases: bool) -> None:
         except CallError:
             continue
         run_prim_func(found.func, got)
-        assert_alike(func, got, expected, f"function {seed}", exact=True)
+        wide = "unsafe_compute_in" in str(found.trace)  # float32 between the steps, rounded once
+        assert_alike(func, got, expected, f"function {seed}", exact=not wide)
     assert taken
 
 
