@@ -94,3 +94,20 @@ def f(A: T.Buffer((2, 128), "float32"), B: T.Buffer((2, 128), "float32")):
 def test_what_cannot_be_combined() -> None:
     text = SUM.format(n=64, threads=32, rounds=2, place="blockIdx.x", dtype="float32")
     assert refused(text.replace("B[vi] + A[vi, vk]", "B[vi] - A[vi, vk]"), "E0728").diagnostics[0].related
+
+
+def test_written_by_hand() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    R = T.alloc_buffer((1,), "float32", scope="local")
+    with T.attr(
+        T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", T.reinterpret("handle", T.uint64(0))
+    ):
+        T.tvm_thread_allreduce(T.uint32(1), A[tx], A[tx] > T.float32(8), R.data, tx)
+    B[tx] = R[0]
+"""
+    arrays = [np.arange(64, dtype=np.float32), np.zeros(64, np.float32)]
+    run_program(lowered(text)[1], arrays)
+    np.testing.assert_array_equal(arrays[1], np.full(64, sum(range(9, 64)), np.float32))
