@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import mlcc
+from mlcc.ir import tir
+from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.schedule.tensor_cores import catalogue
 from mlcc.passes.schedule.tensor_intrin import make_intrin
+from mlcc.targets.emulate import run_program
 
 # of the catalogue, those that lower to the same texts
 NAMES = sorted(catalogue())
@@ -45,3 +49,54 @@ def _text(name: str) -> str:
     module = module_of(name)
     assert module is not None
     return str(module.script())
+
+
+TILE = """
+@T.prim_func
+def f(A: T.Buffer(({rows}, {columns}), "{dtype}"), O: T.Buffer((32, {local}), "{dtype}")):
+    S = T.alloc_buffer(({rows}, {columns}), "{dtype}", scope="shared")
+    W = T.alloc_buffer((32, {local}), "{dtype}", scope="warp")
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for r in range({rows} * {columns} // 32):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("copy"):
+                    v0 = T.axis.spatial({rows}, (r * 32 + t) // {columns})
+                    v1 = T.axis.spatial({columns}, (r * 32 + t) % {columns})
+                    S[v0, v1] = A[v0, v1]
+        for i, j in T.grid({rows}, {columns}):
+            with T.block("tile"):
+                v0, v1 = T.axis.remap("SS", [i, j])
+                T.reads(S[v0, v1])
+                T.writes(W[{place}])
+                W[{place}] = S[v0, v1]
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for e in range({local}):
+                with T.block("out"):
+                    v0, v1 = T.axis.remap("SS", [t, e])
+                    O[v0, v1] = W[v0, v1]
+"""
+
+
+@pytest.mark.parametrize("name", ["f16_a_trans", "bf16_b", "f16_b_trans", "i8_a", "i8_b", "i8_b_trans"])
+def test_tiles_lie_in_registers_as_products_take_them(name: str) -> None:
+    """What descriptions say of transposed tiles is only that the products' descriptions say the same."""
+    _, values = catalogue()[f"mma_ldmatrix_{name}"]
+    mod = mlcc.parse(TILE.format(**values))
+    func = mlcc.apply_schedule(mod, f'sch.tensorize(sch.get_loops("tile")[-2], "mma_ldmatrix_{name}")')["f"]
+    assert isinstance(func, tir.PrimFunc)
+    rows, columns = int(str(values["rows"])), int(str(values["columns"]))
+    dtype = {"int8": np.int8, "bfloat16": np.uint16, "float16": np.float16}[str(values["dtype"])]
+    given = np.arange(rows * columns).reshape(rows, columns).astype(dtype)
+    got = np.zeros((32, int(str(values["local"]))), dtype)
+    run_program(lower_gpu("f", func), given, got)
+    want = np.zeros_like(got)
+    for v0 in range(rows):
+        for v1 in range(columns):
+            row, k = (v0, v1) if ("_a" in name) != ("trans" in name) else (v1, v0)
+            pack = 4 if name.startswith("i8") else 2
+            lane, inner = 4 * (row % 8) + k % (4 * pack) // pack, k % pack
+            if "_a" in name:
+                want[lane, (row // 8 + k // (4 * pack) * 2) * pack + inner] = given[v0, v1]
+            else:
+                want[lane, (row // 8 * 2 + k // (4 * pack)) * pack + inner] = given[v0, v1]
+    np.testing.assert_array_equal(got, want)
