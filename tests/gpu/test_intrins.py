@@ -26,7 +26,9 @@ def test_texts_are_pairs_of_a_description_and_an_implementation(name: str) -> No
     assert [b.dtype for b in made.desc.buffers if b] == [b.dtype for b in made.impl.buffers if b]
 
 
-def test_programs_are_tvms() -> None:
+def test_programs_are_tvms(all_cases: bool) -> None:
+    if not all_cases:
+        pytest.skip("TVM takes most of a minute to make its own")
     pytest.importorskip("tvm")
     import tvm.s_tir.tensor_intrin.cuda as theirs
     from tvm.s_tir import TensorIntrin
@@ -34,13 +36,13 @@ def test_programs_are_tvms() -> None:
     with open(theirs.__file__) as file:
         listed = set(re.findall(r'"((?:wmma|mma)_[a-z0-9_]+)"', file.read(), re.IGNORECASE))
     compared = 0
-    for name in sorted(listed & set(NAMES))[::4]:
+    for name in sorted(listed & set(NAMES)):
         theirs_of, ours = TensorIntrin.get(name), make_intrin(name, mlcc.parse(_text(name)), None)
         for mine, script in ((ours.desc, theirs_of.desc.script()), (ours.impl, theirs_of.impl.script())):
             (func,) = mlcc.parse(script).functions.values()
             mlcc.assert_structural_equal(mine.without_attr("global_symbol"), func.without_attr("global_symbol"))
         compared += 1
-    assert compared >= 18, sorted(listed - set(NAMES))
+    assert compared >= 70, sorted(listed - set(NAMES))
 
 
 def _text(name: str) -> str:
