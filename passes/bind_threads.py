@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.errors import CompileError
 from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import construct as c
@@ -62,8 +63,10 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
         return func if _is_bound(func.body) else replace(func, body=tuple(map(_one_thread, func.body)))  # type: ignore[no-any-return]
     if all(_is_bound((stmt,)) for stmt in root.body):
         return func
+    func = with_empty_inits(func)  # before loops are bound: inside of those it has to leave reductions as they are
     kernel = AnyKernel.of(replace(func, body=_Serial().body(func.body)), name, facts)
-    for number in range(len(root.body)):
+    assert func.root is not None
+    for number in range(len(func.root.body)):
         _share_out(kernel, number)
     done = kernel.func
     bound = done.root
@@ -93,9 +96,15 @@ def _computes(stmt: Stmt) -> bool:
     return any(isinstance(n, (tir.BufferStore, tir.BufferLoad, tir.Evaluate)) for n in walk(stmt))
 
 
+def _is_plain(condition: tir.Expr) -> bool:
+    return not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(condition))
+
+
 def _one_thread(stmt: Stmt) -> Stmt:
     if not _computes(stmt):
         return stmt
+    if isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):  # the host decides
+        return replace(stmt, then_body=tuple(map(_one_thread, stmt.then_body)))  # type: ignore[no-any-return]
     zero, one = c.const(0, INT32), c.const(1, INT32)
     return tir.For(
         tir.Var("u", INT32), zero, one, ForKind.THREAD_BINDING, (stmt,), thread="threadIdx.x", span=stmt.span

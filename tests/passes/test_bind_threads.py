@@ -118,4 +118,18 @@ def test_sizes_that_are_not_known() -> None:
         '    A = T.match_buffer(a, (10, n), "float32")',
     ).replace("(10, 30)", "(10, n)")
     _, made = bound(text.replace("T.grid(10, 30)", "T.grid(10, n)"))
-    assert [axis for axis, _ in axes(made)] == ["blockIdx.x", "threadIdx.x"] * 2
+    shared_out = ["blockIdx.x", "threadIdx.x"]
+    nothing = ["threadIdx.x"]  # the sum's init where n is 0
+    assert [axis for axis, _ in axes(made)] == [*shared_out, *nothing, *shared_out]
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_sum_over_nothing_is_zero(level: int) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((5, "n"), "int32")):
+    return R.sum(x, axis=1)
+"""
+    sums = mlcc.load(mlcc.build(mlcc.parse(text), "cuda{arch=sm_90}", opt_level=level), emulate=True)["main"]
+    for n in (0, 1, 40):
+        np.testing.assert_array_equal(sums(np.ones((5, n), "int32")), np.full(5, n, "int32"))
