@@ -115,7 +115,7 @@ def test_symbolic_columns(layout: str, size: int) -> None:
     assert_same_results(mod, {"n": size})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @example("NCHW", [1, 1], (1, 1), [3, 3], 2, 1, "int32")
 @given(
     st.sampled_from(["NCHW", "NHWC"]),

@@ -75,7 +75,7 @@ def test_what_a_stage_stores_is_added_up_on_the_way(length: int) -> None:
     assert ["T_softmax_exp", "T_softmax_expsum_rf_update"] in inside
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(sorted(NORMS)),
     st.lists(st.sampled_from([1, 2, 3, 7]), min_size=1, max_size=2),
