@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
+from mlcc.gpu_facts import GpuFacts
 from mlcc.gpus import Arch
+from mlcc.ir import tir
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.target import Target
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
@@ -54,6 +56,7 @@ def emit_ptx(
     formulas = FAST if target.fast_math else EXACT_ENOUGH
     ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch, formulas=formulas)
     facts = [emit_kernel(kernel, ctx) for kernel in kernels]
+    _check_shared(kernels, facts, GpuFacts.of(target).shared_per_block)
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
     made = compile_text(given, Machine(TRIPLE, arch.name), opt_level, emit, mend=mended)
@@ -70,3 +73,12 @@ def check_llvm() -> None:
         has = ".".join(map(str, llvm.llvm_version_info))
         message = f"PTX needs LLVM {OLDEST_LLVM[0]}; llvmlite {llvmlite.__version__} has {has}"
         raise CompileError(error("E0731", message, help="python -m pip install 'llvmlite>=0.50'"))
+
+
+def _check_shared(kernels: Sequence[DeviceKernel], facts: Sequence[KernelFacts], most: int) -> None:
+    """Raises CompileError (E0732) for a kernel whose blocks want more shared memory than a multiprocessor gives one."""
+    for kernel, known in zip(kernels, facts, strict=True):
+        size = known.static_shared + (tir.const_int(kernel.dynamic_shared) or 0)
+        if size > most:
+            message = f"`{kernel.name}` wants {size} bytes of shared memory for a block"
+            raise CompileError(error("E0732", message, text=f"the device has {most}", help="take smaller tiles"))

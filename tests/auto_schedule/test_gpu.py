@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.gpu import lower_gpu
@@ -133,7 +134,8 @@ def test_norms() -> None:
         ("(40, 70)", "R.max(x)", "gpu-fallback"),
         ("(700, 1000)", "R.sum(x)", "gpu-fallback"),
         ("(40, 9)", "R.mean(x, axis=[1])", "gpu-fallback"),
-        ("(0, 9)", "R.sum(x, axis=[1])", "gpu-fallback"),
+        ("(0, 9)", "R.sum(x, axis=[1])", "None"),
+        ("(3, 0)", "R.collapse_sum_to(x, R.shape([3, 1]))", "None"),
         ("(3, 70)", "R.argmax(x, axis=1)", "gpu-rows"),
     ],
 )
@@ -150,3 +152,24 @@ def test_transposes(shape: str) -> None:
 @pytest.mark.parametrize("shape", ["(1,)", "(0, 3)", "(7, 11)", "(512, 1024)", '("n", 12)'])
 def test_element_by_element(shape: str) -> None:
     agree(graph(floats(x=shape), "y = R.tanh(x)", "z = R.add(x, y)", result="z"), {"n": 5}, rule="gpu-elementwise")
+
+
+def test_reductions_whose_combiner_threads_do_not_know() -> None:
+    """A disjunction of bools: by one thread for each result."""
+    text = graph('x: R.Tensor((3, 5, 64), "bool")', "y = R.collapse_sum_to(x, R.shape([]))", result="y")
+    agree(text, rule="gpu-fallback")
+
+
+def test_more_shared_memory_than_a_block_gets() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((128, 512), "float32"), B: T.Buffer((128, 512), "float32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    S = T.alloc_buffer((128, 512), "float32", scope="shared")
+    for i in range(512):
+        S[tx, i] = A[tx, i]
+    for i in range(512):
+        B[tx, i] = S[127 - tx, i]
+"""
+    with pytest.raises(CompileError, match="262144 bytes of shared memory"):
+        mlcc.build(mlcc.parse(text), GPU)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from mlcc.errors import CompileError
-from mlcc.passes.auto_schedule.gpu.nests import stores_only, thread_nest
+from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only, thread_nest
 from mlcc.passes.auto_schedule.gpu.rows import SHORT, grid_rows
 from mlcc.passes.auto_schedule.inlining import inline_cheap
-from mlcc.passes.auto_schedule.kernel import GpuKernel
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
@@ -18,6 +18,8 @@ MANY = 8  # chunks that are worth a kernel of their own
 
 def fallback(kernel: GpuKernel) -> str:
     """The rule; a stage whose steps are refused stays as it is, for the pass `bind-threads`."""
+    if any(0 in stage.extents for stage in kernel.stages()):
+        not_this("a loop never runs")  # what a reduction over nothing gives is for `bind-threads`
     count = inline_cheap(kernel)
     for block in kernel.blocks():
         before, said = kernel.sch.copy(), len(kernel.used)
@@ -65,7 +67,7 @@ def _chunk(length: int) -> int:
 
 def _few_results(kernel: GpuKernel, stage: Stage) -> bool:
     """Are there too few results for a thread each to keep the device busy, and enough to be summed up for each?"""
-    if not stage.reduced or not stores_only(stage):
+    if not stage.reduced or not stores_only(stage) or not combinable(stage):
         return False
     length, results = _count(stage, stage.reduced), _count(stage, stage.spatial)
     return (length is None or length > SHORT) and results is not None and results < kernel.facts.sm_count * 128

@@ -9,6 +9,8 @@ from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.nests import owned, vector_place
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.reducers import reduction_parts
+from mlcc.passes.schedule.refusal import Refusal
 
 THREADS = 256  # of a block, where nothing else decides: enough to fill a multiprocessor, few enough to balance
 VECTOR_BYTES = 16  # the widest access of a thread
@@ -32,6 +34,15 @@ def thread_nest(kernel: GpuKernel, block: BlockRV) -> str:
     spread(kernel, [loops[n] for n in order], times, lanes)
     per = f", {lanes} results each" if lanes > 1 else ""
     return f"`{stage.block.name}`: a thread for each result" if lanes == 1 else f"`{stage.block.name}`: threads{per}"
+
+
+def combinable(stage: Stage) -> bool:
+    """Can partial results of a reduction be put together: is its combiner known?"""
+    try:
+        reduction_parts(stage.block)
+    except Refusal:
+        return False
+    return True
 
 
 def stores_only(stage: Stage) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from math import prod
 
-from mlcc.passes.auto_schedule.gpu.nests import stores_only
+from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.stage import Stage
@@ -98,6 +98,8 @@ def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
             not_this(f"{name} reduces one part of its rows only")
         if stage.reduced:
             _check_length(stage, inner)
+            if not combinable(stage):
+                not_this(f"how {name} combines is not known")
     return count
 
 
