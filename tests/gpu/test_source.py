@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -258,15 +257,13 @@ def test_a_language_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
-def test_nvcc_compiles_it(
-    module: mlcc.IRModule, arch: str, tmp_path: Path, run: Callable[..., Any] = subprocess.run
-) -> None:
+def test_nvcc_compiles_it(module: mlcc.IRModule, arch: str, tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc")
     source = tmp_path / "k.cu"
     source.write_text(emit_source(kernels_of(module), "cuda-c"))
-    made = run(
+    made = subprocess.run(
         [nvcc, "-cubin", f"-arch={arch}", "-o", tmp_path / "k.cubin", source],
         capture_output=True,
         text=True,

@@ -16,10 +16,10 @@ from mlcc.passes.auto_schedule.products import number_of
 from mlcc.passes.schedule.handles import BlockRV
 
 
-def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, BlockRV, BlockRV]:
-    """Make a contraction a product of matrices; gives the blocks that copy the left and the right operand into the
-    new layout, and the one that copies the result out of it. NotThis where sizes that are not known would be divided
-    by: those of other axes than the first of each part."""
+def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
+    """Make a contraction a product of matrices, between blocks that copy the operands into the new layout and the
+    result out of it. NotThis where sizes that are not known would be divided by: those of other axes than the first of
+    each part."""
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     places = [of_loop[stage.axes[a.var]] for a in stage.block.iter_vars]  # type: ignore[index]
@@ -30,7 +30,7 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[Bl
     if any(stage.extents[p] is None for group in (both, rows, columns, deep) for p in group[1:]):
         not_this(f"block `{stage.block.name}` has inner axes whose sizes are not known")
     copies = [sch.reindex(block, ("read", number_of(kernel, block, o.buffer))) for o in (product.lhs, product.rhs)]
-    out = sch.reindex(block, ("write", 0))
+    sch.reindex(block, ("write", 0))
     extents = {p: stage.extents[p] or 0 for p in places}
     for copy, own, inner in zip(copies, (rows, columns), (deep, deep), strict=True):
         written = kernel.stage(copy).block.writes[0].buffer
@@ -40,7 +40,6 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[Bl
     mine = _places_of(kernel, block, kernel.stage(block).block.writes[0].buffer)
     sch.transform_layout(block, ("write", 0), _map(mine, (both, rows, columns), extents))
     sch.transform_block_layout(block, _map(places, (both, rows, columns, deep), extents))
-    return copies[0], copies[1], out
 
 
 def _places_of(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[int]:
