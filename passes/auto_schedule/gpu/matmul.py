@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.errors import CompileError
 from mlcc.ir import tir
-from mlcc.passes.auto_schedule.contraction import Contraction, Operand, contraction
-from mlcc.passes.auto_schedule.gpu.gemm_form import to_gemm
+from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES, thread_nest
-from mlcc.passes.auto_schedule.inlining import try_inline
+from mlcc.passes.auto_schedule.gpu.product_parts import (
+    absorb_readers,
+    as_gemm,
+    fetched,
+    has_several_axes,
+    loops_down_to,
+    pad_to_tiles,
+)
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.nests import vector_place
-from mlcc.passes.auto_schedule.products import number_of, only_product
+from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -54,9 +59,8 @@ TILES = (
 def matmul(kernel: GpuKernel) -> str:
     """The rule for products of matrices whose operands are read by axes, as the module says."""
     block, product = only_product(kernel)
-    several = any(len(_own(product, o)) > 1 for o in (product.lhs, product.rhs)) or len(product.k) > 1
-    if several and None not in product.stage.extents:
-        block, product = _as_gemm(kernel, block, product)
+    if has_several_axes(product) and None not in product.stage.extents:
+        block, product = as_gemm(kernel, block, product)
     tiled(kernel, block, product)
     return f"`{product.stage.block.name}` is a product of matrices"
 
@@ -65,22 +69,8 @@ def conv(kernel: GpuKernel) -> str:
     """The rule for convolutions: products of matrices, one of which is read at windows as it is fetched."""
     block, product = only_product(kernel, windows=True)
     name = product.stage.block.name
-    tiled(kernel, *_as_gemm(kernel, block, product))
+    tiled(kernel, *as_gemm(kernel, block, product))
     return f"`{name}` is a convolution"
-
-
-def _own(product: Contraction, operand: Operand) -> list[int]:
-    """The axes that only one operand has."""
-    other = product.rhs if operand is product.lhs else product.lhs
-    return [p for p in product.stage.spatial if operand.has(p) and not other.has(p) and product.stage.extents[p] != 1]
-
-
-def _as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, Contraction]:
-    to_gemm(kernel, block, product)
-    made = contraction(kernel.stage(block))
-    if isinstance(made, str):
-        not_this(made)
-    return block, made
 
 
 def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
@@ -89,9 +79,9 @@ def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
         not_this("too few rows or columns for tiles")
     tile = _best_tile(kernel, product)
     kernel.say(str(tile))
-    _pad(kernel, block, product, tile)
+    pad_to_tiles(kernel, block, product, tile.rows, tile.columns, tile.depth)
     for reader in kernel.sch.get_consumers(block):  # while all of it is still whole
-        _absorb(kernel, reader)
+        absorb_readers(kernel, reader)
     strips = [_strip(kernel, block, product, o) for o in (product.lhs, product.rhs)]
     store = kernel.sch.cache_write(block, 0, "local")
     thread, depth = _tiles(kernel, block, product, tile)
@@ -118,32 +108,14 @@ def _best_tile(kernel: GpuKernel, product: Contraction) -> Tile:
     return min(TILES, key=cost)
 
 
-def _pad(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> None:
-    """Pad to whole tiles what is not known to be a multiple of them."""
-    stage = product.stage
-    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps = {product.m: tile.rows, product.n: tile.columns, product.k[-1]: tile.depth}
-    wanted = [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars]  # type: ignore[index]
-    extents = [stage.extents[of_loop[stage.axes[a.var]]] for a in stage.block.iter_vars]  # type: ignore[index]
-    if any(e is None or e % w for e, w in zip(extents, wanted, strict=True)):
-        kernel.sch.pad_einsum(block, wanted)
-
-
 def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand) -> BlockRV:
-    """The block that copies an operand into shared memory, where what a thread multiplies at a time lies side by side.
-    Copies before it, padding too, disappear into it."""
-    reads = [r.buffer for r in kernel.stage(block).block.reads]
-    wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
-    buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
-    made = kernel.sch.cache_read(block, number_of(kernel, block, buffer), "shared")
-    while True:
-        before = [p for p in kernel.sch.get_producers(made) if _copies(kernel.stage(p))]
-        if not any(try_inline(kernel, p) for p in before):
-            break
+    """The block that copies an operand into shared memory, where what a thread multiplies at a time lies side by
+    side."""
+    made, buffer = fetched(kernel, block, operand, "shared")
     if product.consecutive(operand) in product.k:
         kernel.sch.transform_layout(made, ("write", 0), _depth_first(buffer, operand, product))
         kernel.sch.storage_align(made, 0, -2, BANKS, PIECE)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _depth_first(buffer: tir.Buffer, operand: Operand, product: Contraction) -> tir.IndexMap:
@@ -153,16 +125,6 @@ def _depth_first(buffer: tir.Buffer, operand: Operand, product: Contraction) -> 
     ranks = dict.fromkeys(product.k, 1) | {own: 2}
     by_rank = sorted(zip(given, operand.places, strict=True), key=lambda pair: ranks.get(pair[1], 0))
     return tir.IndexMap(given, tuple(v for v, _ in by_rank))
-
-
-def _copies(stage: Stage) -> bool:
-    """Does a stage only put elements elsewhere, or zeros?"""
-    if stage.reduced or not stage.plain or len(stage.stores) != 1:
-        return False
-    value = stage.stores[0].value
-    if isinstance(value, tir.Call) and getattr(value.op, "name", "") == "tir.if_then_else":
-        value = value.args[1]
-    return isinstance(value, tir.BufferLoad)
 
 
 def _tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> tuple[LoopRV, LoopRV]:
@@ -191,7 +153,7 @@ def _fetch(kernel: GpuKernel, strip: BlockRV, depth: LoopRV, tile: Tile) -> None
     sch = kernel.sch
     sch.compute_at(strip, depth)
     lanes = _lanes(kernel.stage(strip))
-    own = kernel.loops(strip)[_depth_of(kernel, strip, depth) :]
+    own = kernel.loops(strip)[loops_down_to(kernel, strip, depth) :]
     fused = sch.fuse(*own) if len(own) > 1 else own[0]
     _, y, x, *vector = sch.split(fused, [None, tile.y, tile.x, *([lanes] if lanes > 1 else [])])
     sch.bind(y, "threadIdx.y")
@@ -214,30 +176,12 @@ def _lanes(stage: Stage) -> int:
     return max(lanes, 1)
 
 
-def _absorb(kernel: GpuKernel, block: BlockRV) -> None:
-    """What follows a block element by element becomes part of it."""
-    while not kernel.is_output(kernel.stage(block)):
-        readers = kernel.sch.get_consumers(block)
-        if len(readers) != 1:
-            return
-        try:
-            kernel.sch.reverse_compute_inline(readers[0])
-        except CompileError:
-            return
-
-
-def _depth_of(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
-    """How many loops of a block there are down to one of them."""
-    wanted = kernel.sch.get(loop)
-    return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
-
-
 def _store(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:
     """A thread stores its tile, with what follows element by element, in vectors where memory is as the tile."""
     sch = kernel.sch
     sch.reverse_compute_at(block, thread)
-    _absorb(kernel, block)
-    first = _depth_of(kernel, block, thread)
+    absorb_readers(kernel, block)
+    first = loops_down_to(kernel, block, thread)
     stage, loops = kernel.stage(block), kernel.loops(block)
     last = len(loops) - 1
     whole = stage.extents[last] == PIECE and (tir.const_int(stage.stores[0].buffer.shape[-1]) or 1) % PIECE == 0

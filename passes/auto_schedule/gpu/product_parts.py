@@ -1,0 +1,86 @@
+"""What the rules for products of matrices share: their form, padding, and what is computed as operands are fetched and
+results are stored."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.passes.auto_schedule.contraction import Contraction, Operand, contraction
+from mlcc.passes.auto_schedule.gpu.gemm_form import to_gemm
+from mlcc.passes.auto_schedule.inlining import try_inline
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.products import number_of
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+
+def has_several_axes(product: Contraction) -> bool:
+    """Does an operand have several axes of its own, or are products summed up over several?"""
+    return any(len(_own(product, o)) > 1 for o in (product.lhs, product.rhs)) or len(product.k) > 1
+
+
+def _own(product: Contraction, operand: Operand) -> list[int]:
+    """The axes that only one operand has."""
+    other = product.rhs if operand is product.lhs else product.lhs
+    return [p for p in product.stage.spatial if operand.has(p) and not other.has(p) and product.stage.extents[p] != 1]
+
+
+def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, Contraction]:
+    """A contraction as a product of matrices (`to_gemm`). NotThis where that is not to be had."""
+    to_gemm(kernel, block, product)
+    made = contraction(kernel.stage(block))
+    if isinstance(made, str):
+        not_this(made)
+    return block, made
+
+
+def pad_to_tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, rows: int, columns: int, depth: int) -> None:
+    """Pad to whole tiles what is not known to be a multiple of them."""
+    stage = product.stage
+    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    steps = {product.m: rows, product.n: columns, product.k[-1]: depth}
+    wanted = [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars]  # type: ignore[index]
+    extents = [stage.extents[of_loop[stage.axes[a.var]]] for a in stage.block.iter_vars]  # type: ignore[index]
+    if any(e is None or e % w for e, w in zip(extents, wanted, strict=True)):
+        kernel.sch.pad_einsum(block, wanted)
+
+
+def fetched(kernel: GpuKernel, block: BlockRV, operand: Operand, scope: str) -> tuple[BlockRV, tir.Buffer]:
+    """The block that copies an operand into memory of a scope, and what it copies as the product read it. Copies before
+    it, padding too, disappear into it."""
+    reads = [r.buffer for r in kernel.stage(block).block.reads]
+    wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
+    buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
+    made = kernel.sch.cache_read(block, number_of(kernel, block, buffer), scope)
+    while True:
+        before = [p for p in kernel.sch.get_producers(made) if _copies(kernel.stage(p))]
+        if not any(try_inline(kernel, p) for p in before):
+            return made, buffer
+
+
+def _copies(stage: Stage) -> bool:
+    """Does a stage only put elements elsewhere, or zeros?"""
+    if stage.reduced or not stage.plain or len(stage.stores) != 1:
+        return False
+    value = stage.stores[0].value
+    if isinstance(value, tir.Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+        value = value.args[1]
+    return isinstance(value, tir.BufferLoad)
+
+
+def absorb_readers(kernel: GpuKernel, block: BlockRV) -> None:
+    """What follows a block element by element becomes part of it."""
+    while not kernel.is_output(kernel.stage(block)):
+        readers = kernel.sch.get_consumers(block)
+        if len(readers) != 1:
+            return
+        try:
+            kernel.sch.reverse_compute_inline(readers[0])
+        except CompileError:
+            return
+
+
+def loops_down_to(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
+    """How many loops of a block there are down to one of them."""
+    wanted = kernel.sch.get(loop)
+    return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
