@@ -2,7 +2,7 @@
 
 Where the threads that take part lie side by side in warps, by shuffles: each lane takes what the lane half a group
 further on has, then a quarter, and so on, until the first one has all, and hands it back. Groups of several warps meet
-in shared memory; groups of other sizes, and values that shuffles do not take, combine there in a tree. Lower threads
+in shared memory; groups of other sizes combine there in a tree. Lower threads
 stand on the left of the combiner throughout. The barriers are `sync`'s to insert.
 """
 
@@ -139,8 +139,8 @@ class _Combination:
         """The statements that combine; what all threads have afterwards."""
         if self._size == 1:
             return values
-        narrow = all(v.dtype.bits == 32 and v.dtype.lanes == 1 for v in values)
-        if not narrow or not self._along or self._threads % WARP:
+        scalar = all(v.dtype.lanes == 1 and not v.dtype.is_handle for v in values)
+        if not scalar or not self._along or self._threads % WARP:
             return self._by_memory(values)
         size = self._size
         if size <= WARP and size & (size - 1) == 0:
@@ -227,6 +227,10 @@ def _linear(loops: list[tir.For]) -> Expr:
 
 
 def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:
+    """Narrow types travel in the 32 bits that a shuffle moves at a time, which keeps their values."""
+    own = value.dtype
+    if own.bits < 32:
+        value = c.cast("float32" if own.is_float else "uint32" if own.is_uint else "int32", value)
     mask = c.const(0xFFFFFFFF, "uint32")
     args = (mask, value, c.cast(INT32, by), c.const(WARP), c.const(WARP))
-    return tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args)
+    return c.cast(own, tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args))

@@ -122,6 +122,9 @@ class Metal(Dialect):
         if name in _SHUFFLES:
             if tir.const_int(node.args[3]) != 32:
                 raise refuse("Metal shuffles within all 32 threads of a SIMD group only", node.span)
+            if node.dtype.bits == 64:  # by halves: no shuffle takes them whole
+                moved = f"{_SHUFFLES[name]}(as_type<uint2>({args[1]}), {args[2]})"
+                return f"as_type<{self.memory(node.dtype, node.span)}>({moved})"
             return f"{_SHUFFLES[name]}({args[1]}, {args[2]})"
         if name in ("popcount", "clz"):
             return f"{name}({args[0]})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import mlcc
 from tests.gpu.simulate import run_program
 from tests.gpu.test_kernels import check, lowered, refused
 
@@ -34,10 +35,18 @@ def test_sums(threads: int, place: str) -> None:
     check(text, (3, n), (3,))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["int32", "float64", "int8", "uint16", "int64", "float16"])
 def test_types(dtype: str) -> None:
     text = SUM.format(n=60, threads=32, rounds=2, place="blockIdx.x", dtype=dtype)
     check(text, (3, 60), (3,), dtype=dtype)
+    made = mlcc.script(mlcc.run_passes(mlcc.parse(text), "lower-gpu"))
+    assert "shuffle" in made and '"shared"' not in made  # of any width, without memory
+
+
+def test_metal_shuffles_wide_values_by_halves() -> None:
+    text = SUM.format(n=60, threads=32, rounds=2, place="blockIdx.x", dtype="int64")
+    made = mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}", pipeline="").emit("metal").decode()
+    assert "as_type<long>(simd_shuffle_down(as_type<uint2>(" in made
 
 
 def test_pairs() -> None:
