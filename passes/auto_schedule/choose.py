@@ -106,7 +106,7 @@ def _prepared(kernel: AnyKernel[Facts]) -> AnyKernel[Facts]:
     """The kernel as rules see it."""
     wide = kernel.fresh()
     try:
-        return wide if isinstance(kernel.facts, CpuFacts) and compute_halves_in_float32(wide) else kernel
+        return wide if compute_halves_in_float32(wide) else kernel
     except CompileError:  # a step was refused: it stays as it is
         return kernel
 

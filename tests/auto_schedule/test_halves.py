@@ -11,6 +11,7 @@ from mlcc.ir import tir
 from tests.auto_schedule.kernels import NATIVE, chosen, graph, lowered, scheduled
 from tests.targets.build import from_bfloat16, to_bfloat16
 
+GPU = "cuda{arch=sm_90}"
 GRAPHS: dict[str, tuple[list[tuple[int, ...]], list[str]]] = {
     "matmul": ([(33, 45), (45, 70), (70,)], ["y = R.matmul(a, b)", "z = R.nn.relu(R.add(y, c))"]),
     "transposed": ([(40, 33), (40, 70), (70,)], ["y = R.matmul(R.permute_dims(a), b)", "z = R.add(y, c)"]),
@@ -55,6 +56,20 @@ def test_close_to_what_float32_gives(name: str, dtype: str) -> None:
     assert np.abs(got - wanted).max() <= 1.01 * kernels * 2.0**-digits * np.abs(wanted).max()
     assert "T.exp" not in mlcc.script(made) or 'T.Cast("float32", ' in mlcc.script(made)
     assert f'T.Cast("{dtype}", ' in mlcc.script(made)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("matmul", "bfloat16"), ("softmax", "float16")])
+def test_gpus_too(name: str, dtype: str) -> None:
+    digits = 8 if dtype == "bfloat16" else 11
+    rounded = [to_bfloat16(a) if dtype == "bfloat16" else a.astype(dtype) for a in arrays(name)]
+    wide = [from_bfloat16(a) if dtype == "bfloat16" else a.astype("float32") for a in rounded]
+    wanted = run(module(name, "float32"), wide, "float32")
+    mod = module(name, dtype)
+    exe = mlcc.load(mlcc.build(scheduled(mod, GPU), target=GPU, pipeline="lower-to-tir"), emulate=True)
+    made = np.array(exe["main"](*rounded))
+    got = from_bfloat16(made) if dtype == "bfloat16" else made.astype("float32")
+    kernels = sum(isinstance(f, tir.PrimFunc) for f in mod.functions.values())
+    assert np.abs(got - wanted).max() <= 1.01 * kernels * 2.0**-digits * np.abs(wanted).max()
 
 
 def test_the_interpreter_agrees_on_the_schedule() -> None:
