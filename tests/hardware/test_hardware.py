@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_both_packages(package: str, target: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", **dict(zip("xwb", args, strict=True)))
     np.savez(tmp_path / "out.npz", out=mlcc.load(mlcc.build(CASES["products"].module()))["main"](*args))
     command = [sys.executable, "-m", "mlcc", "run", "k.mlca", "--in", "in.npz", "--expect", "out.npz", "--rtol", "1e-4"]
-    environment = {**__import__("os").environ, "MLCC_CUDA_DRIVER": package, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "MLCC_CUDA_DRIVER": package, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -72,6 +73,7 @@ def test_arrays_stay_on_the_device(gpu: CudaDevice, target: str) -> None:
     assert exe.host_copies == 0
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own, of drivers that it finds too old
 def test_torch_shares_memory(gpu: CudaDevice, target: str) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
