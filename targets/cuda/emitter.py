@@ -24,6 +24,7 @@ class DeviceEmitter(Emitter):
     """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll."""
 
     TARGET: ClassVar[str] = "cuda"
+    MASKED_MEMORY: ClassVar[bool] = False  # NVPTX ends the process on masked loads whose masks become constant
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {
         **calls.TABLE,
         **intrinsics.TABLE,

@@ -38,10 +38,12 @@ class Emitter:
     `storage` gives memory to buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels,
     and `result` is the dtype and place of a returned value.
 
-    Other machines than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` names it in messages.
+    Other machines than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` names it in messages,
+    `MASKED_MEMORY` says whether LLVM's masked loads and stores of vectors are used: else each lane is tested.
     """
 
     TARGET: ClassVar[str] = "llvm"
+    MASKED_MEMORY: ClassVar[bool] = True
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = calls.TABLE
 
     def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Memory | None = None) -> None:

@@ -102,6 +102,8 @@ def _not(e: Emitter, mask: Value) -> Value:
 
 def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
     """A run of elements; lanes that are off are zero."""
+    if not e.MASKED_MEMORY:
+        return _loaded_by_lane(e, type, pointer, mask, align)
     lanes, scalar = _parts(type)
     step = _lanes_at_once(e, type)
     made: Value | None = None
@@ -119,6 +121,8 @@ def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Valu
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
     """A run of elements, those of lanes that are on."""
+    if not e.MASKED_MEMORY:
+        return _stored_by_lane(e, value, pointer, mask, align)
     lanes, scalar = _parts(value.type)
     step = _lanes_at_once(e, value.type)
     for start in range(0, lanes, step):
@@ -127,6 +131,31 @@ def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> 
         callee = e.ctx.module.declare(name, "void", [part.type, "ptr", "i32", some.type])
         at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
         e.fn.call("void", callee, [part, at, integer("i32", align), some])
+
+
+def _loaded_by_lane(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
+    lanes, scalar = _parts(type)
+    made = Value(type, "zeroinitializer")
+    for lane in range(lanes):
+        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        off, then, done = e.fn.block, e.fn.label("lane"), e.fn.label("next")
+        e.fn.cond_br(e.fn.extract(mask, lane), then, done)
+        e.fn.start(then)
+        more = e.fn.insert(made, e.fn.load(scalar, at, align), lane)
+        e.fn.start(done)
+        made = e.fn.phi(type, [(more, then), (made, off)])
+    return made
+
+
+def _stored_by_lane(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
+    lanes, scalar = _parts(value.type)
+    for lane in range(lanes):
+        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        then, done = e.fn.label("lane"), e.fn.label("next")
+        e.fn.cond_br(e.fn.extract(mask, lane), then, done)
+        e.fn.start(then)
+        e.fn.store(e.fn.extract(value, lane), at, align)
+        e.fn.start(done)
 
 
 _SCALAR_BITS = {"float": 32, "double": 64, "half": 16, "ptr": 64}

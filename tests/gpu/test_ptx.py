@@ -186,6 +186,21 @@ def f(A: T.Buffer((1024,), "uint32"), B: T.Buffer((1024,), "uint32")):
     assert ptx(text, "sm_120").text.count("prmt.b32") == 2
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_lanes_that_are_known_to_be_off_load_nothing(arch: str) -> None:
+    """LLVM has masked loads where it knows the mask, and cannot select all of them: that ended the process."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 2)
+    for j in T.unroll(4):
+        for v in T.vectorized(3):
+            if tx < 1 and j * 3 + v < 8:
+                B[j * 3 + v] = T.Select((j * 3 + v) % 5 < 2, A[j * 3 + v], 2) * 2
+"""
+    assert ptx(text, arch).text.count("ld.global") <= 8
+
+
 TILES = """
 @T.prim_func
 def f(a: T.handle, b: T.handle, c: T.handle):
