@@ -60,7 +60,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
     """A function whose statements are all in kernels."""
     root = func.root
     if root is None:
-        return func if _is_bound(func.body) else replace(func, body=tuple(map(_one_thread, func.body)))  # type: ignore[no-any-return]
+        return func if _is_bound(func.body) else replace(func, body=_in_kernels(func.body))  # type: ignore[no-any-return]
     if all(_is_bound((stmt,)) for stmt in root.body):
         return func
     func = with_empty_inits(func)  # before loops are bound: inside of those it has to leave reductions as they are
@@ -71,7 +71,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
     done = kernel.func
     bound = done.root
     assert bound is not None
-    body = tuple(s if _is_bound((s,)) or not _computes(s) else _one_thread(s) for s in bound.body)
+    body = _in_kernels(bound.body)
     (realize,) = done.body
     assert isinstance(realize, tir.BlockRealize)
     return replace(done, body=(replace(realize, block=replace(bound, body=body)),))  # type: ignore[no-any-return]
@@ -100,14 +100,26 @@ def _is_plain(condition: tir.Expr) -> bool:
     return not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(condition))
 
 
-def _one_thread(stmt: Stmt) -> Stmt:
-    if not _computes(stmt):
-        return stmt
-    if isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):  # the host decides
-        return replace(stmt, then_body=tuple(map(_one_thread, stmt.then_body)))  # type: ignore[no-any-return]
+def _in_kernels(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Statements that nobody bound as one thread's each. A name for what lies in memory is known to its thread alone,
+    which does all that follows."""
+    made: list[Stmt] = []
+    for at, stmt in enumerate(body):
+        if isinstance(stmt, tir.Bind) and _computes(stmt):
+            return (*made, *body[at:]) if _is_bound(body[at:]) else (*made, _one_thread(body[at:]))
+        if _is_bound((stmt,)) or not _computes(stmt):
+            made.append(stmt)
+        elif isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):
+            made.append(replace(stmt, then_body=_in_kernels(stmt.then_body)))  # the host decides
+        else:
+            made.append(_one_thread((stmt,)))
+    return tuple(made)
+
+
+def _one_thread(body: tuple[Stmt, ...]) -> Stmt:
     zero, one = c.const(0, INT32), c.const(1, INT32)
     return tir.For(
-        tir.Var("u", INT32), zero, one, ForKind.THREAD_BINDING, (stmt,), thread="threadIdx.x", span=stmt.span
+        tir.Var("u", INT32), zero, one, ForKind.THREAD_BINDING, body, thread="threadIdx.x", span=body[0].span
     )
 
 

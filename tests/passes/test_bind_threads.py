@@ -69,6 +69,19 @@ def f(A: T.Buffer((), "float32"), B: T.Buffer((), "float32")):
         B[()] = A[()] + T.float32(1)
 """
 
+NAMES = """
+@T.prim_func
+def f(A: T.Buffer((10,), "float32"), B: T.Buffer((10,), "float32"), C: T.Buffer((10,), "float32")):
+    for i in range(10):
+        C[i] = A[i]
+    s: T.float32 = A[3] + C[4]
+    n: T.int32 = 4
+    for i in range(10):
+        B[i] = A[i] * s
+    for i in range(n):
+        C[i] = B[i] - s
+"""
+
 
 def bound(text: str) -> tuple[tir.PrimFunc, tir.PrimFunc]:
     func = mlcc.parse(text)["f"]
@@ -82,7 +95,7 @@ def axes(func: tir.PrimFunc) -> list[tuple[str, int | None]]:
     return [(n.thread, tir.const_int(n.extent)) for n in walk(func) if isinstance(n, tir.For) and n.thread]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("text", [TWO_NESTS, SHARED_TEMPORARY, LOOP_CODE, SCALAR])
+@pytest.mark.parametrize("text", [TWO_NESTS, SHARED_TEMPORARY, LOOP_CODE, SCALAR, NAMES])
 def test_same_results(text: str) -> None:
     func, made = bound(text)
     rng = np.random.default_rng(0)
