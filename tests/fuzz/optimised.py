@@ -9,15 +9,11 @@ break, scripts of chosen schedules replay, and compiling stays within bounds of 
 from __future__ import annotations
 
 import argparse
-import ast
 import functools
 import os
 import resource
-import select
-import signal
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -25,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.fuzz.children import in_children
+
 CPUS = ("native", "x86-64", "x86-64-v3", "x86-64-v4")
 PER_CHILD = 24
 MOST_SECONDS, MOST_BYTES = 8.0, 1 << 30
-PATIENCE = 120.0
 TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
 
 
@@ -143,10 +140,10 @@ def _compare(plain: Any, fast: Any, args: list[Any], is_kernel: bool, seed: int)
         return [] if want is have or want == have else [f"{have!r:.80} for {want!r:.80}"]
     if len(have) != len(want):
         return [f"{len(have)} results for {len(want)}"]
-    return [text for h, w in zip(have, want, strict=True) for text in [_differs(h, w)] if text]
+    return [text for h, w in zip(have, want, strict=True) for text in [differs(h, w)] if text]
 
 
-def _differs(have: np.ndarray, want: np.ndarray) -> str:
+def differs(have: np.ndarray, want: np.ndarray) -> str:
     if have.shape != want.shape or have.dtype != want.dtype:
         return f"{have.dtype} {have.shape} for {want.dtype} {want.shape}"
     if have.dtype == np.uint16:  # perhaps bfloat16: some are near each other if their bits are
@@ -172,77 +169,12 @@ def _scale(values: np.ndarray) -> float:
     return float(np.clip(finite.max(initial=1.0), 1.0, 1e4))
 
 
-# ---------------------------------------------------------------- children
+# ---------------------------------------------------------------- the campaign
 
 
-def _child(cases: Sequence[tuple[str, int, str]], threads: int, end: float, out: int) -> None:
-    from tests.fuzz.subjects import NoSubject
-
+def _run(threads: int, case: tuple[str, int, str], note: Counter[str]) -> str:
     os.environ["MLCC_NUM_THREADS"], os.environ["MLCC_CACHE"] = str(threads), "0"
-    for kind, seed, cpu in cases:
-        if time.monotonic() > end:
-            break
-        os.write(out, f"start {kind} {seed} {cpu}\n".encode())
-        try:
-            said = check(kind, seed, cpu)
-        except NoSubject:
-            os.write(out, b"none\n")
-            continue
-        except BaseException as exc:
-            lines = traceback.format_exc().strip().splitlines()
-            place = next((text for text in reversed(lines) if text.startswith("  File")), "")
-            said = f"{type(exc).__name__}: {exc} ({place.strip()})"
-        os.write(out, f"done {said!r}\n".encode())
-
-
-def batch(cases: Sequence[tuple[str, int, str]], threads: int, end: float, counts: Counter[str]) -> list[str]:
-    """Findings of some cases; a child goes on behind the one that ended another."""
-    found: list[str] = []
-    left = list(cases)
-    while left and time.monotonic() < end:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reader)
-            try:
-                _child(left, threads, end, writer)
-            finally:
-                os._exit(0)
-        os.close(writer)
-        text, hung = b"", False
-        while True:
-            ready, _, _ = select.select([reader], [], [], PATIENCE)
-            if not ready:
-                os.kill(child, signal.SIGKILL)
-                hung = True
-            data = os.read(reader, 65536)
-            if not data:
-                break
-            text += data
-        os.close(reader)
-        _, status = os.waitpid(child, 0)
-        started = 0
-        case = ""
-        for line in text.decode().splitlines():
-            word, _, rest = line.partition(" ")
-            if word == "start":
-                case, started = f"{rest} threads={threads}", started + 1
-            elif word == "none":
-                counts["none"] += 1
-                case = ""
-            else:
-                counts[case.split()[0]] += 1
-                said = ast.literal_eval(rest)
-                if said:
-                    found.append(f"{case}: {said}")
-                case = ""
-        if case:
-            how = f"hung for {PATIENCE:.0f} s" if hung else f"ended with {os.waitstatus_to_exitcode(status)}"
-            found.append(f"{case}: {how}")
-        elif status == 0:
-            return found
-        left = left[max(started, 1) :]
-    return found
+    return check(*case)
 
 
 def campaign(
@@ -261,7 +193,8 @@ def campaign(
         first = seed * 100_000 + turn * PER_CHILD
         numbers = range(first, first + min(PER_CHILD, count - turn * PER_CHILD))
         cases = [(kinds[n % len(kinds)], n, targets[n // len(kinds) % len(targets)]) for n in numbers]
-        for text in batch(cases, threads[turn % len(threads)], end, counts):
+        used = threads[turn % len(threads)]
+        for text in in_children(functools.partial(_run, used), cases, end, counts, f" threads={used}"):
             found.append(text)
             write(text)
         turn += 1

@@ -21,6 +21,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import encode
 from tests.auto_schedule.kernels import graph
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
+from tests.fuzz.children import NoSubject
 from tests.generate import functions, graphs, lanes, op_calls
 from tests.ops.coverage import function
 from tests.ops.numbers import expected
@@ -31,10 +32,6 @@ from tests.targets.arguments import arguments as kernel_arguments
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 47, 64, 65)
 AXES = (1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33)  # of programs with many of them
 FLOATS = ("float32", "float32", "float64", "float16", "bfloat16")
-
-
-class NoSubject(Exception):
-    """This seed gives nothing to compile."""
 
 
 @dataclass
