@@ -187,6 +187,13 @@ CODES: dict[str, tuple[str, str]] = {
         "The intrinsics of tensor cores (`ptx_mma`, `ptx_ldmatrix`, `mma_fill`, `mma_store`, `tvm_load_matrix_sync` "
         "and so on) take the shapes and types that the hardware has, as constants; all threads of a warp reach them.",
     ),
+    "E0774": (
+        "an order of elements that shared memory cannot have",
+        "`permuted_layout` on a block lets pieces of 16 bytes change places within the rows of the shared memory that "
+        "it uses: by the width that it says (128, 64 or 32 bytes), or by the greatest of them that divides a row, what "
+        "the last index counts, if it says 1. Rows follow each other with nothing in between. Such memory is read and "
+        "written by index, by `ldmatrix`, by asynchronous copies, and by what knows the order.",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

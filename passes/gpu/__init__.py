@@ -17,6 +17,7 @@ from mlcc.passes.gpu.dynamic import dynamic_shared
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.narrow import narrow_func, narrow_kernel
+from mlcc.passes.gpu.permuted import permute_shared, plan_permuted
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
 from mlcc.passes.gpu.sync import insert_barriers
@@ -47,11 +48,11 @@ def lower_gpu(
     with deep_recursion():
         func = realize_blocks(combine_threads(with_empty_inits(func)), kernels=True)
         func = lower_allreduce(form_kernels(func))
-        func = compact_buffers(simplify_divisions(func))
+        func = plan_permuted(compact_buffers(simplify_divisions(func)))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))
         func = insert_barriers(narrow_func(resolve_views(expand_matrix_calls(func))))
-        func = inject_async_copies(vectorize_loops(func, options))
+        func = permute_shared(inject_async_copies(vectorize_loops(func, options)))
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
         return replace(made, kernels=tuple(dynamic_shared(narrow_kernel(kernel)) for kernel in made.kernels))

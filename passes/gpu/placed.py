@@ -125,11 +125,12 @@ def fragment_sizes(body: Body) -> dict[tir.Var, int]:
 def enlarged(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:
     """An allocation for so many of a flat buffer, and the distance from one to the next in elements.
 
-    Each begins at an address as round as the first, as far as vectors and matrices ask for it (16 bytes).
+    Each begins at an address as round as the first, as far as vectors and matrices ask for it (16 bytes), or as the
+    buffer does (more than the 64 that all have).
     """
     (size,) = buffer.shape
     bytes_each = buffer.dtype.bytes * buffer.dtype.lanes
-    unit = max(1, 16 // bytes_each)
+    unit = max(1, (buffer.alignment if buffer.alignment > 64 else 16) // bytes_each)
     known = tir.const_int(size)
     distance: Expr = size
     if known is not None and known >= unit:

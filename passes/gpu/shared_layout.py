@@ -22,6 +22,17 @@ class DynamicLayout:
     size: tir.Expr
 
 
+def alignment_of(buffer: tir.Buffer) -> int:
+    """What number of bytes the address of a buffer's first element is a multiple of."""
+    return buffer.alignment if buffer.alignment > _USUAL else ALIGNMENT
+
+
+def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:
+    """What the address of the dynamic shared memory of a block has to be a multiple of."""
+    found = (n.buffer for stmt in body for n in walk(stmt) if isinstance(n, tir.AllocBuffer))
+    return max((alignment_of(b) for b in found if b.scope == "shared.dyn"), default=ALIGNMENT)
+
+
 def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:
     """One buffer after the other, in order of allocation, each from a multiple of its alignment on."""
     offsets: dict[tir.Var, tir.Expr] = {}
@@ -30,7 +41,7 @@ def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:
         for node in walk(stmt):
             if isinstance(node, tir.AllocBuffer) and node.buffer.scope == "shared.dyn":
                 buffer = node.buffer
-                start = _aligned(end, buffer.alignment if buffer.alignment > _USUAL else ALIGNMENT)
+                start = _aligned(end, alignment_of(buffer))
                 size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
                 for dim in buffer.shape:
                     size = c.mul(size, c.cast(INT64, dim))

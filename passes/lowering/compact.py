@@ -24,11 +24,11 @@ from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
 from mlcc.arith.region_bound import upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import Node, replace
+from mlcc.ir.node import EMPTY, Attrs, Node, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
-from mlcc.passes.lowering.allocate import ALIGN, place_allocations
+from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.sink import depth_of, self_contained
@@ -65,7 +65,12 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
             places.setdefault(scope, []).append(found[0].buffer)
     if not layouts:
         return func
-    return replace(func, body=_Mover(layouts, places, collector.values).body(func.body))  # type: ignore[no-any-return]
+    notes = {
+        uses.allocation.buffer.data: EMPTY.with_item(PERMUTED, uses.allocation.annotations[PERMUTED])
+        for uses in collector.uses.values()
+        if PERMUTED in uses.allocation.annotations
+    }
+    return replace(func, body=_Mover(layouts, places, collector.values, notes).body(func.body))  # type: ignore[no-any-return]
 
 
 def _as_seen(uses: Uses) -> Uses:
@@ -242,8 +247,10 @@ class _Mover(Mutator):
         layouts: Mapping[tir.Buffer, Layout],
         places: Mapping[int, list[tir.Buffer]],
         values: Mapping[tir.Var, Expr],
+        notes: Mapping[tir.Var, Attrs],
     ) -> None:
         self._layouts = layouts
+        self._notes = notes  # what stays with allocations, by data variable
         self._places = places
         self._moved = {b for buffers in places.values() for b in buffers}
         self._values = values
@@ -253,7 +260,7 @@ class _Mover(Mutator):
     def _inside(self, body: Body) -> Body:
         self._scopes += 1
         here = self._places.get(self._scopes, ())
-        return place_allocations(tuple(here), self.body(body))
+        return place_allocations(tuple(here), self.body(body), self._notes)
 
     def stmt_for(self, node: tir.For) -> Stmt:
         low, extent = self.expr(node.min), self.expr(node.extent)
@@ -280,7 +287,9 @@ class _Mover(Mutator):
         layout = self._layouts.get(node.buffer)
         if layout is None:
             return node
-        return [] if layout.buffer in self._moved else tir.AllocBuffer(layout.buffer, span=node.span)
+        if layout.buffer in self._moved:
+            return []
+        return tir.AllocBuffer(layout.buffer, self._notes.get(layout.buffer.data, EMPTY), span=node.span)
 
     def _indices(self, layout: Layout, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         made = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.allocate import ALIGN, place_allocations
+from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -103,7 +103,16 @@ class _Realizer(Mutator):
         return replace(made, body=(*first, *parts))  # type: ignore[no-any-return]
 
     def _align(self, block: tir.Block) -> None:
-        """What a block asks of the strides of the buffers that it writes goes to their allocations."""
+        """What a block asks of the strides of the buffers that it writes, and of the order of elements in shared memory
+        that it reads or writes, goes to their allocations."""
+        permuted = block.annotations.get(PERMUTED)
+        if permuted is not None:
+            for region in (*block.reads, *block.writes):
+                data = region.buffer.data
+                if region.buffer.scope.startswith("shared"):
+                    known = self._notes.get(data, EMPTY)
+                    wanted = (*(w for w in known.get(PERMUTED, ()) if w != permuted), permuted)
+                    self._notes[data] = known.with_item(PERMUTED, wanted)
         for number, *rule in block.annotations.get(ALIGN, ()):
             data = block.writes[number].buffer.data
             known = self._notes.get(data, EMPTY)

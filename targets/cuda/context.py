@@ -16,9 +16,11 @@ _NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(slots=True)
 class DeviceContext(ModuleContext):
-    """`asserts` are those of the kernel under way, `symbols` the PTX names given so far."""
+    """`asserts` are those of the kernel under way, `symbols` the PTX names given so far. `shared_alignment` is that of
+    the dynamic shared memory, one symbol for all kernels."""
 
     arch: Arch = field(kw_only=True)
+    shared_alignment: int = 16
     asserts: tuple[tuple[str, str], ...] = ()
     symbols: set[str] = field(default_factory=lambda: {DYNAMIC_SHARED})
 

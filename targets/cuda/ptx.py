@@ -10,6 +10,7 @@ from mlcc.gpu_facts import GpuFacts
 from mlcc.gpus import Arch
 from mlcc.ir import tir
 from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.gpu.shared_layout import dynamic_alignment
 from mlcc.target import Target
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
 from mlcc.targets.cuda.context import DeviceContext
@@ -55,6 +56,7 @@ def emit_ptx(
     options = EmitOptions(fast_math=target.fast_math)
     formulas = FAST if target.fast_math else EXACT_ENOUGH
     ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch, formulas=formulas)
+    ctx.shared_alignment = max((dynamic_alignment(k.body) for k in kernels), default=ctx.shared_alignment)
     facts = [emit_kernel(kernel, ctx) for kernel in kernels]
     _check_shared(kernels, facts, GpuFacts.of(target).shared_per_block)
     given = module.text()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
-from mlcc.passes.gpu.shared_layout import dynamic_layout
+from mlcc.passes.gpu.shared_layout import alignment_of, dynamic_layout
 from mlcc.targets.cuda.context import DYNAMIC_SHARED, DeviceContext
 from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.refuse import unsupported
@@ -35,7 +35,8 @@ class DeviceStorage:
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
         if buffer.scope == "shared.dyn":
-            start = e.ctx.module.global_(DYNAMIC_SHARED, f"external addrspace(3) global [0 x i8], align {ALIGNMENT}")
+            definition = f"external addrspace(3) global [0 x i8], align {self._ctx.shared_alignment}"
+            start = e.ctx.module.global_(DYNAMIC_SHARED, definition)
             return e.fn.gep("i8", Value(SHARED, start), e.index(self._dynamic[buffer.data]))
         size = byte_size(buffer)
         if not isinstance(size, int):
@@ -55,8 +56,9 @@ class DeviceStorage:
         return e.fn.alloca(type, 1, ALIGNMENT, buffer.name)
 
     def _static(self, e: Emitter, buffer: tir.Buffer, type: str, size: int) -> Value:
-        self.static_shared = -(-self.static_shared // ALIGNMENT) * ALIGNMENT + size
-        definition = f"internal addrspace(3) global {type} poison, align {ALIGNMENT}"
+        alignment = alignment_of(buffer)
+        self.static_shared = -(-self.static_shared // alignment) * alignment + size
+        definition = f"internal addrspace(3) global {type} poison, align {alignment}"
         name = e.ctx.module.global_(self._ctx.symbol(f"{self._symbol}_{buffer.name}"), definition)
         return Value(SHARED, name)
 

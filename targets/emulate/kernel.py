@@ -32,7 +32,7 @@ from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
-from mlcc.targets.llvm.storage import ALIGNMENT, Storage
+from mlcc.targets.llvm.storage import Storage
 from mlcc.targets.llvm.types import memory_type
 
 
@@ -103,20 +103,25 @@ def _emit(
     e.body(body)
     e.finish()
     storage.finish(e)
-    _emit_entry(kernel, ctx, params, types, storage.workspace)
+    _emit_entry(kernel, ctx, params, types, storage)
 
 
 def _emit_entry(
-    kernel: DeviceKernel, ctx: ModuleContext, params: tuple[tir.Var, ...], types: list[tuple[str, str]], size: tir.Expr
+    kernel: DeviceKernel,
+    ctx: ModuleContext,
+    params: tuple[tir.Var, ...],
+    types: list[tuple[str, str]],
+    storage: Storage,
 ) -> None:
     """The function that a launch calls: it brings memory for what lives outside of the loop over blocks."""
     fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
     e = ThreadEmitter(fn, ctx)
     _bind(e, params, fn.params)
     memory = NULL
-    if tir.const_int(size) != 0:
+    if tir.const_int(storage.workspace) != 0:
         allocate = ctx.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
-        memory = fn.call("ptr", allocate, [integer("i64", ALIGNMENT), e.index(c.maximum(size, ALIGNMENT))])
+        size = e.index(c.maximum(storage.workspace, storage.alignment))
+        memory = fn.call("ptr", allocate, [integer("i64", storage.alignment), size])
         failed, go_on = fn.label("failed"), fn.label("ok")
         fn.cond_br(fn.icmp("eq", memory, NULL), failed, go_on)
         fn.start(failed)

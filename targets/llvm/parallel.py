@@ -101,7 +101,7 @@ class _Part:
         values = [*(e.values[v] for v in self.captured), *(e.wide[v] for v in self.wide)]
         values += [v for v in (self.start, self.step) if _is_computed(v)]
         needs_memory = tir.const_int(self.storage.workspace) != 0
-        size = e.index(c.maximum(self.storage.workspace, ALIGNMENT))
+        size = e.index(c.maximum(self.storage.workspace, self.storage.alignment))
         fields = [*values, size] if needs_memory else values
         struct = f"{{ {', '.join(v.type for v in fields)} }}"
         context = fn.alloca(struct, hint="context")
@@ -179,7 +179,7 @@ class _Part:
     def _memory(self, fn: FunctionText, size: Value) -> Value:
         """Memory for the temporaries of a piece."""
         allocate = fn.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
-        made = fn.call("ptr", allocate, [integer("i64", ALIGNMENT), size])
+        made = fn.call("ptr", allocate, [integer("i64", self.storage.alignment), size])
         failed, go_on = fn.label("failed"), fn.label("ok")
         fn.cond_br(fn.icmp("eq", made, NULL), failed, go_on)
         fn.start(failed)

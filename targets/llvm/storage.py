@@ -56,7 +56,8 @@ class Storage:
     """The memory plan of one function body, and the emission of allocations by it.
 
     `known` are the variables that a caller can compute a size from. `workspace` is the number of bytes needed, as an
-    int64 expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels.
+    int64 expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels. Its
+    address is a multiple of `alignment`: what memory of a GPU's blocks asks for, as its emulation has it.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class Storage:
         self._dynamic: tir.Expr = tir.IntImm(INT64, 0)
         self._number = 0
         self._last: dict[tir.Var, int] = {}
+        shared = (a.buffer.alignment for a in _allocations(body) if a.buffer.scope.startswith("shared"))
+        self.alignment = max(ALIGNMENT, *shared, 0)
         if any(True for _ in _allocations(body)):
             self._find_uses(body)
             self._number = 0
             self._place(body, [])
         self.callee_offset = self._top
-        self._top += _aligned(callee_bytes)
+        self._top += self._aligned(callee_bytes)
         self.workspace: tir.Expr = c.add(tir.IntImm(INT64, self._top), self._dynamic)
         self._slots: dict[tir.Var, Value] = {}
         self._status = NULL
@@ -129,18 +132,21 @@ class Storage:
                 self._stack_left -= max(size, 1)
                 self._fixed[data] = None
                 return None
-            size = _aligned(size)
+            size = self._aligned(size)
             offset = _fit(sorted([*outer, *own], key=lambda r: r.offset), size)
             self._top = max(self._top, offset + size)
             self._fixed[data] = offset
             return Region(offset, size, self._last[data])
         if all(v in self._known for v in walk(size) if isinstance(v, tir.Var)):
             self._moving[data] = self._dynamic
-            rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
+            rounded = c.mul(c.floordiv(c.add(size, self.alignment - 1), self.alignment), self.alignment)
             self._dynamic = c.add(self._dynamic, rounded)
         else:
             self._heap.append(data)
         return None
+
+    def _aligned(self, size: int) -> int:
+        return -(-size // self.alignment) * self.alignment
 
     # ------------------------------------------------------------ emission
 
@@ -174,7 +180,8 @@ class Storage:
             assert isinstance(size, int)
             scalar = memory_type(buffer.dtype.element)
             count = size // buffer.dtype.bytes
-            return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, min(ALIGNMENT, 64), buffer.name)
+            alignment = self.alignment if buffer.scope.startswith("shared") else ALIGNMENT
+            return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, alignment, buffer.name)
         if data in self._moving:
             start = fn.binary("add", e.index(self._moving[data]), integer("i64", self._top))
             return fn.gep("i8", e.workspace, start)
@@ -249,10 +256,6 @@ def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
             raise CompileError(error("E0704", message, buffer.span, f"more than {_LARGEST} bytes"))
         size = c.mul(size, c.cast(INT64, dim))
     return total if isinstance(size, tir.IntImm) else size
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _fit(taken: list[Region], size: int) -> int:
