@@ -7,6 +7,7 @@ running in another thread, and other objects may use its thread pool.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,11 @@ from mlcc.runtime.timing import Timer
 
 if TYPE_CHECKING:
     from mlcc.runtime.device import Device
+    from mlcc.runtime.plan_files import Parts
 
 
 _PLANS = (ZIP_START, MANIFEST_LINE)  # how files with a launch plan begin
+_TO_EMULATE = "compile it for a GPU: `mlcc run model.mlc -t cuda --emulate`, or name a .ptx or .mlca file"
 
 
 def load(
@@ -35,13 +38,12 @@ def load(
     """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
 
     `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Code for a GPU runs on
-    `device`, by default the process's current CUDA device. With `emulate` what was built for a GPU in this process runs
-    on the CPU, and with `check` calls raise what threads do wrong. Raises LoadError, for an artifact of another machine
-    MachineError.
+    `device`, by default the process's current CUDA device. With `emulate` what was built for a GPU runs on the CPU, and
+    with `check` calls raise what threads do wrong. Raises LoadError, for an artifact of another machine MachineError.
     """
-    if emulate:
-        device = _emulator(artifact, check)
     path = None
+    if emulate and hasattr(artifact, "emulator"):
+        device = artifact.emulator(check)
     if isinstance(artifact, (bytes, bytearray, memoryview)):
         data = bytes(artifact)
     elif isinstance(artifact, (str, os.PathLike)):
@@ -53,18 +55,16 @@ def load(
         raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
     try:
         if data.startswith(_PLANS):
-            return _load_plan(data, path, device)
+            return _load_plan(data, path, device, check if emulate else None)
+        if path is not None and path.endswith((".ptx", ".mlca")):
+            text = "its start is lost, or mlcc did not write it: there is no manifest" if data else "the file is empty"
+            raise LoadError(error("E0869", text, help="mlcc loads what `mlcc compile -t cuda` wrote, as a whole"))
+        if emulate:
+            text = "this was compiled for a CPU: there is nothing to emulate"
+            raise LoadError(error("E0748", text, help=_TO_EMULATE))
         return _load(data, path, frozenset(allow_extern))
     except LoadError as exc:
         raise (_named(exc, path) if path is not None else exc) from None
-
-
-def _emulator(artifact: Any, check: bool) -> Device:
-    if not hasattr(artifact, "emulator"):
-        help = 'mlcc.load(mlcc.build(mod, "cuda"), emulate=True), or `mlcc run model.mlc -t cuda --emulate`'
-        raise LoadError(error("E0748", "only what was just built for a GPU can be emulated: files hold PTX", help=help))
-    made: Device = artifact.emulator(check)
-    return made
 
 
 def read_manifest(path: str) -> dict[str, Any]:
@@ -112,18 +112,28 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
     return _load_shared(data, path, facts)
 
 
-def _load_plan(data: bytes, path: str | None, device: Device | None) -> Functions:
+def _load_plan(data: bytes, path: str | None, device: Device | None, emulate: bool | None) -> Functions:
+    """`emulate`: with checks, without, or not at all."""
     from mlcc.runtime import plan_files
     from mlcc.runtime.plan_executable import PlanExecutable
 
     parts = plan_files.read_parts(data, path)
     facts = manifest.read(parts.manifest)
+    if device is None and emulate is not None:
+        device = _emulator(parts, path, emulate)
     if device is None:
         from mlcc.runtime.cuda import default_device
 
         device = default_device()
     device.require(facts.raw["target"])
     return PlanExecutable(facts, parts.plan, parts.constants, parts.code, device)
+
+
+def _emulator(parts: Parts, path: str | None, check: bool) -> Device:
+    """A device that runs the kernels of an artifact on the CPU. This takes the compiler, which runtime/ never imports
+    for what it loads to run."""
+    made: Device = importlib.import_module("mlcc.targets.emulate.archive").emulator(parts, path, check)
+    return made
 
 
 def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:

@@ -90,8 +90,10 @@ def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[
         return _Reader(raw, functions, packed).plan()
     except RecursionError:
         raise damaged("it is nested too deeply") from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
-        raise damaged(f"{type(exc).__name__}: {exc}") from None
+    except KeyError as exc:
+        raise damaged(f"it has no `{exc.args[0]}`") from None
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        raise damaged("a part of it is of the wrong kind") from None
 
 
 def _integer(value: Any) -> int:

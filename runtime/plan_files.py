@@ -1,8 +1,8 @@
 """Artifacts with a launch plan as files: `.ptx` with constants beside it, and `.mlca`, one zip of all.
 
-A .ptx starts with two comment lines, `// mlcc manifest: {...}` and `// mlcc plan: {...}`, so that any tool reads it.
-Nothing of a file is trusted: a zip's members are stored, listed by name, and as large as they say; constants are held
-against the hashes of the plan.
+A .ptx starts with comment lines, so that any tool reads it: `// mlcc manifest: {...}`, `// mlcc plan: {...}`,
+`// mlcc source: "..."` and `// mlcc sum: 0123abcd`, the CRC-32 of all other bytes. Nothing of a file is trusted: the
+members of a zip are stored, listed by name, and as large as they say; constants are held against the plan's hashes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -23,27 +24,33 @@ from mlcc.errors import LoadError, error
 from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
 from mlcc.runtime.plan_values import damaged
 
-PLAN_LINE = b"// mlcc plan: "
-_MANIFEST, _PLAN, _CODE = "manifest.json", "plan.json", "kernels.ptx"
+PLAN_LINE, SOURCE_LINE, SUM_LINE = b"// mlcc plan: ", b"// mlcc source: ", b"// mlcc sum: "
+_MANIFEST, _PLAN, _CODE, SOURCE = "manifest.json", "plan.json", "kernels.ptx", "kernels.mlc"
 _MOST_MEMBERS = 1 << 16
 _HEAD = 1 << 16  # bytes that the header of an array takes at most
+_MADE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a text, name the .mlc"
 
 
 class Parts(NamedTuple):
-    """What an artifact holds. `constants` are arrays, or buffers of their bytes, in the order of the plan."""
+    """What an artifact holds. `source` is the text of the PrimFuncs that the kernels were made of, empty in files of
+    old; `constants` are arrays, or buffers of their bytes, in the order of the plan."""
 
     manifest: dict[str, Any]
     plan: dict[str, Any]
     code: bytes
+    source: bytes
     constants: Sequence[Any]
 
 
 def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
     """The parts of an artifact; those of a .ptx lie beside it at `path`. Raises LoadError."""
-    try:
-        return _archive(data, with_constants) if data.startswith(ZIP_START) else _text(data, path, with_constants)
-    except (zipfile.BadZipFile, UnicodeDecodeError, KeyError, TypeError, RecursionError, EOFError) as exc:
-        raise damaged(f"{type(exc).__name__}: {exc}") from None
+    return _archive(data, with_constants) if data.startswith(ZIP_START) else _text(data, path, with_constants)
+
+
+def _broken(reason: str) -> LoadError:
+    """The error for a file whose bytes are not those that were written."""
+    help = "copy it again from where it was made, as a whole and as binary data, or compile it again"
+    return LoadError(error("E0869", f"the file is damaged: {reason}", help=help))
 
 
 # ---------------------------------------------------------------- .ptx
@@ -53,11 +60,26 @@ def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
     first, _, rest = data.partition(b"\n")
     second, _, code = rest.partition(b"\n")
     if not second.startswith(PLAN_LINE):
-        raise damaged("its second line is no launch plan")
+        raise _broken("its second line is no launch plan")
+    third, _, after = code.partition(b"\n")
+    source = ""
+    if third.startswith(SOURCE_LINE):
+        source, code = _json(third[len(SOURCE_LINE) :], "source", str), after
+    third, _, after = code.partition(b"\n")
+    if third.startswith(SUM_LINE):
+        head = data[: len(data) - len(code)]
+        if third != SUM_LINE + _sum(head, after):
+            text = (
+                "its content does not match its checksum; who changes a .ptx by hand takes out the line `// mlcc sum`"
+            )
+            raise _broken(text)
+        code = after
+    if b".version" not in code:
+        raise _broken("it ends before its code")
     manifest, plan = _json(first[len(MANIFEST_LINE) :], "manifest"), _json(second[len(PLAN_LINE) :], "launch plan")
     wanted = _wanted(plan)
     if not with_constants or not wanted:
-        return Parts(manifest, plan, code, ())
+        return Parts(manifest, plan, code, source.encode(), ())
     if path is None:
         raise _missing("the constants of a .ptx lie beside it: load it by its path")
     beside = f"{os.path.splitext(path)[0]}.npz"
@@ -66,23 +88,33 @@ def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
             archive = _Archive(file.read(), beside)
     except OSError as exc:
         raise _missing(f"cannot read {beside}, which holds the constants: {exc.strerror or exc}") from None
-    except zipfile.BadZipFile as exc:
-        raise _missing(f"{beside} is no archive: {exc}") from None
 
     def name_of(entry: dict[str, Any]) -> str:
         by_hash, by_key = f"{entry['sha256']}.npy", f"{entry.get('key')}.npy"
         return by_key if by_key in archive.members and by_hash not in archive.members else by_hash
 
-    return Parts(manifest, plan, code, _constants(wanted, archive, name_of))
+    return Parts(manifest, plan, code, source.encode(), _constants(wanted, archive, name_of))
 
 
-def _json(text: bytes, what: str) -> dict[str, Any]:
+def write_text(parts: Parts) -> bytes:
+    """The .ptx of an artifact, without its constants; equal parts give equal bytes."""
+    lines = [MANIFEST_LINE + json.dumps(parts.manifest).encode(), PLAN_LINE + json.dumps(parts.plan).encode()]
+    lines.append(SOURCE_LINE + json.dumps(parts.source.decode()).encode())
+    head = b"\n".join([*lines, b""])
+    return b"".join([head, SUM_LINE, _sum(head, parts.code), b"\n", parts.code])
+
+
+def _sum(head: bytes, code: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(code, zlib.crc32(head))
+
+
+def _json(text: bytes, what: str, kind: type = dict) -> Any:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise damaged(f"its {what} is no JSON") from None
-    if not isinstance(found, dict):
-        raise damaged(f"its {what} is no JSON object")
+        raise _broken(f"its {what} is no JSON") from None
+    if not isinstance(found, kind):
+        raise _broken(f"its {what} is JSON of another kind")
     return found
 
 
@@ -104,6 +136,7 @@ def write_archive(parts: Parts) -> bytes:
         add(_MANIFEST, json.dumps(parts.manifest, indent=1).encode())
         add(_PLAN, json.dumps(parts.plan).encode())
         add(_CODE, parts.code)
+        add(SOURCE, parts.source)
         for index, array in enumerate(parts.constants):
             part = io.BytesIO()
             np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
@@ -121,14 +154,17 @@ class _Archive:
     def __init__(self, data: bytes, name: str) -> None:
         self.data = data
         self.name = name
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                entries = archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
+            raise _broken(f"the list of what {name} holds, at its end, is cut off or changed") from None
         if len(entries) > _MOST_MEMBERS:
-            raise damaged(f"{name} has {len(entries)} members")
+            raise _broken(f"{name} has {len(entries)} members")
         self.members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             if entry.filename in self.members:
-                raise damaged(f"{name} has two members `{entry.filename}`")
+                raise _broken(f"{name} has two members `{entry.filename}`")
             self.members[entry.filename] = entry
 
     def read(self, name: str) -> memoryview:
@@ -137,17 +173,17 @@ class _Archive:
         if entry is None:
             raise _missing(f"{self.name} has no `{name}`")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.compress_size != entry.file_size:
-            raise damaged(f"`{name}` of {self.name} is packed, which mlcc does not do")
+            raise _broken(f"`{name}` of {self.name} is packed, which mlcc does not do")
         start = entry.header_offset
         head = self.data[start : start + 30]
         if len(head) < 30 or not head.startswith(ZIP_START):
-            raise damaged(f"{self.name} is cut off")
+            raise _broken(f"{self.name} is cut off")
         start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if start + entry.file_size > len(self.data):
-            raise damaged(f"{self.name} is cut off")
+            raise _broken(f"{self.name} is cut off")
         found = memoryview(self.data)[start : start + entry.file_size]
         if zlib.crc32(found) != entry.CRC:
-            raise damaged(f"`{name}` of {self.name} does not match its checksum")
+            raise _broken(f"`{name}` of {self.name} does not match its checksum")
         return found
 
 
@@ -155,14 +191,15 @@ def _archive(data: bytes, with_constants: bool) -> Parts:
     archive = _Archive(data, "the archive")
     for name in (_MANIFEST, _PLAN, _CODE):
         if name not in archive.members:
-            raise damaged(f"the archive has no `{name}`, so mlcc did not make it")
+            raise LoadError(error("E0869", f"the archive has no `{name}`, so mlcc did not make it", help=_MADE))
     manifest, plan = _json(bytes(archive.read(_MANIFEST)), "manifest"), _json(bytes(archive.read(_PLAN)), "launch plan")
     code = bytes(archive.read(_CODE))
+    source = bytes(archive.read(SOURCE)) if SOURCE in archive.members else b""
     wanted = _wanted(plan)
     if not with_constants:
-        return Parts(manifest, plan, code, ())
+        return Parts(manifest, plan, code, source, ())
     names = {id(entry): _constant_name(i) for i, entry in enumerate(wanted)}
-    return Parts(manifest, plan, code, _constants(wanted, archive, lambda entry: names[id(entry)]))
+    return Parts(manifest, plan, code, source, _constants(wanted, archive, lambda entry: names[id(entry)]))
 
 
 # ---------------------------------------------------------------- constants
@@ -198,16 +235,16 @@ def _constants(
 def _elements(member: memoryview, name: str) -> memoryview:
     """The elements of a .npy file, whose header is looked at and not believed: the hash decides."""
     if bytes(member[:6]) != b"\x93NUMPY" or len(member) < 12:
-        raise damaged(f"`{name}` is no array")
+        raise _broken(f"`{name}` is no array")
     wide = member[6] > 1
     length = int.from_bytes(member[8 : 12 if wide else 10], "little")
     start = (12 if wide else 10) + length
     if length > _HEAD or start > len(member):
-        raise damaged(f"`{name}` is no array")
+        raise _broken(f"`{name}` is no array")
     try:
         head = ast.literal_eval(bytes(member[start - length : start]).decode("latin1"))
         if head["fortran_order"] and len(head["shape"]) > 1:
-            raise damaged(f"`{name}` is not stored in C order")
+            raise _broken(f"`{name}` is not stored in C order")
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError):
-        raise damaged(f"`{name}` is no array") from None
+        raise _broken(f"`{name}` is no array") from None
     return member[start:]

@@ -177,8 +177,10 @@ def load_executable(
     from mlcc.runtime.loader import load
 
     if emulate:
+        if is_artifact(path):  # which says itself what it is for
+            return load(path, allow_extern=allow_extern, emulate=True, check=check)
         need_gpu(target, "E0748")
-        made = path if is_artifact(path) else build_artifact(path, target, level, pipeline, allow_extern, allow_native)
+        made = build_artifact(path, target, level, pipeline, allow_extern, allow_native)
         return load(made, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         return load(path, allow_extern=allow_extern)

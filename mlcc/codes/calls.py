@@ -127,8 +127,10 @@ CODES: dict[str, tuple[str, str]] = {
         "together, or compile to one .mlca.",
     ),
     "E0869": (
-        "a launch plan cannot be used",
-        "The launch plan of the artifact is damaged, or was made by another version. Compile it again.",
+        "an artifact for a GPU is damaged",
+        "The file is cut off, was changed on its way (copied as text, say), or its launch plan is none that this "
+        "version writes. Copy it again, or compile it again. Who changes the code of a .ptx by hand takes out its line "
+        "`// mlcc sum`, which is the checksum of the rest.",
     ),
     "E0870": (
         "code that the host of a device cannot run",

@@ -154,8 +154,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0748": (
         "nothing to emulate",
-        "Emulation compiles the kernels of a module for the CPU, so it needs what `mlcc.build` gave for a GPU, or the "
-        "text of the module with `-t cuda`. A .ptx or .mlca file holds PTX alone.",
+        "Emulation compiles the kernels of a module for the CPU. It needs what `mlcc.build` gave for a GPU, the text "
+        "of the module with `-t cuda`, or a .ptx or .mlca file that this version of mlcc wrote: it holds the text that "
+        "its kernels were made of, and another version could make other kernels of it.",
     ),
     "E0749": (
         "GPU code that cannot be emulated",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mlcc.errors import CompileError, error
 from mlcc.files import load_npz, npz_bytes, write_atomic
 from mlcc.ir.tensor_data import TensorData
-from mlcc.runtime.abi import MANIFEST_LINE, PLACEHOLDER_PREFIX
-from mlcc.runtime.plan_files import PLAN_LINE, Parts, write_archive
+from mlcc.runtime.abi import PLACEHOLDER_PREFIX
+from mlcc.runtime.plan_files import Parts, write_archive, write_text
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
@@ -100,11 +100,9 @@ class CudaArtifact:
         if kind in LANGUAGES:
             return emit_source(self.launch.kernels_to_read(), kind).encode()
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
-        if kind == "mlca":
-            constants = [data.array for data in self.launch.constants]
-            return write_archive(Parts(facts, self.launch.plan, self.code.text.encode(), constants))  # type: ignore[arg-type]
-        lines = [MANIFEST_LINE + json.dumps(facts).encode(), PLAN_LINE + json.dumps(self.launch.plan).encode()]
-        return b"\n".join([*lines, self.code.text.encode()])
+        constants = [data.array for data in self.launch.constants]
+        parts = Parts(facts, self.launch.plan, self.code.text.encode(), self.launch.source().encode(), constants)
+        return write_archive(parts) if kind == "mlca" else write_text(parts)
 
     def _prefix(self, path: str | None) -> str:
         if self.prefix is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import CompileError, Diagnostic, together
+from mlcc.grammar.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
@@ -36,6 +37,10 @@ class LaunchModule:
     constants: list[TensorData]
     kernels: list[DeviceKernel]
     functions: Mapping[str, tir.PrimFunc]
+
+    def source(self) -> str:
+        """The text of the functions: what an emulator makes of it are these kernels."""
+        return script(IRModule(dict(self.functions)))
 
     def kernels_to_read(self) -> list[DeviceKernel]:
         """The kernels with their loops as they were written: none is unrolled."""

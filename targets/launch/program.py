@@ -219,25 +219,31 @@ def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
 
 def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
-    params = ["ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params]
-    for param, kind in zip(kernel.params, params, strict=True):
+    made = kernel_form(kernel)
+    for param, kind in zip(kernel.params, made["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS:
             message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
             raise CompileError(error("E0870", message, param.span))
-    made: dict[str, Any] = {
-        "params": params,
-        "block": [tir.const_int(kernel.extents.get(axis, tir.IntImm(INT64, 1))) or 0 for axis in BLOCK],
-        "shared": _static_shared(kernel),
-    }
-    if tir.const_int(kernel.dynamic_shared) != 0:
-        known = tir.const_int(kernel.dynamic_shared)
-        made["dynamic_shared"] = -1 if known is None else known
     if kernel.asserts:
         made["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
     return made
 
 
-def _static_shared(kernel: DeviceKernel) -> int:
+def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
+    """What a launch has to know of a kernel: kinds of parameters, threads of a block (0: not constant), bytes of shared
+    memory (-1: not constant)."""
+    made: dict[str, Any] = {
+        "params": ["ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params],
+        "block": [tir.const_int(kernel.extents.get(axis, tir.IntImm(INT64, 1))) or 0 for axis in BLOCK],
+        "shared": static_shared(kernel),
+    }
+    if tir.const_int(kernel.dynamic_shared) != 0:
+        known = tir.const_int(kernel.dynamic_shared)
+        made["dynamic_shared"] = -1 if known is None else known
+    return made
+
+
+def static_shared(kernel: DeviceKernel) -> int:
     """Bytes of the allocations in shared memory whose size is constant."""
     total = 0
     for stmt in kernel.body:

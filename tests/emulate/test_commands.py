@@ -62,13 +62,24 @@ def test_run(tool: Tool) -> None:
     error = fails(tool, "run", "t.mlc", "--emulate", *options)
     assert "E0748" in error and "-t cuda" in error
     tool("compile", "t.mlc", "-t", "cuda", "-o", "t.ptx")
-    assert "files hold PTX" in fails(tool, "run", "t.ptx", "-t", "cuda", "--emulate", *options)
+    tool("run", "t.ptx", "--emulate", *options)
+    tool.file("n.mlc", NAIVE)
+    tool("compile", "n.mlc", "-o", "n.o")
+    assert "E0748" in fails(tool, "run", "n.o", "--emulate", "--func", "naive") and "for a CPU" in tool.err
 
 
 def test_a_fault_ends_the_run(tool: Tool) -> None:
     tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
     error = fails(tool, "run", "t.mlc", "-t", "cuda", "--emulate", "--func", "transpose", "--in", "x.npz")
     assert "t.mlc:11:9: error[E0742]" in error and "t.mlc:14:49: note: thread (0, 0) of block (0, 0)" in error
+
+
+def test_a_fault_in_a_file(tool: Tool) -> None:
+    """The places are those of the text that the file holds."""
+    tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
+    tool("compile", "t.mlc", "-t", "cuda", "-o", "t.mlca")
+    error = fails(tool, "run", "t.mlca", "--emulate", "--func", "transpose", "--in", "x.npz")
+    assert "t.mlca/kernels.mlc:" in error and "E0742" in error and "S[tx, k * 8 + ty]" in error
 
 
 def test_from_python() -> None:

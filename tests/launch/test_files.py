@@ -7,6 +7,7 @@ import io
 import json
 import random
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 import mlcc
 from mlcc.cli.main import run as command
 from mlcc.errors import CompileError, LoadError, MlccError
+from mlcc.files import npz_bytes
 from mlcc.runtime.device import Device
 from mlcc.runtime.loader import read_manifest
+from mlcc.runtime.plan_files import read_parts
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptxas import find_ptxas
 from mlcc.targets.emulate.device import EmulatedDevice
@@ -188,6 +191,105 @@ def test_damaged_files_are_refused_or_run(artifact: CudaArtifact, device: Device
         (tmp_path / f"k.{kind}").write_bytes(data)
         with contextlib.suppress(MlccError):
             mlcc.load(tmp_path / f"k.{kind}", device=device)
+
+
+@pytest.mark.parametrize("kind", ["ptx", "mlca"])
+def test_a_file_that_ends_early(artifact: CudaArtifact, tmp_path: Path, kind: str) -> None:
+    """Wherever it was cut off: damage is named as such, in no words of Python's, with a way out."""
+    path = tmp_path / f"k.{kind}"
+    artifact.save(path)
+    good = path.read_bytes()
+    ends = {0, 1, 3, len(good) - 1, *range(0, len(good), max(len(good) // 60, 1))}
+    ends |= {i for i in range(len(good)) if good[i : i + 1] == b"\n" or good.startswith(b"PK", i)}
+    for end in sorted(ends):
+        path.write_bytes(good[:end])
+        with pytest.raises(LoadError, match="E0869") as caught:
+            mlcc.load(path, emulate=True)
+        (found,) = caught.value.diagnostics
+        assert found.help and "Error" not in found.message and "BadZipFile" not in found.message
+
+
+@pytest.mark.parametrize("kind", ["ptx", "mlca"])
+def test_one_bit(artifact: CudaArtifact, tmp_path: Path, kind: str) -> None:
+    """No change goes unseen, but in what nobody reads of a zip (dates, versions, attributes), and in what says that a
+    .ptx has a checksum."""
+    path = tmp_path / f"k.{kind}"
+    artifact.save(path)
+    good = path.read_bytes()
+    rng = random.Random(11)
+    found = 0
+    places = [rng.randrange(len(good)) for _ in range(200)]
+    directory = range(good.index(b"PK\x01\x02"), len(good)) if kind == "mlca" else ()
+    for place in [*places, *directory]:
+        data = bytearray(good)
+        data[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            read_parts(bytes(data), str(path))
+        except LoadError as exc:
+            assert {d.code for d in exc.diagnostics} <= {"E0868", "E0869"}
+            found += 1
+    assert found > 190
+
+
+def test_other_files_as_artifacts(artifact: CudaArtifact, tmp_path: Path) -> None:
+    (tmp_path / "x.mlca").write_bytes(npz_bytes({"x": X}))
+    (tmp_path / "y.ptx").write_text(artifact.code.text)  # as any tool writes it
+    (tmp_path / "z.mlca").write_text(WITH_CONSTANT)
+    for name, said in (("x.mlca", "mlcc did not make it"), ("y.ptx", "mlcc did not write"), ("z.mlca", "no manifest")):
+        with pytest.raises(LoadError, match=rf"E0869.*{name}.*{said}"):
+            mlcc.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["k.ptx", "k.mlca"])
+def test_files_are_emulated(artifact: CudaArtifact, tmp_path: Path, name: str) -> None:
+    artifact.save(tmp_path / name)
+    exe: Any = mlcc.load(tmp_path / name, emulate=True)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
+    if name == "k.mlca":
+        exe = mlcc.load((tmp_path / name).read_bytes(), emulate=True, check=False)
+        np.testing.assert_array_equal(exe["main"](X), X + DATA)
+
+
+def test_a_ptx_changed_by_hand(artifact: CudaArtifact, device: Device, tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    artifact.save(path)
+    path.write_bytes(path.read_bytes() + b"// mine\n")
+    with pytest.raises(LoadError, match=r"E0869.*// mlcc sum"):
+        mlcc.load(path, device=device)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if not line.startswith(b"// mlcc sum")))
+    exe: Any = mlcc.load(path, device=device)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
+
+
+def other(change: Callable[[dict[str, Any]], None], member: str) -> Callable[[str, bytes], bytes]:
+    def changed(name: str, content: bytes) -> bytes:
+        if name != member:
+            return content
+        facts = json.loads(content)
+        change(facts)
+        return json.dumps(facts).encode()
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other(lambda m: m["mlcc"].update(version="0.0.9"), "manifest.json"), r"made by mlcc 0\.0\.9"),
+        (lambda name, content: None if name == "kernels.mlc" else content, "is not in it"),
+        (lambda name, content: content.replace(b"20", b"21") if name == "kernels.mlc" else content, "another kernel"),
+        (lambda name, content: content[9:] if name == "kernels.mlc" else content, "cannot be lowered|another kernel"),
+        (lambda name, content: b"\xff\0" if name == "kernels.mlc" else content, "cannot be lowered"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_emulated_runs(artifact: CudaArtifact, device: Device, change: Any, said: str) -> None:
+    data = rewritten(artifact.emit("mlca"), change)
+    with pytest.raises(LoadError, match=f"E0748.*({said})"):
+        mlcc.load(data, emulate=True)
+    exe: Any = mlcc.load(data, device=device)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

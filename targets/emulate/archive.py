@@ -1,0 +1,57 @@
+"""Emulating an artifact that lies in a file: its kernels are made again of the text that it holds.
+
+PTX is not read for this. The text of the lowered functions is in the file, and the same version of the compiler makes
+the same kernels of it; what the launch plan says of them is compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlcc
+from mlcc.errors import CompileError, LoadError, error
+from mlcc.grammar.parser import parse
+from mlcc.ir import tir
+from mlcc.passes.gpu import lower_gpu
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.recursion import deep, uncollected
+from mlcc.runtime.plan_files import SOURCE, Parts
+from mlcc.targets.emulate.device import EmulatedDevice
+from mlcc.targets.launch.program import kernel_form
+
+_AGAIN = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
+
+
+def emulator(parts: Parts, path: str | None, check: bool) -> EmulatedDevice:
+    """A device with the kernels of an artifact. Raises LoadError."""
+    return EmulatedDevice(kernels_of(parts, path), check)
+
+
+def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
+    """The kernels of an artifact as they were lowered. Raises LoadError E0748 where that cannot be told."""
+    version = parts.manifest.get("mlcc", {}).get("version")
+    if version != mlcc.__version__:
+        text = f"made by mlcc {version}, and only that can emulate it: this is {mlcc.__version__}"
+        raise LoadError(error("E0748", text, help=_AGAIN))
+    if not parts.source:
+        raise LoadError(error("E0748", "the text of its kernels, which is what is emulated, is not in it", help=_AGAIN))
+    made = {k.name: k for k in _lowered(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
+    listed = parts.plan.get("kernels")
+    for name, facts in listed.items() if isinstance(listed, dict) else ():  # whoever reads the plan finds what is wrong
+        if name not in made or not _fits(kernel_form(made[name]), facts):
+            raise LoadError(error("E0748", f"the text in it gives another kernel `{name}` than it has", help=_AGAIN))
+    return list(made.values())
+
+
+def _lowered(source: bytes, name: str) -> list[DeviceKernel]:
+    try:
+        with deep(), uncollected():
+            functions = {str(n): f for n, f in parse(source, name).functions.items() if isinstance(f, tir.PrimFunc)}
+            return [k for n, f in functions.items() for k in lower_gpu(n, f, functions).kernels]
+    except CompileError as exc:
+        first = exc.diagnostics[0].message
+        raise LoadError(error("E0748", f"the text of its kernels cannot be lowered: {first}", help=_AGAIN)) from None
+
+
+def _fits(form: dict[str, Any], facts: Any) -> bool:
+    return isinstance(facts, dict) and all(facts.get(key) == value for key, value in form.items())
