@@ -55,8 +55,11 @@ class _Driving:
         return self.device.driver
 
     def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
-        if isinstance(exc, DriverError):
-            self.device.failed(exc)
+        try:
+            if isinstance(exc, DriverError):
+                self.device.failed(exc)
+        finally:
+            self.device.leave()
 
 
 class CudaDevice(Device):
@@ -84,6 +87,7 @@ class CudaDevice(Device):
             self.most_grid = tuple(driver.attribute(number, cuda.MAX_GRID_X + i) for i in range(3))
             self.most_shared = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
             self._open()
+            self.leave()
         except DriverError as exc:
             raise MachineError(error("E0860", f"CUDA device {number} cannot be used: {exc}")) from None
         self.can_capture = driver.has_graphs
@@ -129,6 +133,13 @@ class CudaDevice(Device):
         if getattr(self._local, "generation", -1) != self.generation:
             self.driver.enter(self._context)
             self._local.generation = self.generation
+
+    def leave(self) -> None:
+        """What `enter` did is over, where the package wants that."""
+        with contextlib.suppress(DriverError):  # after a failure there may be nothing left to undo
+            if not self.driver.leave():
+                return
+        self._local.generation = -1
 
     def failed(self, exc: DriverError) -> NoReturn:
         after = f"; the last kernel launched was `{self._last}`" if self._last else ""

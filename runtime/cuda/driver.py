@@ -57,6 +57,9 @@ class Driver(Protocol):
     def enter(self, context: object) -> None:
         """Make a context current in this thread."""
 
+    def leave(self) -> bool:
+        """Undo `enter` in this thread where a thread must not keep a context: False where it stays current."""
+
     def reset(self, device: int) -> None:
         """Destroy the primary context with all that is in it."""
 

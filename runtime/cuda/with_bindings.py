@@ -66,6 +66,9 @@ class BindingsDriver:
     def enter(self, context: object) -> None:
         self._call("cuCtxSetCurrent", context)
 
+    def leave(self) -> bool:
+        return False
+
     def reset(self, device: int) -> None:
         self._call("cuDevicePrimaryCtxReset", self._call("cuDeviceGet", device))
 

@@ -1,8 +1,13 @@
-"""The CUDA driver by pycuda. A context that the program made current is used; else the device's primary one."""
+"""The CUDA driver by pycuda. A context that the program made current is used; else the device's primary one.
+
+pycuda has a stack of contexts for each thread, and ends the process when a thread ends whose stack is not empty. So a
+context that was made current here is current for a request only.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 from mlcc.runtime.cuda.driver import FUNCTION_MAX_DYNAMIC_SHARED, ArgumentBlock, DriverError, NoDriver
@@ -31,6 +36,7 @@ class PycudaDriver:
         self.cuda = cuda
         self._memory: dict[int, Any] = {}
         self._streams: dict[int, Any] = {}
+        self._thread = threading.local()  # `pushed`: is what is current in this thread so by us?
 
     def _call(self, name: str, function: Any, *args: Any, **options: Any) -> Any:
         """Call something of pycuda. Raises DriverError."""
@@ -59,20 +65,28 @@ class PycudaDriver:
         current = self.cuda.Context.get_current()
         if current is not None and current.get_device() == self.cuda.Device(device):
             return current
-        context = self._call("cuDevicePrimaryCtxRetain", self.cuda.Device(device).retain_primary_context)
-        context.push()
-        return context  # type: ignore[no-any-return]
+        context: object = self._call("cuDevicePrimaryCtxRetain", self.cuda.Device(device).retain_primary_context)
+        self.enter(context)
+        return context
 
     def enter(self, context: object) -> None:
         current = self.cuda.Context.get_current()
         if current is None or current != context:
             self._call("cuCtxPushCurrent", context.push)  # type: ignore[attr-defined]
+            self._thread.pushed = True
+
+    def leave(self) -> bool:
+        if getattr(self._thread, "pushed", False):
+            self._thread.pushed = False
+            self._call("cuCtxPopCurrent", self.cuda.Context.pop)
+        return True
 
     def reset(self, device: int) -> None:
         self._memory.clear()
         self._streams.clear()
         current = self.cuda.Context.get_current()
         if current is not None:
+            self._thread.pushed = False  # what is destroyed leaves the stack
             self._call("cuCtxDestroy", current.detach)
 
     def alloc(self, size: int) -> int:

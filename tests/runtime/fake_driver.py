@@ -79,6 +79,9 @@ class FakeDriver:
     def enter(self, context: object) -> None:
         self._enter("enter", context)
 
+    def leave(self) -> bool:
+        return False
+
     def reset(self, device: int) -> None:
         self.log.append(("reset", device))
         if self.reset_helps:

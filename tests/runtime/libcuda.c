@@ -11,11 +11,13 @@ static hook_t hook;
 
 void stub_set_hook(hook_t given) { hook = given; }
 
-#define STUB(name)                                                                                             \
-    int name(word a, word b, word c, word d, word e, word f, word g, word h, word i, word j, word k, word l) { \
-        word args[] = {a, b, c, d, e, f, g, h, i, j, k, l};                                                    \
-        return hook(#name, args);                                                                              \
+#define AS(symbol, name)                                                                                         \
+    int symbol(word a, word b, word c, word d, word e, word f, word g, word h, word i, word j, word k, word l) { \
+        word args[] = {a, b, c, d, e, f, g, h, i, j, k, l};                                                      \
+        return hook ? hook(name, args) : 0;                                                                      \
     }
+#define STUB(name) AS(name, #name)
+#define BOTH(name) STUB(name) AS(name##_v2, #name) /* as packages ask for it, and as programs are linked */
 
 STUB(cuInit)
 STUB(cuDriverGetVersion)
@@ -26,19 +28,19 @@ STUB(cuDeviceGetAttribute)
 STUB(cuDevicePrimaryCtxRetain)
 STUB(cuDevicePrimaryCtxReset)
 STUB(cuCtxSetCurrent)
-STUB(cuMemAlloc)
-STUB(cuMemFree)
-STUB(cuMemGetInfo)
-STUB(cuMemcpyHtoD)
-STUB(cuMemcpyDtoHAsync)
-STUB(cuMemcpyDtoDAsync)
+BOTH(cuMemAlloc)
+BOTH(cuMemFree)
+BOTH(cuMemGetInfo)
+BOTH(cuMemcpyHtoD)
+BOTH(cuMemcpyDtoHAsync)
+BOTH(cuMemcpyDtoDAsync)
 STUB(cuMemsetD8Async)
 STUB(cuStreamCreate)
 STUB(cuStreamSynchronize)
 STUB(cuEventCreate)
 STUB(cuEventRecord)
 STUB(cuEventSynchronize)
-STUB(cuEventElapsedTime)
+BOTH(cuEventElapsedTime)
 STUB(cuModuleLoadDataEx)
 STUB(cuModuleGetFunction)
 STUB(cuFuncSetAttribute)
@@ -53,6 +55,18 @@ STUB(cuGraphExecDestroy)
 STUB(cuGetErrorString)
 STUB(cuGetErrorName)
 STUB(cuTensorMapEncodeTiled)
+
+/* what pycuda calls besides */
+BOTH(cuCtxPushCurrent)
+BOTH(cuCtxPopCurrent)
+STUB(cuCtxGetDevice)
+STUB(cuCtxDetach)
+STUB(cuCtxSynchronize)
+STUB(cuCtxGetApiVersion)
+BOTH(cuDevicePrimaryCtxRelease)
+BOTH(cuEventDestroy)
+BOTH(cuStreamDestroy)
+STUB(cuModuleUnload)
 
 int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status) {
     Dl_info here;

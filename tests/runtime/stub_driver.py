@@ -8,6 +8,7 @@ must be started with its folder in LD_LIBRARY_PATH (`environment`).
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import struct
@@ -30,6 +31,7 @@ SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_PTX, NOT_FOUND = 0, 1, 2, 218, 50
 TEXTS = {
     SUCCESS: b"no error", INVALID_VALUE: b"invalid argument", OUT_OF_MEMORY: b"out of memory",
     INVALID_PTX: b"a PTX JIT compilation failed", NOT_FOUND: b"named symbol not found",
+    700: b"an illegal memory access was encountered", 719: b"unspecified launch failure",
 }  # fmt: skip
 NAME = b"an emulated GPU"
 
@@ -46,13 +48,14 @@ def build(folder: Path, compiler: str = "cc") -> Path:
     made = folder / "libcuda.so.1"
     command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(made), str(HERE / "libcuda.c"), "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
+    (folder / "libcuda.so").symlink_to(made.name)
     return made
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """That of a process in which the library is the driver."""
+def environment(folder: Path, package: str) -> dict[str, str]:
+    """That of a process in which the library is the driver, for a package as MLCC_CUDA_DRIVER names it."""
     path = os.pathsep.join(p for p in (str(folder), os.environ.get("LD_LIBRARY_PATH", "")) if p)
-    return {**os.environ, "LD_LIBRARY_PATH": path, "PYTHONPATH": str(ROOT), "MLCC_CUDA_DRIVER": "bindings"}
+    return {**os.environ, "LD_LIBRARY_PATH": path, "PYTHONPATH": str(ROOT), "MLCC_CUDA_DRIVER": package}
 
 
 class StubDriver:
@@ -72,9 +75,12 @@ class StubDriver:
         self._objects: list[Any] = [None]  # by handle
         self._noted: list[Callable[[], None]] | None = None
         self._clock = 0.0
+        self._current: list[int] = []  # contexts
         self._failed: Exception | None = None
         self._hook = HOOK(self._called)
-        ctypes.CDLL("libcuda.so.1").stub_set_hook(self._hook)
+        library = ctypes.CDLL("libcuda.so.1")
+        library.stub_set_hook(self._hook)
+        atexit.register(library.stub_set_hook, None)  # what is destroyed later has nobody to tell
 
     def expect(self, artifact: CudaArtifact) -> None:
         """The module that is loaded next is this artifact's."""
@@ -195,7 +201,7 @@ class StubDriver:
         code = ctypes.string_at(a[1])
         if self._expected is None or b".entry" not in code:
             options = ctypes.cast(a[3], ctypes.POINTER(ctypes.c_uint32))
-            values = ctypes.cast(a[4], ctypes.POINTER(ctypes.c_uint64))
+            values = words(a[4])
             for number in range(low(a[2])):
                 if options[number] == 5:  # CU_JIT_ERROR_LOG_BUFFER
                     ctypes.memmove(values[number], self.log + b"\0", len(self.log) + 1)
@@ -222,8 +228,8 @@ class StubDriver:
         device, kernel, spec = self._is(a[0], tuple)
         self._is(a[8], str)
         grid, block, shared = tuple(map(low, a[1:4])), tuple(map(low, a[4:7])), low(a[7])
-        pointers = ctypes.cast(a[9], ctypes.POINTER(ctypes.c_uint64))
-        values = [read(kind, pointers[n]) for n, kind in enumerate(spec.params)]
+        places = words(a[9]) if a[9] else in_one_piece(a[10], spec.params)
+        values = [read(kind, places[n]) for n, kind in enumerate(spec.params)]
         self._do(lambda: device.launch(kernel, grid, block, shared, values))
 
     def cuStreamBeginCapture(self, a: Any) -> None:
@@ -248,6 +254,35 @@ class StubDriver:
         for work in self._is(a[0], list):
             work()
 
+    # what pycuda calls besides
+
+    def cuCtxPushCurrent(self, a: Any) -> None:
+        self._is(a[0], str)
+        self._current.append(a[0])
+
+    def cuCtxPopCurrent(self, a: Any) -> None:
+        if not self._current:
+            raise Failure(201)
+        put(a[0], ctypes.c_uint64, self._current.pop())
+
+    def cuCtxGetDevice(self, a: Any) -> None:
+        if not self._current:
+            raise Failure(201)
+        put(a[0], ctypes.c_int, 0)
+
+    def cuCtxGetApiVersion(self, a: Any) -> None:
+        put(a[1], ctypes.c_uint, 3020)
+
+    def cuGone(self, a: Any) -> None:
+        self._is(a[0], object)
+
+    cuEventDestroy = cuStreamDestroy = cuModuleUnload = cuCtxDetach = cuGone
+
+    def cuCtxSynchronize(self, a: Any) -> None:
+        pass
+
+    cuDevicePrimaryCtxRelease = cuCtxSynchronize
+
     def cuGetErrorString(self, a: Any) -> None:
         text = TEXTS.get(low(a[0]), b"unknown error")
         self._kept = ctypes.create_string_buffer(text)
@@ -264,6 +299,28 @@ def put(address: int, kind: Any, value: Any) -> None:
     kind.from_address(address).value = value
 
 
+def words(address: int) -> Any:
+    return ctypes.cast(address, ctypes.POINTER(ctypes.c_uint64))
+
+
+def in_one_piece(extra: int, params: tuple[str, ...]) -> list[int]:
+    """Where the arguments lie that a launch has in one piece: {1, piece, 2, address of its size, 0}. Each begins at a
+    multiple of its size, structures at one of 64."""
+    given = words(extra)
+    if (given[0], given[2], given[4]) != (1, 2, 0):
+        raise Failure(INVALID_VALUE)
+    places, at = [], 0
+    for kind in params:
+        size = int(kind[5:]) if kind.startswith("bytes") else form_of(kind).size
+        align = 64 if kind.startswith("bytes") else size
+        at = -(-at // align) * align
+        places.append(given[1] + at)
+        at += size
+    if words(given[3])[0] < at:
+        raise Failure(INVALID_VALUE)
+    return places
+
+
 def low(word: int) -> int:
     return word & 0xFFFFFFFF
 
@@ -278,5 +335,9 @@ def read(kind: str, address: int) -> Any:
     """An argument of a launch."""
     if kind.startswith("bytes"):
         return ctypes.string_at(address, int(kind[5:]))
-    form = struct.Struct("<" + ("Q" if kind == "ptr" else SCALARS[kind]))
+    form = form_of(kind)
     return form.unpack(ctypes.string_at(address, form.size))[0]
+
+
+def form_of(kind: str) -> struct.Struct:
+    return struct.Struct("<" + ("Q" if kind == "ptr" else SCALARS[kind]))

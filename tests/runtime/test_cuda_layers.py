@@ -168,6 +168,10 @@ class Pycuda(types.ModuleType):
             def push(self) -> None:
                 module.current = self
 
+            @staticmethod
+            def pop() -> None:
+                module.current = None
+
             def detach(self) -> None:
                 module.current = None
 

@@ -1,10 +1,12 @@
-"""The runtime over the real cuda-bindings, in a process of its own whose driver is `stub_driver`'s library."""
+"""The runtime over the real packages, each in a process of its own whose driver is `stub_driver`'s library."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ def plan_and_graph(driver: Any, exe: Any) -> None:
     call = exe["main"].bind(exe.to_device(x), exe.to_device(y))
     for _ in range(4):
         np.testing.assert_array_equal(call().numpy(), want)
-    assert driver.calls["cuGraphLaunch"] >= 2
+    assert exe.device.driver.package == "pycuda" or driver.calls["cuGraphLaunch"] >= 2
     assert exe.time_evaluator("main", number=2, repeat=2)(x, y).median > 0
 
 
@@ -64,6 +66,16 @@ def faults(driver: Any, exe: Any) -> None:
         np.testing.assert_array_equal(exe["main"](x, x), np.full(100, 5, np.float32))
 
 
+def threads(exe: Any) -> None:
+    """Threads that used the device come and go."""
+    x, made = np.ones(100, np.float32), []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: made.append(exe["main"](x, x)))
+        thread.start()
+        thread.join()
+    np.testing.assert_array_equal(made, np.full((2, 100), 5, np.float32))
+
+
 def refused(driver: Any, artifact: Any) -> None:
     driver._expected, driver.log = None, b"ptxas: line 7: no such instruction"
     with pytest.raises(MlccError, match="line 7: no such instruction"):
@@ -71,6 +83,7 @@ def refused(driver: Any, artifact: Any) -> None:
 
 
 def main() -> None:
+    sys.setdlopenflags(os.RTLD_LAZY)  # pycuda names functions that it calls for nothing of ours
     from tests.launch.texts import MLP, built
     from tests.runtime.stub_driver import StubDriver
 
@@ -83,9 +96,10 @@ def main() -> None:
         return made
 
     mlp = load(built(MLP))
-    assert mlp.device.driver.package == "cuda-bindings" and mlp.device.name == "an emulated GPU"
+    assert mlp.device.driver.package == sys.argv[1] and mlp.device.name == "an emulated GPU"
     plan_and_graph(driver, mlp)
     scalars(load(built(SCALARS)))
+    threads(mlp)
     driver.expect(built(MLP))
     faults(driver, mlp)
     refused(driver, built(MLP))
@@ -94,14 +108,15 @@ def main() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_over_the_real_package(tmp_path: Path) -> None:
-    pytest.importorskip("cuda.bindings.driver")
+@pytest.mark.parametrize(("package", "layer"), [("cuda-bindings", "bindings"), ("pycuda", "pycuda")])
+def test_over_the_real_package(tmp_path: Path, package: str, layer: str) -> None:
+    pytest.importorskip("cuda.bindings" if layer == "bindings" else "pycuda")
     from tests.runtime import stub_driver
 
     stub_driver.build(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.test_cuda_bindings"],
-        cwd=stub_driver.ROOT, env=stub_driver.environment(tmp_path), capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "tests.runtime.test_cuda_packages", package],
+        cwd=stub_driver.ROOT, env=stub_driver.environment(tmp_path, layer), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stderr[-3000:]
 
