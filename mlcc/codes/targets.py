@@ -147,6 +147,18 @@ CODES: dict[str, tuple[str, str]] = {
         "Found by emulation: the mask of a warp shuffle names lanes that took another way. On a GPU that is undefined. "
         "`T.tvm_warp_activemask()` names those that are there.",
     ),
+    "E0739": (
+        "a barrier in memory that is used wrongly",
+        "Found by emulation: a thread arrives at memory that is no barrier, or a phase gets more arrivals or bytes "
+        "than it counts. `T.ptx_init_barrier_thread_count` says how many arrivals a phase has, and "
+        "`T.ptx_arrive_barrier_expect_tx` how many bytes of bulk copies it waits for.",
+    ),
+    "E0746": (
+        "a wait that nothing ends",
+        "Found by emulation: threads wait at a barrier in memory for a phase that is not complete when all that stands "
+        "before in the text has been done. Arrivals or bytes are missing, or the parity is that of the next phase. The "
+        "emulation runs branches one after the other, so that a wait for what a later branch does is reported, too.",
+    ),
     "E0747": (
         "a kernel that cannot be analyzed as asked",
         "`mlcc analyze` runs a function of a module for a GPU on the CPU. It needs a target that is a GPU, and the "
@@ -194,6 +206,11 @@ CODES: dict[str, tuple[str, str]] = {
         "it uses: by the width that it says (128, 64 or 32 bytes), or by the greatest of them that divides a row, what "
         "the last index counts, if it says 1. Rows follow each other with nothing in between. Such memory is read and "
         "written by index, by `ldmatrix`, by asynchronous copies, and by what knows the order.",
+    ),
+    "E0776": (
+        "a barrier that is not there",
+        "`T.create_barriers(n)` makes barriers 0 to n - 1 of a block, in shared memory; calls name them by number, or "
+        "by the address of an element of a uint64 buffer in shared memory.",
     ),
     "E0750": (
         "two functions with one C symbol",

@@ -106,7 +106,12 @@ ptx_mma 1+ explicit update any      ptx_mma_sp 1+ explicit update any   ptx_ldma
 ptx_cp_async 5+ explicit update any ptx_cp_async_bulk 5+ explicit update any
 ptx_commit_group 0 void update any  ptx_wait_group 1 void update any    ptx_cp_async_barrier 1 void update any
 ptx_init_barrier_thread_count 2 void update any                         ptx_arrive_barrier 1 void update any
-ptx_arrive_barrier_expect_tx 2 void update any                          ptx_wait_barrier 1 void update any
+ptx_arrive_barrier_expect_tx 2 void update any                          ptx_wait_barrier 1-2 void update any
+ptx_fence_barrier_init 0 void update any                                ptx_fence_proxy_async 0 void update any
+ptx_cp_async_bulk_tensor 5+ explicit update any
+ptx_cp_async_bulk_tensor_store 4+ explicit update any
+ptx_cp_async_bulk_commit_group 0 void update any                        ptx_cp_async_bulk_wait_group 1-2 void update any
+tensor_map 7+ handle pure any
 create_barriers 1 void update any   simdgroup_load 1+ void update any   simdgroup_store 1+ void update any
 make_filled_simdgroup_matrix 1+ void update any                         simdgroup_multiply_accumulate 1+ void update any
 cooperative_tensor_fill 1+ void update any                              cooperative_tensor_load 1+ void update any

@@ -10,6 +10,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.allreduce import lower_allreduce
 from mlcc.passes.gpu.async_copy import inject_async_copies
+from mlcc.passes.gpu.barriers import place_barriers
 from mlcc.passes.gpu.bind_views import bind_views
 from mlcc.passes.gpu.cross_thread import combine_threads
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
@@ -51,6 +52,7 @@ def lower_gpu(
         func = plan_permuted(compact_buffers(simplify_divisions(func)))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))
+        func = place_barriers(func)
         func = insert_barriers(narrow_func(resolve_views(expand_matrix_calls(func))))
         func = permute_shared(inject_async_copies(vectorize_loops(func, options)))
         func = unroll_loops(func, options.unroll_limit) if unroll else func

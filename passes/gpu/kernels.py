@@ -239,7 +239,8 @@ class _Thread(Folding):
 
 
 _TOGETHER = (
-    "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_", "ptx_", "mma_", "tvm_mma_sync", "tvm_load_matrix_sync",
+    "create_barriers", "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_", "ptx_", "mma_", "tvm_mma_sync",
+    "tvm_load_matrix_sync",
     "tvm_store_matrix_sync", "tvm_fill_fragment",
 )  # fmt: skip
 

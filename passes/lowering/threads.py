@@ -23,6 +23,10 @@ _BETWEEN_THREADS = frozenset(
         "tvm_warp_shuffle_xor", "tvm_warp_activemask", "tvm_global_barrier_kinit", "tvm_load_matrix_sync",
         "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment", "ptx_mma", "ptx_mma_sp",
         "ptx_ldmatrix", "mma_fill", "mma_store", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group",
+        "create_barriers", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
+        "ptx_wait_barrier", "ptx_cp_async_barrier", "ptx_fence_barrier_init", "ptx_fence_proxy_async",
+        "ptx_cp_async_bulk", "ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_store",
+        "ptx_cp_async_bulk_commit_group", "ptx_cp_async_bulk_wait_group",
     )
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ class DeviceContext(ModuleContext):
 
     arch: Arch = field(kw_only=True)
     shared_alignment: int = 16
+    isa: tuple[int, int] = (0, 0)  # the least PTX ISA that instructions so far ask for
     asserts: tuple[tuple[str, str], ...] = ()
     symbols: set[str] = field(default_factory=lambda: {DYNAMIC_SHARED})
 

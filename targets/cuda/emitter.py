@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from mlcc.ir import tir
-from mlcc.targets.cuda import intrinsics, tensor_cores
+from mlcc.targets.cuda import barriers, intrinsics, tensor_cores
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import DeviceStorage
@@ -29,6 +29,7 @@ class DeviceEmitter(Emitter):
         **calls.TABLE,
         **intrinsics.TABLE,
         **tensor_cores.TABLE,
+        **barriers.TABLE,
     }
 
     def __init__(self, fn: FunctionText, ctx: DeviceContext, storage: DeviceStorage) -> None:
@@ -36,6 +37,11 @@ class DeviceEmitter(Emitter):
         self.arch = ctx.arch
         self.error = NULL
         self.unrolled: frozenset[tir.Var] = frozenset()
+
+    def needs_isa(self, isa: tuple[int, int]) -> None:
+        """The module has to be of this PTX ISA at least."""
+        assert isinstance(self.ctx, DeviceContext)
+        self.ctx.isa = max(self.ctx.isa, isa)
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
         """Never in functions of their own: a call would put what is in registers into memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlcc.errors import CompileError, error
 from mlcc.gpu_facts import GpuFacts
@@ -59,9 +59,13 @@ def emit_ptx(
     ctx.shared_alignment = max((dynamic_alignment(k.body) for k in kernels), default=ctx.shared_alignment)
     facts = [emit_kernel(kernel, ctx) for kernel in kernels]
     _check_shared(kernels, facts, GpuFacts.of(target).shared_per_block)
+    features: tuple[str, ...] = ()
+    if ctx.isa > arch.isa:
+        arch = replace(arch, isa=ctx.isa)
+        features = (f"+ptx{ctx.isa[0]}{ctx.isa[1]}",)
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
-    made = compile_text(given, Machine(TRIPLE, arch.name), opt_level, emit, mend=mended)
+    made = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
     return PtxModule(made.asm, arch, {f.name: f for f in facts}, made.llvm_ir if optimised else given)
 
 

@@ -9,7 +9,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.targets.emulate import checks
+from mlcc.targets.emulate import barriers, checks
+from mlcc.targets.emulate.barriers import barrier_of, functions
 from mlcc.targets.emulate.checks import Checks, Root
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.emitter import ThreadEmitter
@@ -33,7 +34,9 @@ class CheckedEmitter(ThreadEmitter):
         self._checks = found
         self._stmt: Stmt = tir.Evaluate(tir.IntImm(INT64, 0))
         self._loops: list[tir.Var] = []
-        ctx.module.helper(_MARKS, checks.marks_text())
+        self._copied: tir.Call | None = None  # the barrier at which the copy engine completes what is stored here
+        ctx.module.helper(_MARKS, functions("marks.ll"))
+        ctx.module.helper("mlcc_emulate_order", functions("order.ll"))
 
     # ------------------------------------------------------------ where accesses are
 
@@ -51,6 +54,10 @@ class CheckedEmitter(ThreadEmitter):
                 self._loops.append(stmt.var)
                 super().plain_body((stmt,))
                 self._loops.pop()
+            elif isinstance(stmt, tir.AttrStmt) and stmt.key == checks.COPIED and isinstance(stmt.value, tir.Call):
+                self._copied = stmt.value
+                super().plain_body((stmt,))
+                self._copied = None
             else:
                 super().plain_body((stmt,))
 
@@ -63,11 +70,94 @@ class CheckedEmitter(ThreadEmitter):
             self._notify([self.expr(a) for a in node.args])
             return zero(node.dtype)
         elif name_of(node) == checks.CLEAR:
-            fill = self.ctx.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-            cells, size = self._word(checks.SHARED_CELLS, "ptr"), self._word(checks.SHARED_BYTES)
-            self.fn.call("void", fill, [cells, integer("i8", 0), size, Value("i1", "false")])
+            self._zero(checks.SHARED_CELLS, checks.SHARED_BYTES)
+            if self._checks.barrier_count:
+                self._zero(checks.ORDER, checks.ORDER_BYTES)
+            return zero(node.dtype)
+        elif name_of(node) == checks.JOIN and isinstance(node, tir.Call):
+            self.fn.call("void", "@mlcc_emulate_join", [self._report(), *(self.index(a) for a in node.args)])
+            return zero(node.dtype)
+        elif name_of(node) == barriers.BARRIER and isinstance(node, tir.Call):
+            self._barrier(node)
             return zero(node.dtype)
         return super().expr(node)
+
+    def _zero(self, memory: int, size: int) -> None:
+        fill = self.ctx.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+        args = [self._word(memory, "ptr"), integer("i8", 0), self._word(size), Value("i1", "false")]
+        self.fn.call("void", fill, args)
+
+    # ------------------------------------------------------------ barriers in memory
+
+    def _barrier(self, node: tir.Call) -> None:
+        """A thread's doing at a barrier: looked at as an access of its memory; what it does wrong is reported."""
+        fn, of = self.fn, self._checks
+        what, address, amount, thread, *told = node.args
+        doing = tir.const_int(what) or 0
+        if told:
+            me, clock, synced, site_number, root_number = told
+            site, number = tir.const_int(site_number) or 0, tir.const_int(root_number)
+            root = next((r for r in of.roots if r.number == number), None)
+        else:
+            me, clock, synced = of.me, of.clock, of.synced
+            data = (v for v in walk(address) if isinstance(v, tir.Var) and v.dtype.is_handle)
+            root = next((r for v in data if (r := of.root_of(v)) is not None), None)
+            site = of.site(node, self._stmt, "use", root)
+        word = self.expr(address)
+        if root is None or root.number not in of.barriers:
+            barriers.change(self, doing, word, self.index(amount))
+            return
+        there = self.expr(root.data)
+        offset = fn.binary("sub", *(fn.convert("ptrtoint", p, "i64") for p in (word, there)))
+        _, done = self._guard(root, [(offset, 8)], site, "met", self.expr(me))
+        place = fn.binary("add", fn.binary("sdiv", offset, integer("i64", 8)), integer("i64", of.barriers[root.number]))
+        same = Value("i1", "false") if doing == barriers.INIT else None
+        self._look(root, (offset, 8), site, same, self.expr(me), self.expr(synced), self.expr(clock))
+        lane = fn.convert("sext", self.expr(thread), "i64")
+        if doing == barriers.ARRIVE:
+            fn.call("void", "@mlcc_emulate_arrived", [self._report(), place, lane, self.expr(clock)])
+        status = barriers.change(self, doing, word, self.index(amount))
+        complete, other, end = fn.label("complete"), fn.label("other"), fn.label("end")
+        fn.cond_br(fn.icmp("eq", status, integer("i32", 1)), complete, other)
+        fn.start(complete)
+        row = [self._report(), place]
+        if doing == barriers.WAIT:
+            fn.call("void", "@mlcc_emulate_waited", [*row, lane])
+        else:
+            fn.call("void", "@mlcc_emulate_completed", row)
+        fn.br(end)
+        fn.start(other)
+        wrong = fn.label("wrong")
+        bad = fn.icmp("eq" if doing == barriers.WAIT else "ne", status, integer("i32", 0))
+        fn.cond_br(bad, wrong, end)
+        fn.start(wrong)
+        kind = checks.ENDLESS if doing == barriers.WAIT else checks.MISUSED
+        number_in = fn.binary("sdiv", offset, integer("i64", root.granule))
+        nothing = integer("i32", 0)
+        self._notify([integer("i32", kind), integer("i32", site), self.expr(me), number_in, nothing, status])
+        fn.br(end)
+        fn.start(end)
+        fn.br(done)
+        fn.start(done)
+
+    def _engine(self) -> tuple[Value, Value]:
+        """As what the copy engine marks what it writes for a thread: the thread with the sign bit, and the barrier with
+        the number of the phase that is under way there."""
+        fn, of = self.fn, self._checks
+        me = fn.binary("or", self.expr(of.me), integer("i32", -(1 << 31)))
+        address = None if self._copied is None else barrier_of(self._copied)
+        data = [v for v in walk(address) if isinstance(v, tir.Var) and v.dtype.is_handle] if address is not None else []
+        root = next((r for v in data if (r := of.root_of(v)) is not None), None)
+        if address is None or root is None or root.number not in of.barriers:
+            return self.expr(of.me), self.expr(of.clock)
+        words = (self.expr(address), self.expr(root.data))
+        offset = fn.binary("sub", *(fn.convert("ptrtoint", p, "i64") for p in words))
+        place = fn.binary("add", fn.binary("sdiv", offset, integer("i64", 8)), integer("i64", of.barriers[root.number]))
+        phase = fn.load("i32", fn.call("ptr", "@mlcc_emulate_phases", [self._report(), place]), 4)
+        high = fn.binary("shl", fn.convert("trunc", place, "i32"), integer("i32", 24))
+        return me, fn.binary("or", high, fn.binary("and", phase, integer("i32", (1 << 24) - 1)))
+
+    # ------------------------------------------------------------ accesses
 
     def _root(self, buffer: tir.Buffer, index: Expr) -> Root | None:
         """What an access is looked at for: nothing where it is a known element of a thread's own memory."""
@@ -187,7 +277,7 @@ class CheckedEmitter(ThreadEmitter):
         finally:
             self.mask = outer
 
-    def _guard(self, root: Root, pieces: list[Piece], site: int, name: str) -> tuple[str, str]:
+    def _guard(self, root: Root, pieces: list[Piece], site: int, name: str, me: Value | None = None) -> tuple[str, str]:
         """Go on where an access is inside of its memory, else to the second label, from the block of the first."""
         fn = self.fn
         size = self._word(checks.ROOTS + 2 * root.number) if root.size is None else self.index(root.size)
@@ -201,9 +291,8 @@ class CheckedEmitter(ThreadEmitter):
         fn.start(no)
         place = fn.binary("sdiv", pieces[0][0], integer("i64", root.granule))
         nothing = integer("i32", 0)
-        self._notify(
-            [integer("i32", checks.OUTSIDE), integer("i32", site), self.expr(self._checks.me), place, nothing, nothing]
-        )
+        who = self.expr(self._checks.me) if me is None else me
+        self._notify([integer("i32", checks.OUTSIDE), integer("i32", site), who, place, nothing, nothing])
         fn.br(done)
         fn.start(yes)
         return no, done
@@ -222,13 +311,21 @@ class CheckedEmitter(ThreadEmitter):
             thread = self.expr(of.threads.number)
             given = [self._report(), integer("i32", site), thread, key, offset, integer("i64", count)]
             fn.call("void", "@mlcc_emulate_trace", [*given, self.expr(of.block)])
-        if not root.is_marked:
-            return
+        if root.is_marked:
+            self._look(root, piece, site, same, *map(self.expr, (of.me, of.synced, of.clock)))
+
+    def _look(
+        self, root: Root, piece: Piece, site: int, same: Value | None, me: Value, synced: Value, clock: Value
+    ) -> None:
+        """Compare a read or a write of thread `me` with the marks that are there, and leave one."""
+        fn, of = self.fn, self._checks
+        offset, count = piece
+        by_thread = self._copied is None and me.ref == self.expr(of.me).ref if of.me in self.values else False
         first = fn.binary("sdiv", offset, integer("i64", root.granule))
         cells = self._word(checks.ROOTS + 2 * root.number + 1, "ptr")
         elements = max(count // root.granule, 1)
         done = ""
-        if elements == 1:  # a thread that comes again finds its own mark
+        if elements == 1 and by_thread:  # a thread that comes again finds its own mark
             at = fn.binary("mul", first, integer("i64", checks.MARKS))
             if same is None:
                 at = fn.binary("add", at, integer("i64", checks.MARKS // 3))
@@ -236,20 +333,21 @@ class CheckedEmitter(ThreadEmitter):
             look, done = fn.label("look"), fn.label("marked")
             fn.cond_br(fn.icmp("eq", last, self.expr(of.stamp)), done, look)
             fn.start(look)
-        given = [self._report(), cells, first, integer("i64", elements), self.expr(of.me), self.expr(of.clock)]
-        given += [integer("i32", site), self.expr(of.threads.count)]
-        if same is not None:
-            fn.call("void", "@mlcc_emulate_write", [*given, same])
-        else:
+        given = [self._report(), cells, first, integer("i64", elements), me, synced]
+        place = [integer("i32", site), self.expr(of.threads.count)]
+        if same is None:
             own = Value("i1", "false" if root.scope == "global" else "true")
-            fn.call("void", "@mlcc_emulate_read", [*given, own])
+            fn.call("void", "@mlcc_emulate_read", [*given, clock, *place, own])
+        else:
+            mark = (me, clock) if self._copied is None else self._engine()
+            fn.call("void", "@mlcc_emulate_write", [*given, *mark, *place, same])
         if done:
             fn.br(done)
             fn.start(done)
 
     def _same(self, root: Root, pieces: list[Piece], value: tir.Var) -> Value:
         """Whether the memory holds the value already."""
-        if not root.is_marked or len(pieces) != 1:
+        if not root.is_marked or len(pieces) != 1 or self._copied is not None:
             return Value("i1", "false")
         return self._holds(root, pieces[0], casts.to_memory(self, self.expr(value), value.dtype))
 

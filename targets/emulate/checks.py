@@ -8,11 +8,8 @@ numbers of sites and threads, which `findings` turns into diagnostics.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from string import Template
 
-from mlcc.errors import Source, Span
+from mlcc.errors import CompileError, Source, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
@@ -21,16 +18,27 @@ from mlcc.ir.node import Node, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.aliases import Aliases
+from mlcc.targets.emulate.barriers import barrier_of
 from mlcc.targets.emulate.threads import Body, Threads
 
 # the words (of 64 bits) of the report that a launch passes; after them come two for each root: its bytes, its cells
-NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, SEEN, SITES, ROOTS = range(10)
+WORDS = (
+    "NOTIFY", "SHARED_CELLS", "SHARED_BYTES", "TRACE", "ROOM", "USED", "STRIDE", "SEEN", "SITES", "ORDER", "WIDTH",
+    "BARRIERS", "ORDER_BYTES", "ROOTS",
+)  # fmt: skip
+(
+    NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, SEEN, SITES, ORDER, WIDTH, BARRIERS, ORDER_BYTES,
+    ROOTS,
+) = range(14)  # fmt: skip
 MARKS = 9  # int32 words of a cell
 
 # kinds of findings; the first three are those that marks.ll knows
-WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT = range(7)
-KINDS = 7
+WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT, ENDLESS, MISUSED = range(9)
+KINDS = 9
+MOST_BARRIERS = 256  # in memory, that checks tell apart
+COPIED = "emulate.copied"  # the key of a scope whose stores the copy engine makes; it completes bytes at the barrier
 CLEAR = "emulate.clear"  # a new block begins: its shared memory is not written
+JOIN = "emulate.join"  # T.join(first thread, how many, first column): they know what one of them does
 NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread)
 
 
@@ -71,8 +79,11 @@ class Checks:
     me: tir.Var = field(default_factory=lambda: tir.Var("me", INT32))  # the number of the thread in the grid, plus 1
     clock: tir.Var = field(default_factory=lambda: tir.Var("clock", INT32))
     stamp: tir.Var = field(default_factory=lambda: tir.Var("stamp", INT64))  # both, as the first words of a mark
+    synced: tir.Var = field(default_factory=lambda: tir.Var("synced", INT32))  # the clock when the warp last met
     report: tir.Var = field(default_factory=lambda: tir.Var("report", DType.of("handle")))
     block: tir.Var = field(default_factory=lambda: tir.Var("block", INT64))
+    barriers: dict[int, int] = field(default_factory=dict)  # by the number of their root, which one is its first
+    barrier_count: int = 0
     _root_of: dict[tir.Var, Root] = field(default_factory=dict)
     _site_numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     _texts: dict[str, Source] = field(default_factory=dict)
@@ -83,6 +94,7 @@ class Checks:
         aliases, made, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
         views: dict[tir.Var, tir.Var] = {}
         written: set[tir.Var] = set()
+        barriers: list[tir.Var] = []
 
         def see(buffer: tir.Buffer) -> None:
             root = aliases.of(buffer.data).root
@@ -111,6 +123,9 @@ class Checks:
                 case tir.BufferStore(buffer=buffer):
                     see(buffer)
                     written.add(buffer.data)
+                case tir.Call() if (barrier := barrier_of(node)) is not None:
+                    barriers += [v for v in walk(barrier) if isinstance(v, tir.Var) and v.dtype.is_handle]
+                    written.update(barriers)
                 case tir.Call(args=args) if effect_of(node) > Effect.PURE:
                     written.update(v for a in args for v in walk(a) if isinstance(v, tir.Var) and v.dtype.is_handle)
         written = {aliases.of(v).root or v for v in written}
@@ -120,6 +135,19 @@ class Checks:
         by_data = {root.data: root for root in self.roots}
         self._root_of = {var: by_data[root] for var, root in views.items() if root in by_data}
         self._aliases = aliases
+        for data in barriers:
+            self._barriers_in(self.root_of(data))
+
+    def _barriers_in(self, root: Root | None) -> None:
+        """Take note of memory that has barriers in it."""
+        if root is None or root.number in self.barriers or not root.scope.startswith("shared"):
+            return
+        size = None if root.size is None else tir.const_int(root.size)
+        if size is None or self.barrier_count + size // 8 > MOST_BARRIERS:
+            message = f"`{root.name}` has barriers, and how many is not known, or more than {MOST_BARRIERS}"
+            raise CompileError(error("E0749", message, root.data.span, help="leave the checks out: --no-check"))
+        self.barriers[root.number] = self.barrier_count
+        self.barrier_count += size // 8
 
     def root_of(self, data: tir.Var) -> Root | None:
         """The memory that a data variable points into; None where that is not known, or is the emulation's own."""
@@ -158,16 +186,3 @@ def _bytes(buffer: tir.Buffer) -> Expr:
     for dim in buffer.shape:
         size = c.mul(size, c.cast(INT64, dim))
     return size
-
-
-@cache
-def marks_text() -> str:
-    """The functions of shadow memory, as LLVM IR without comments."""
-    text = (files(__package__) / "marks.ll").read_text()
-    lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
-    values = {
-        "attributes": "nounwind", "slow": "noinline nounwind", "cold": "noinline cold nounwind",
-        "trace": str(TRACE), "room": str(ROOM), "used": str(USED), "stride": str(STRIDE),
-        "seen": str(SEEN), "sites": str(SITES),
-    }  # fmt: skip
-    return Template("\n".join(line for line in lines if line)).substitute(values)

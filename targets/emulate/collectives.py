@@ -34,6 +34,7 @@ class Gathered:
     slots: tuple[tir.Buffer | None, ...]
     mask: tir.Buffer | None
     result: tir.Buffer | None = None
+    told: Callable[[Expr], tuple[Expr, ...]] = lambda thread: ()  # what checks have to say of a thread here
 
     def arg(self, index: int, thread: Expr) -> Expr:
         """An argument as a thread passed it."""

@@ -103,6 +103,11 @@ class Emulated:
         shared = sum(_cells(r, r.size, values) for r in self.checks.roots if r.scope.startswith("shared"))
         cells = np.zeros(max(shared, 1) * checks.MARKS, np.int32)
         words[checks.SHARED_CELLS], words[checks.SHARED_BYTES] = cells.ctypes.data, cells.nbytes
+        order = self._order(block)
+        if order is not None:
+            words[checks.ORDER], words[checks.ORDER_BYTES] = order.ctypes.data, order.nbytes
+            words[checks.BARRIERS] = count = self.checks.barrier_count
+            words[checks.WIDTH] = block[0] * block[1] * block[2] + count
         used = 0
         for root in self.checks.roots:
             at = checks.ROOTS + 2 * root.number
@@ -126,7 +131,12 @@ class Emulated:
         trace = np.empty((self.mode.trace, 6), np.int64) if self.mode.trace else None
         if trace is not None:
             words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
-        return words, findings, trace, [*kept, cells, seen, notify]
+        return words, findings, trace, [*kept, cells, seen, order, notify]
+
+    def _order(self, block: Sequence[int]) -> np.ndarray | None:
+        """The table of what threads know of each other by barriers in memory (`order.ll`), where there are any."""
+        count, threads = self.checks.barrier_count, block[0] * block[1] * block[2]
+        return np.zeros((threads + 2 * count) * (threads + count) + count, np.int32) if count else None
 
 
 def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Emulated]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from mlcc.ir import tir
+from mlcc.targets.emulate import barriers
 from mlcc.targets.llvm import calls, casts, memory
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
@@ -33,7 +34,14 @@ def _at_once(e: Emitter, node: tir.Call) -> Value:
 
 
 INTRINSICS: dict[str, Emit] = {
-    "atomic_add": _atomic_add, "ptx_commit_group": _at_once, "ptx_wait_group": _at_once,
+    "atomic_add": _atomic_add, barriers.BARRIER: barriers.emit,
+    **dict.fromkeys(
+        (
+            "ptx_commit_group", "ptx_wait_group", "ptx_fence_barrier_init", "ptx_fence_proxy_async",
+            "ptx_cp_async_bulk_commit_group", "ptx_cp_async_bulk_wait_group",
+        ),
+        _at_once,
+    ),
 }  # fmt: skip
 
 

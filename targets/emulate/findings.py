@@ -42,7 +42,8 @@ class Findings:
         return made[:MOST]
 
     def _diagnostic(self, kind: int, site: Site, me: int, index: int, other: Site, them: int) -> Diagnostic:
-        mine, theirs = self._thread(me), self._thread(them)
+        mine, theirs = self._thread(me), self._thread(thread_of(them))
+        copied = them < 0  # the copy engine did it, for a thread
         if kind == checks.DIVERGED:
             message = "a barrier that not all of its threads reach"
             help = "take the barrier out of the condition or loop, or make that the same for all of the threads"
@@ -56,6 +57,14 @@ class Findings:
         assert site.root is not None
         name = site.root.name
         what = f"`{name}[{index}]`"
+        if kind == checks.ENDLESS:
+            message = f"a wait at the barrier {what} for a phase that is not complete"
+            help = "nothing before it in the text completes the phase of this parity: arrivals or bytes are missing"
+            return error("E0746", message, site.span, f"{mine} waits here", help=help)
+        if kind == checks.MISUSED:
+            wrong = "is no barrier yet" if them == 2 else "gets more arrivals or bytes than its phase counts"
+            help = "a barrier is initialised once, and a phase has as many arrivals as that says"
+            return error("E0739", f"{what} {wrong}", site.span, f"{mine} comes here", help=help)
         if kind == checks.OUTSIDE:
             count = self.sizes[site.root.number] // site.root.granule
             where = f"{mine} {site.what}s {what}"
@@ -63,7 +72,7 @@ class Findings:
         if kind == checks.UNWRITTEN:
             message = f"{what} is read before anything is written to it"
             return error("E0743", message, site.span, f"{mine} reads it")
-        apart = self._block_of(me) != self._block_of(them)
+        apart = self._block_of(me) != self._block_of(thread_of(them))
         between = "blocks" if apart else "threads"
         if kind == checks.WRITE_WRITE:
             code, message = "E0741", f"two {between} write different values to {what}, in no order"
@@ -72,6 +81,9 @@ class Findings:
         help = 'a barrier between the two, T.tvm_storage_sync("shared"), orders threads of a block'
         if apart:
             help = "blocks of a launch run in any order: write to places of their own, add by atomics, or launch twice"
+        if copied:
+            help = "threads wait for a copy at its barrier, T.ptx_wait_barrier(barrier, parity), before they use it"
+            theirs = f"a copy that {theirs} asked for"
         label = Label(other.span, f"{theirs} {other.what}s it here")
         return error(code, message, site.span, f"{mine} {site.what}s it", related=(label,), help=help)
 
@@ -84,6 +96,11 @@ class Findings:
         count = self.block[0] * self.block[1] * self.block[2]
         thread, block = (me - 1) % count, (me - 1) // count
         return f"thread {_place(thread, self.block)} of block {_place(block, self.grid)}"
+
+
+def thread_of(them: int) -> int:
+    """The thread of a mark, without the sign of the copy engine."""
+    return them & 0x7FFFFFFF
 
 
 def _place(number: int, extents: Sequence[int]) -> str:

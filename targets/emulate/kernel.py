@@ -19,6 +19,7 @@ from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
+from mlcc.targets.emulate.barriers import by_one_thread
 from mlcc.targets.emulate.carry import carry
 from mlcc.targets.emulate.checked import CheckedEmitter
 from mlcc.targets.emulate.checks import Checks
@@ -155,7 +156,8 @@ class _Prepare(Mutator):
             return asynchronous_copy(node.value)
         if name_of(node.value) == "tir.ptx_ldmatrix" and isinstance(node.value, tir.Call):
             return matrix_rows(node.value, self._threads.lane)
-        return node
+        made = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
+        return node if made is None else made
 
     def body(self, statements: Body) -> Body:
         """What follows a failed assertion in its body is left out."""

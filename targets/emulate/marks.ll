@@ -1,8 +1,29 @@
 ; Shadow memory of checked kernels: who touched what last. A cell stands for one element, and has three marks: of the
 ; last write, and of two reads by threads that nothing orders. A mark is {thread + 1, clock, site}; threads are numbered
-; through the grid. A clock counts the block's barriers (times 4096) and the warp's since.
+; through the grid. A clock counts the block's barriers (times 4096) and, since, the warp's and arrivals at barriers in
+; memory. What is compared with it is the clock when the thread's warp last met (`synced`), and the table of `order.ll`.
+; A mark of the copy engine has the sign bit and, in place of a clock, the barrier (8 bits) and the number of its phase.
 
-define internal i1 @mlcc_emulate_apart(ptr %mark, i32 %me, i32 %clock, i32 %threads) $attributes {
+define internal i1 @mlcc_emulate_known(ptr %report, i32 %thread, i32 %column, i32 %what) $attributes {
+  ; does a thread's row say more than `what`
+entry:
+  %at_table = getelementptr i64, ptr %report, i64 $order
+  %table = load ptr, ptr %at_table
+  %none = icmp eq ptr %table, null
+  br i1 %none, label %no, label %look
+look:
+  %row = zext i32 %thread to i64
+  %entry_at = call ptr @mlcc_emulate_row(ptr %report, i64 %row)
+  %wide = zext i32 %column to i64
+  %at = getelementptr i32, ptr %entry_at, i64 %wide
+  %value = load i32, ptr %at
+  %known = icmp ugt i32 %value, %what
+  ret i1 %known
+no:
+  ret i1 false
+}
+
+define internal i1 @mlcc_emulate_apart(ptr %report, ptr %mark, i32 %me, i32 %synced, i32 %threads) $attributes {
   ; nothing orders what `mark` says before what thread `me` does now
 entry:
   %other = load i32, ptr %mark
@@ -11,7 +32,8 @@ entry:
   %skip = or i1 %none, %own
   br i1 %skip, label %no, label %look
 look:
-  %a = sub i32 %other, 1
+  %who = and i32 %other, 2147483647
+  %a = sub i32 %who, 1
   %b = sub i32 %me, 1
   %block_a = udiv i32 %a, %threads
   %block_b = udiv i32 %b, %threads
@@ -20,19 +42,31 @@ look:
 clocks:
   %at = getelementptr i32, ptr %mark, i64 1
   %then = load i32, ptr %at
+  %in_a = urem i32 %a, %threads
+  %in_b = urem i32 %b, %threads
+  %engine = icmp slt i32 %other, 0
+  br i1 %engine, label %copied, label %epochs
+copied:
+  %barrier = lshr i32 %then, 24
+  %phase = and i32 %then, 16777215
+  %column = add i32 %threads, %barrier
+  %waited = call i1 @mlcc_emulate_known(ptr %report, i32 %in_b, i32 %column, i32 %phase)
+  br i1 %waited, label %no, label %yes
+epochs:
   %epoch_a = lshr i32 %then, 12
-  %epoch_b = lshr i32 %clock, 12
+  %epoch_b = lshr i32 %synced, 12
   %before = icmp ult i32 %epoch_a, %epoch_b
   br i1 %before, label %no, label %warps
 warps:
-  %in_a = urem i32 %a, %threads
-  %in_b = urem i32 %b, %threads
   %warp_a = lshr i32 %in_a, 5
   %warp_b = lshr i32 %in_b, 5
   %same_warp = icmp eq i32 %warp_a, %warp_b
-  %sooner = icmp ult i32 %then, %clock
+  %sooner = icmp ult i32 %then, %synced
   %ordered = and i1 %same_warp, %sooner
-  br i1 %ordered, label %no, label %yes
+  br i1 %ordered, label %no, label %met
+met:
+  %heard = call i1 @mlcc_emulate_known(ptr %report, i32 %in_b, i32 %in_a, i32 %then)
+  br i1 %heard, label %no, label %yes
 yes:
   ret i1 true
 no:
@@ -83,7 +117,7 @@ define internal void @mlcc_emulate_race(ptr %report, i32 %kind, ptr %mark, i64 %
   ret void
 }
 
-define internal void @mlcc_emulate_read(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %needs_write) $slow {
+define internal void @mlcc_emulate_read(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %synced, i32 %clock, i32 %site, i32 %threads, i1 %needs_write) $slow {
 entry:
   br label %head
 head:
@@ -106,19 +140,19 @@ unset:
   call void @mlcc_emulate_race(ptr %report, i32 3, ptr %writer, i64 %index, i32 %me, i32 %site)
   br label %set
 set:
-  %race = call i1 @mlcc_emulate_apart(ptr %writer, i32 %me, i32 %clock, i32 %threads)
+  %race = call i1 @mlcc_emulate_apart(ptr %report, ptr %writer, i32 %me, i32 %synced, i32 %threads)
   br i1 %race, label %racing, label %readers
 racing:
   call void @mlcc_emulate_race(ptr %report, i32 2, ptr %writer, i64 %index, i32 %me, i32 %site)
   br label %readers
 readers:
-  %apart_one = call i1 @mlcc_emulate_apart(ptr %one, i32 %me, i32 %clock, i32 %threads)
+  %apart_one = call i1 @mlcc_emulate_apart(ptr %report, ptr %one, i32 %me, i32 %synced, i32 %threads)
   br i1 %apart_one, label %second, label %first_mark
 first_mark:
   call void @mlcc_emulate_mark(ptr %one, i32 %me, i32 %clock, i32 %site)
   br label %latch
 second:
-  %apart_two = call i1 @mlcc_emulate_apart(ptr %two, i32 %me, i32 %clock, i32 %threads)
+  %apart_two = call i1 @mlcc_emulate_apart(ptr %report, ptr %two, i32 %me, i32 %synced, i32 %threads)
   br i1 %apart_two, label %crowd, label %second_mark
 crowd:
   ; two readers of one block are no more than one to a reader of another
@@ -144,8 +178,8 @@ done:
   ret void
 }
 
-define internal void @mlcc_emulate_write(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %clock, i32 %site, i32 %threads, i1 %same) $slow {
-  ; `same`: the memory holds the value already; several threads may write one value
+define internal void @mlcc_emulate_write(ptr %report, ptr %cells, i64 %first, i64 %count, i32 %me, i32 %synced, i32 %as, i32 %clock, i32 %site, i32 %threads, i1 %same) $slow {
+  ; `same`: the memory holds the value already; several threads may write one value. The mark is of `as` at `clock`
 entry:
   br label %head
 head:
@@ -160,7 +194,7 @@ body:
   %one = getelementptr i32, ptr %cells, i64 %at_one
   %at_two = add i64 %at, 6
   %two = getelementptr i32, ptr %cells, i64 %at_two
-  %race = call i1 @mlcc_emulate_apart(ptr %writer, i32 %me, i32 %clock, i32 %threads)
+  %race = call i1 @mlcc_emulate_apart(ptr %report, ptr %writer, i32 %me, i32 %synced, i32 %threads)
   br i1 %race, label %writes, label %reads
 writes:
   br i1 %same, label %latch, label %differs
@@ -168,19 +202,19 @@ differs:
   call void @mlcc_emulate_race(ptr %report, i32 0, ptr %writer, i64 %index, i32 %me, i32 %site)
   br label %reads
 reads:
-  %race_one = call i1 @mlcc_emulate_apart(ptr %one, i32 %me, i32 %clock, i32 %threads)
+  %race_one = call i1 @mlcc_emulate_apart(ptr %report, ptr %one, i32 %me, i32 %synced, i32 %threads)
   br i1 %race_one, label %with_one, label %look_two
 with_one:
   call void @mlcc_emulate_race(ptr %report, i32 1, ptr %one, i64 %index, i32 %me, i32 %site)
   br label %latch
 look_two:
-  %race_two = call i1 @mlcc_emulate_apart(ptr %two, i32 %me, i32 %clock, i32 %threads)
+  %race_two = call i1 @mlcc_emulate_apart(ptr %report, ptr %two, i32 %me, i32 %synced, i32 %threads)
   br i1 %race_two, label %with_two, label %latch
 with_two:
   call void @mlcc_emulate_race(ptr %report, i32 1, ptr %two, i64 %index, i32 %me, i32 %site)
   br label %latch
 latch:
-  call void @mlcc_emulate_mark(ptr %writer, i32 %me, i32 %clock, i32 %site)
+  call void @mlcc_emulate_mark(ptr %writer, i32 %as, i32 %clock, i32 %site)
   %next = add i64 %k, 1
   br label %head
 done:

@@ -7,7 +7,7 @@ That is how a GPU runs code whose threads part, and it makes barriers that not a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
@@ -174,11 +174,16 @@ class Splitter:
             return
         size, meaning = GROUPS[name]
         made.append(self._groups(gathered, size, meaning))
+        made.extend(self.after(call))
         if var is not None and gathered.result is not None:
             run.append(tir.Bind(var, c.load(gathered.result, self.threads.number), span=stmt.span))
 
     def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
         """Threads (those of `mask`) meet here: a region has ended, and there is nothing else to do."""
+
+    def after(self, call: tir.Call) -> list[Stmt]:
+        """What follows a call that threads made together."""
+        return []
 
     def _gather(self, stmt: Stmt, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
         """Put the arguments that differ between threads into arrays."""
@@ -194,7 +199,11 @@ class Splitter:
         self._flush(made, stores)
         self.meet(stmt, call, self._mask, made)
         result = self.array("result", call.dtype) if has_result else None
-        return Gathered(call, self.threads, tuple(slots), self._mask, result)
+        return Gathered(call, self.threads, tuple(slots), self._mask, result, self.telling(stmt, call))
+
+    def telling(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
+        """What checks have to say of each thread that makes a call with others."""
+        return lambda thread: ()
 
     def _groups(self, gathered: Gathered, size: int, meaning: object) -> Stmt:
         threads = self.threads

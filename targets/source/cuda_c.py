@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mlcc.errors import Span
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
+from mlcc.targets.source.bulk_copies import asm_statement
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 
 _VECTORS = {
@@ -105,7 +106,7 @@ class CudaC(Dialect):
             return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
         if name in ("call_extern", "call_pure_extern"):
             return f"{args[0]}({', '.join(args[1:])})"
-        return None
+        return asm_statement(name, args, node)
 
     # ------------------------------------------------------------ kernels
 
