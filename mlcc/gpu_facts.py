@@ -65,7 +65,7 @@ class GpuFacts:
     def of(target: Target | str) -> GpuFacts:
         """The facts of the GPU that a target names. Raises CompileError for a text that is no target (E0790 on), or an
         architecture that is not known (E0731)."""
-        target = Target.parse(target)
+        target = Target.parse(target).resolved()
         arch = Arch.of(target)
         block, per_sm, threads, blocks, count, l2 = _TABLE[arch.capability]
         special = arch.variant != ""

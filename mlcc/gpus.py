@@ -81,9 +81,19 @@ class Arch:
         return frozenset({"bf16"}) if self.number >= 80 else frozenset()
 
 
+def best_for(capability: tuple[int, int]) -> str:
+    """The listed architecture whose code a device runs best: its own with all that no other has, else the greatest one
+    that is not above it (the least one for a device that is below all)."""
+    number = capability[0] * 10 + capability[1]
+    exact = f"sm_{number}a"
+    return exact if exact in ISA else _greatest(number)
+
+
+def _greatest(number: int) -> str:
+    plain = {int(known[3:]): known for known in ISA if known[3:].isdigit()}
+    return plain[max((n for n in plain if n <= number), default=min(plain))]
+
+
 def _nearest(name: str) -> str:
     """The listed architectures; first the greatest one that is not above, whose code runs there if it exists."""
-    number = int(name[3:].rstrip("af"))
-    plain = {int(known[3:]): known for known in ISA if known[3:].isdigit()}
-    near = plain[max((n for n in plain if n <= number), default=min(plain))]
-    return f"did you mean `{near}`? Known are {', '.join(ISA)}"
+    return f"did you mean `{_greatest(int(name[3:].rstrip('af')))}`? Known are {', '.join(ISA)}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mlcc.errors import MachineError
 from mlcc.runtime.cores import cgroup_quota as cgroup_quota
 from mlcc.runtime.cores import num_cores as num_cores
 
@@ -51,6 +54,27 @@ def cpu_features() -> tuple[str, ...]:
     import llvmlite.binding as llvm
 
     return tuple(f"+{name}" for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The GPU that artifacts run on: its compute capability, and sizes by the names of a target's options."""
+
+    capability: tuple[int, int]
+    sizes: Mapping[str, int]
+
+
+@functools.cache
+def gpu() -> Gpu:
+    """The CUDA device of this machine. Raises MachineError (E0860) where there is none."""
+    from mlcc.runtime.cuda import default_device
+
+    try:
+        device = default_device()
+    except MachineError as exc:
+        help = "compiling needs no GPU where its architecture is named: `cuda{arch=sm_90}`"
+        raise MachineError([dataclasses.replace(d, help=help) for d in exc.diagnostics]) from None
+    return Gpu(device.capability, device.sizes())
 
 
 @functools.cache

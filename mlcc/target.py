@@ -41,7 +41,8 @@ class Target:
     """A machine to generate code for. Compares by value; `str()` prints what `Target.parse` reads.
 
     llvm: an empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
-    `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability. `num_cores` 0: as
+    `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability, `native` that of the
+    GPU here. `num_cores` 0: as
     many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are
     what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`). So are, for cuda, the number of
     multiprocessors, and the threads, bytes of shared memory and registers that a block may have; 0 is what is known of
@@ -76,12 +77,19 @@ class Target:
     @property
     def is_native(self) -> bool:
         """Whether the code is for the very CPU that compiles it."""
-        return self.cpu == "native"
+        return self.cpu == NATIVE
 
     def resolved(self) -> Target:
-        """With triple, CPU and features written out: `native` and the empty defaults become names that LLVM knows."""
-        from mlcc import host
+        """With triple, CPU and features written out: `native` and the empty defaults become names that LLVM knows.
 
+        Raises MachineError (E0860) for a native GPU where none can be used.
+        """
+        from mlcc import gpus, host
+
+        if self.kind == "cuda" and self.arch == NATIVE:
+            here = host.gpu()
+            own: dict[str, Any] = {name: getattr(self, name) or number for name, number in here.sizes.items()}
+            return replace(self, arch=gpus.best_for(here.capability), **own)
         if self.kind == "cuda":
             return replace(self, arch=self.arch or DEFAULT_ARCH)
         triple = self.triple or host.triple()
@@ -92,6 +100,7 @@ class Target:
 
 
 DEFAULT_ARCH = "sm_80"
+NATIVE = "native"
 KINDS: dict[str, tuple[str, ...]] = {
     "cuda": ("arch", "fast_math", "sm_count", "max_threads", "shared_bytes", "registers", "l2"),
     "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math"),
@@ -143,8 +152,8 @@ def _check(option: Option, value: Any) -> None:
         _wrong(option, "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own")
     if option.name in ("sm_count", "max_threads", "shared_bytes", "registers") and not 0 <= value <= 1 << 20:
         _wrong(option, "a number expected, or 0 for what is known of the architecture")
-    if option.name == "arch" and not re.fullmatch(r"sm_\d{2,3}[af]?", value):
-        _wrong(option, "a compute capability such as sm_90 expected")
+    if option.name == "arch" and not re.fullmatch(rf"sm_\d{{2,3}}[af]?|{NATIVE}", value):
+        _wrong(option, "a compute capability such as sm_90 expected, or native for the GPU here")
     if isinstance(value, str) and not _WORD.match(value):
         _wrong(option, "a word of letters, digits and `.+-_` expected")
     if option.name == "features":

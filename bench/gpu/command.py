@@ -14,7 +14,7 @@ import mlcc
 from bench.gpu.peers import Once, peers
 from bench.gpu.workloads import Workload, reference, widened, workloads
 from mlcc.errors import MlccError
-from mlcc.gpus import ISA
+from mlcc.gpus import best_for
 from mlcc.runtime.cuda import default_device
 from mlcc.runtime.cuda.device import CudaDevice
 
@@ -54,15 +54,6 @@ def describe(device: CudaDevice) -> str:
     return f"{device.name} (compute capability {major}.{minor}, driver for CUDA {cuda}, {device.driver.package})"
 
 
-def architecture(device: CudaDevice) -> str:
-    """The best one that there is code for; `a` variants have what no other has."""
-    have = device.capability[0] * 10 + device.capability[1]
-    exact = f"sm_{have}a"
-    if exact in ISA:
-        return exact
-    return f"sm_{max(int(name[3:]) for name in ISA if name[3:].isdigit() and int(name[3:]) <= have)}"
-
-
 def copy_bandwidth(device: CudaDevice, size: int, rounds: int) -> float:
     """Bytes per second read and written by copies within the device."""
     source, target = device.alloc(size), device.alloc(size)
@@ -96,7 +87,7 @@ def sample(cases: dict[str, Once], device: CudaDevice, rounds: int) -> dict[str,
 
 def one(work: Workload, device: CudaDevice, level: int, rounds: int, bandwidth: float) -> str:
     """A line of the table."""
-    target = f"cuda{{arch={architecture(device)}}}"
+    target = f"cuda{{arch={best_for(device.capability)}}}"
     try:
         exe: Any = mlcc.load(mlcc.build(mlcc.parse(work.text), target=target, opt_level=level), device=device)
     except MlccError as exc:

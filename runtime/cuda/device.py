@@ -81,7 +81,8 @@ class CudaDevice(Device):
                 raise MachineError(error("E0860", f"no CUDA device {number}: {there}"))
             self.name = driver.device_name(number)
             self.version = divmod(driver.version() // 10, 100)
-            self.capability = tuple(driver.attribute(number, k) for k in (cuda.CAPABILITY_MAJOR, cuda.CAPABILITY_MINOR))
+            major, minor = (driver.attribute(number, k) for k in (cuda.CAPABILITY_MAJOR, cuda.CAPABILITY_MINOR))
+            self.capability = (major, minor)
             self.most_threads = driver.attribute(number, cuda.MAX_THREADS)
             self.most_block = tuple(driver.attribute(number, cuda.MAX_BLOCK_X + i) for i in range(3))
             self.most_grid = tuple(driver.attribute(number, cuda.MAX_GRID_X + i) for i in range(3))
@@ -100,6 +101,16 @@ class CudaDevice(Device):
 
     def attach(self) -> None:
         self._local.generation = -1
+
+    def sizes(self) -> dict[str, int]:
+        """What schedules are chosen by, under the names of a target's options; `l2` and `shared_bytes` in bytes."""
+        return {
+            "sm_count": self.driver.attribute(self.number, cuda.MULTIPROCESSORS),
+            "max_threads": self.most_threads,
+            "shared_bytes": self.most_shared,
+            "registers": self.driver.attribute(self.number, cuda.MAX_REGISTERS),
+            "l2": self.driver.attribute(self.number, cuda.L2_SIZE),
+        }
 
     # ------------------------------------------------------------ what code needs
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mlcc import CompileError
+import mlcc.runtime.cuda
+from mlcc import CompileError, host
+from mlcc.errors import MachineError
 from mlcc.gpu_facts import GpuFacts
-from mlcc.gpus import ISA
+from mlcc.gpus import ISA, best_for
+from mlcc.runtime.cuda.device import CudaDevice
 from mlcc.target import Target
+from tests.runtime.fake_driver import FakeDriver
 
 
 @pytest.mark.parametrize("arch", sorted(ISA))
@@ -31,6 +35,23 @@ def test_a_target_overrides_them() -> None:
         Target.parse("cuda{arch=sm_80 sm-count=-1}")
     with pytest.raises(CompileError):
         Target.parse("llvm{sm-count=4}")
+
+
+def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlcc.runtime.cuda, "default_device", lambda: CudaDevice(FakeDriver()))
+    host.gpu.cache_clear()
+    try:
+        facts = GpuFacts.of("cuda{arch=native}")
+        assert (facts.arch.name, facts.sm_count, facts.shared_per_block) == ("sm_86", 46, 99 << 10)
+        assert (facts.l2_bytes, facts.registers_per_sm, facts.max_threads) == (4 << 20, 65536, 1024)
+        assert GpuFacts.of("cuda{arch=native sm-count=10}").sm_count == 10
+        with pytest.raises(MachineError, match="E0860"):
+            monkeypatch.setattr(mlcc.runtime.cuda, "default_device", lambda: CudaDevice(FakeDriver(), 3))
+            host.gpu.cache_clear()
+            GpuFacts.of("cuda{arch=native}")
+    finally:
+        host.gpu.cache_clear()
+    assert [best_for(c) for c in ((9, 0), (8, 0), (8, 8), (7, 0))] == ["sm_90a", "sm_80", "sm_87", "sm_75"]
 
 
 def test_what_runs_at_once_is_bounded_by_each_resource() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlcc.errors import MlccError
-from mlcc.gpus import ISA
+from mlcc.gpus import best_for
 from mlcc.runtime.cuda import default_device
 from mlcc.runtime.cuda.device import CudaDevice
 
@@ -22,6 +22,4 @@ def gpu() -> CudaDevice:
 @pytest.fixture(scope="session")
 def target(gpu: CudaDevice) -> str:
     """The best architecture that mlcc generates code for and the device runs."""
-    have = gpu.capability[0] * 10 + gpu.capability[1]
-    known = sorted((int(name[3:]) for name in ISA if name[3:].isdigit()), reverse=True)
-    return f"cuda{{arch=sm_{next(n for n in known if n <= have)}}}"
+    return f"cuda{{arch={best_for(gpu.capability)}}}"

@@ -9,15 +9,18 @@ from typing import Any
 from mlcc.runtime.cuda.driver import (
     CAPABILITY_MAJOR,
     CAPABILITY_MINOR,
+    L2_SIZE,
+    MAX_REGISTERS,
     MAX_SHARED_OPTIN,
     MAX_THREADS,
+    MULTIPROCESSORS,
     ArgumentBlock,
     DriverError,
 )
 
 LIMITS = {
     MAX_THREADS: 1024, 2: 1024, 3: 1024, 4: 64, 5: (1 << 31) - 1, 6: 65535, 7: 65535, CAPABILITY_MAJOR: 8,
-    CAPABILITY_MINOR: 6, MAX_SHARED_OPTIN: 99 << 10,
+    CAPABILITY_MINOR: 6, MAX_SHARED_OPTIN: 99 << 10, MAX_REGISTERS: 65536, MULTIPROCESSORS: 46, L2_SIZE: 4 << 20,
 }  # fmt: skip
 
 
