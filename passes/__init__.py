@@ -24,6 +24,7 @@ PASSES: dict[str, str] = {
     "fold-constants": "mlcc.passes.fold_constants:FoldConstants",
     "fold-transposes": "mlcc.passes.fold_transposes:FoldTransposes",
     "fuse": "mlcc.passes.fuse:Fuse",
+    "fuse-attention": "mlcc.passes.fuse_attention:FuseAttention",
     "fuse-by-pattern": "mlcc.passes.fuse_by_pattern:FuseByPattern",
     "fuse-dense-add": "mlcc.passes.fuse_pair:FuseDenseAdd",
     "fuse-matmul-add": "mlcc.passes.fuse_pair:FuseMatmulAdd",

@@ -15,13 +15,15 @@ LEVELS: dict[str, str] = {
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
-# on a GPU a kernel without a schedule is far from what one with it is; what no rule takes is bound to threads last
+# on a GPU a kernel without a schedule is far from what one with it is, and scores of attention have no place in memory;
+# what no rule takes is bound to threads last
 GPU_LEVELS: dict[str, str] = {
     "O0": f"{LEVELS['O0']},bind-threads",
     "O1": f"{LEVELS['O1']},bind-threads",
-    "O2": f"{LEVELS['O2']},auto-schedule,bind-threads",
+    "O2": f"normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,{_KERNELS},auto-schedule,"
+    "bind-threads",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule,bind-threads",
+    f"fuse-attention,dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule,bind-threads",
 }
 
 

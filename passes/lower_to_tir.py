@@ -199,7 +199,7 @@ Cache = dict[Any, _Made]  # by what a call looks like, see _Key
 
 
 @dataclass
-class _Arguments:
+class Arguments:
     """The arguments of a call as tensor expressions, over symbolic variables of the function's own."""
 
     inputs: list[Any] = field(default_factory=list)
@@ -262,7 +262,7 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
     """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
     from mlcc import te
 
-    given = _Arguments()
+    given = Arguments()
     lower: Any = op.impl.lower
     operands = _operands(op, call, given)
     looks = _Key({new: old for old, new in given.fresh.items()})
@@ -342,7 +342,7 @@ def _int64(value: tir.Expr) -> tir.Expr:
     return c.cast("int64", value)
 
 
-def _operands(op: OpDef, call: relax.Call, given: _Arguments) -> list[Any]:
+def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
     numbers: dict[int, tir.Expr] = {}
     if op.short in _SCALAR_PAIR:
         for index in (1, 0):

@@ -7,12 +7,15 @@ from mlcc.ir.visit import has_block
 from mlcc.passes.schedule.tree import child_realizes
 
 SCHEDULED = "tir.is_scheduled"
+MADE_BY = "mlcc.made_by"  # the pass that wrote a function's loops, and what it chose
 _A_PERSON_S = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")  # annotations of blocks that decide
 
 
 def why_left_alone(func: tir.PrimFunc) -> str | None:
     """Why rules have nothing to do with a function; None where its blocks are bound one to one by plain serial loops
     without annotations, as lowering leaves them."""
+    if func.attrs.get(MADE_BY):
+        return f"its loops are those of {func.attrs[MADE_BY]}"
     if func.attrs.get(SCHEDULED):
         return f"it has the attribute {SCHEDULED}"
     root = func.root

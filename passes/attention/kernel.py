@@ -1,0 +1,202 @@
+"""The kernel of an attention: a text (`fma.mlc`) with sizes for its placeholders, and code in the place of its calls.
+
+The calls of the texts, all of externs:
+
+    fetch_query(b, h, first, thread, tile)    all threads of a block fill a tile in shared memory with rows from `first`
+    fetch_key, fetch_value                    on, and with zeros beyond the last
+    prepare(b, first, thread)                 what `begin` and `stop` need
+    begin(b, first), stop(b, first)           the keys that queries from `first` on may see
+    bounds(b, i, place, low, high)            stores the keys that count for a query at a place of two buffers
+    score(b, h, i, j, low, high, s)           what the graph makes of a product; least of all where key j does not count
+    weight(j, low, high, e)                   `e`, or 0 where key j does not count
+    divisor(total)                            what results are divided by at the end
+    result(b, h, i, column, value)            stores a result
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import FLOAT32, INT64
+from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.attention.spec import Attention, Element
+from mlcc.passes.attention.tiles import Tile
+from mlcc.passes.auto_schedule.untouched import MADE_BY, SCHEDULED
+from mlcc.passes.gpu.sync import MANUAL
+from mlcc.passes.lowering.folding import Folding
+
+LEAST = c.min_value(FLOAT32)
+VECTOR_BYTES = 16
+
+
+def kernel(what: Attention, tile: Tile) -> tir.PrimFunc:
+    """The function that computes an attention by tiles."""
+    func = _text("fma", tuple(sorted({**tile.values(), "result": what.columns}.items())))
+    body = _Fill(what, tile, func).body(func.body)
+    attrs = Attrs({SCHEDULED: True, MADE_BY: f"fuse-attention: {tile}", MANUAL: True, "tir.noalias": True})
+    return tir.PrimFunc(what.params, what.buffers, attrs, body)
+
+
+@functools.lru_cache(maxsize=64)
+def _text(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
+    from mlcc.grammar.parser import parse
+
+    source = (files(__package__) / f"{name}.mlc").read_text(encoding="utf-8")
+    filled = Template(source).substitute({k: str(v) for k, v in values}, least=repr(LEAST.value))  # type: ignore[attr-defined]
+    (func,) = parse(filled, name=f"<attention, {name}>").functions.values()
+    assert isinstance(func, tir.PrimFunc)
+    return func
+
+
+class _Fill(Folding):
+    """Puts code in the place of the text's calls, and everything else in new nodes of its own."""
+
+    def __init__(self, what: Attention, tile: Tile, text: tir.PrimFunc) -> None:
+        self.what = what
+        self.tile = tile
+        given = (what.batch, what.heads, what.queries, what.keys)
+        super().__init__(dict(zip(text.params, given, strict=True)))
+        self.vars: dict[tir.Var, tir.Var] = {}
+        self.buffers: dict[tir.Buffer, tir.Buffer] = {}
+        self.by_data: dict[tir.Var, tir.Buffer] = {}
+        self.scratch: list[tir.AllocBuffer] = []
+        self.reach: tuple[Expr, Expr] = (text.params[0], text.params[0])
+
+    # ------------------------------------------------------------ the text's own variables and buffers
+
+    def var(self, node: tir.Var) -> Expr:
+        return self.values.get(node) or self.binder(node)
+
+    def binder(self, node: tir.Var) -> tir.Var:
+        if node not in self.vars:
+            self.vars[node] = tir.Var(node.name, node.dtype, node.pointer)
+        return self.vars[node]
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        if node not in self.buffers:
+            made = replace(node, data=self.binder(node.data))
+            self.buffers[node] = self.by_data[made.data] = made
+        return self.buffers[node]
+
+    def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
+        buffers = [self.buffer(b) for b in node.block.alloc_buffers]
+        body = self.body(node.block.body)
+        buffers += [s.buffer for s in self.scratch]
+        return replace(node, block=replace(node.block, alloc_buffers=tuple(buffers), body=body))  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ calls
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        made = super().expr_call(node)
+        assert isinstance(made, tir.Call)
+        name, args = _extern(made)
+        return getattr(self, f"call_{name}")(*args) if name else made  # type: ignore[no-any-return]
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        name, args = _extern(node.value)
+        if not name:
+            return super().stmt_evaluate(node)
+        given = self.exprs(tuple(args))
+        return getattr(self, f"do_{name}")(*given)  # type: ignore[no-any-return]
+
+    def do_prepare(self, b: Expr, first: Expr, thread: Expr) -> list[Stmt]:
+        limits = self.what.limits
+        if limits is None:
+            self.reach = c.const(0, INT64), self.what.keys
+            return []
+        begin, stop, before = limits.reach(first, self.tile.rows, thread)
+        self.reach = begin, stop
+        self.scratch = [s for s in before if isinstance(s, tir.AllocBuffer)]
+        return [s for s in before if not isinstance(s, tir.AllocBuffer)]
+
+    def call_begin(self, b: Expr, first: Expr) -> Expr:
+        return self.reach[0]
+
+    def call_stop(self, b: Expr, first: Expr) -> Expr:
+        return self.reach[1]
+
+    def do_bounds(self, b: Expr, i: Expr, place: Expr, low: tir.Var, high: tir.Var) -> list[Stmt]:
+        limits = self.what.limits
+        return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], place)
+
+    def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, low: Expr, high: Expr, s: Expr) -> Expr:
+        made = self.what.score(s, b, h, i, j)
+        counts = self._counts(j, low, high)
+        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
+            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, LEAST)
+        return tir.Select(FLOAT32, counts, made, LEAST)
+
+    def call_weight(self, j: Expr, low: Expr, high: Expr, e: Expr) -> Expr:
+        return tir.Select(FLOAT32, self._counts(j, low, high), e, c.const(0, FLOAT32))
+
+    def call_divisor(self, total: Expr) -> Expr:
+        none = c.equal(self.what.keys, 0) if self.what.limits is None else c.equal(total, 0.0)
+        return tir.Select(FLOAT32, none, c.const(1, FLOAT32), total)
+
+    def _counts(self, j: Expr, low: Expr, high: Expr) -> Expr:
+        if self.what.limits is None:
+            return c.less(j, self.what.keys)
+        return c.logical_and(c.less_equal(low, j), c.less(j, high))
+
+    # ------------------------------------------------------------ memory
+
+    def do_result(self, b: Expr, h: Expr, i: Expr, column: Expr, value: Expr) -> Stmt:
+        buffer, at = self.what.result(b, h, i, column)
+        return tir.BufferStore(buffer, c.cast(buffer.dtype, value), at)
+
+    def do_fetch_query(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.query, what.queries, (what.width, self.tile.width), (b, h, first), thread, tile)
+
+    def do_fetch_key(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.key, what.keys, (what.width, self.tile.width), (b, h, first), thread, tile)
+
+    def do_fetch_value(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.value, what.keys, (what.columns, self.tile.columns), (b, h, first), thread, tile)
+
+    def _fetch(
+        self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,
+        tile: Expr,
+    ) -> list[Stmt]:  # fmt: skip
+        """Rows of a tile, by threads side by side along the columns; vectors where they are whole."""
+        b, h, first = at
+        assert isinstance(tile, tir.Var)
+        target = self.by_data[tile]
+        rows = tir.const_int(target.shape[0]) or 0
+        own, whole = columns
+        lanes = next(n for n in (VECTOR_BYTES // self.what.dtype.bytes, 4, 2, 1) if own % n == 0 and whole % n == 0)
+        across = whole // lanes
+        count = rows * across
+        zero = c.const(0, thread.dtype)
+        turn, lane = tir.Var("turn", thread.dtype), tir.Var("lane", thread.dtype) if lanes > 1 else zero
+        place = c.add(c.mul(turn, self.tile.threads), thread)
+        row, column = c.floordiv(place, across), c.add(c.mul(c.floormod(place, across), lanes), lane)
+        i = c.add(first, c.cast(INT64, row))
+        inside = c.less(i, extent)
+        if whole > own:
+            inside = c.logical_and(inside, c.less(column, own))
+        value, none = element(b, h, i, c.cast(INT64, column)), c.const(0, self.what.dtype)
+        loaded = c.call(self.what.dtype, "if_then_else", inside, value, none)
+        store: Stmt = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, column))
+        if isinstance(lane, tir.Var):
+            store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
+        turns = -(-count // self.tile.threads)
+        if count % self.tile.threads:
+            store = tir.IfThenElse(c.less(place, count), (store,))
+        return [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.UNROLLED, (store,))]
+
+
+def _extern(node: Any) -> tuple[str, Sequence[Expr]]:
+    match node:
+        case tir.Call(op=tir.Op("tir.call_extern" | "tir.call_pure_extern"), args=(tir.StringImm(value=name), *args)):
+            return name, args
+    return "", ()

@@ -1,0 +1,164 @@
+"""What a kernel reads, looked up in the graph: views of tensors are read where they are, and what is computed element
+by element is computed again where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from mlcc import ops, te
+from mlcc.arith.analyzer import Analyzer, simplify
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import HANDLE, INT64, DType
+from mlcc.ir.tir import Expr
+from mlcc.ir.visit import rewrite_bottom_up, substitute
+from mlcc.passes.lower_to_tir import Arguments, scalar_constant, shapes_known
+from mlcc.passes.pattern_match import Index
+from mlcc.te.tensor import Tensor, TensorLoad
+
+VIEWS = frozenset(
+    f"relax.{name}"
+    for name in ("broadcast_to", "expand_dims", "flatten", "permute_dims", "repeat", "reshape", "split", "squeeze",
+                 "strided_slice")
+)  # fmt: skip
+CHEAP = VIEWS | frozenset(
+    f"relax.{name}"
+    for name in ("abs", "add", "arange", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "clip", "equal", "full",
+                 "full_like", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not",
+                 "logical_or", "maximum", "minimum", "multiply", "negative", "not_equal", "ones", "ones_like",
+                 "subtract", "tril", "triu", "where", "zeros", "zeros_like")
+)  # fmt: skip
+MOST = 32  # operators that are computed again
+
+
+class Operands:
+    """The operands of one kernel. `given` collects the tensors that it gets, and renames symbolic sizes."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.free: frozenset[relax.Expr] = frozenset()  # what is computed again whatever operator it comes from
+        self.given = Arguments()
+        self.known: dict[relax.Expr, Tensor] = {}
+        self.count = 0
+
+    def tensor(self, expr: relax.Expr, through: Collection[str]) -> Tensor:
+        """A value of the graph, made of operators in `through` from tensors that the kernel gets."""
+        expr = self.index.resolve(expr)
+        if expr not in self.known:
+            self.known[expr] = _number(expr) or self._made(expr, through) or self.given.convert(expr)
+        return self.known[expr]
+
+    def _made(self, expr: relax.Expr, through: Collection[str]) -> Tensor | None:
+        value = self.index.definition(expr)
+        field = 0
+        if isinstance(value, relax.TupleGetItem):
+            field, value = value.index, self.index.definition(value.tuple_value)
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
+            return None
+        if value.op.name not in through and expr not in self.free:
+            return None
+        op = ops.get(value.op.name)
+        if op is None or op.impl.lower is None or not shapes_known(value) or self.count == MOST:
+            return None
+        if any(v in self.index.overwritten for v in (expr, *value.args)):
+            return None
+        self.count += 1
+        given = [self.tensor(a, through) if _is_tensor(a) else self.given.convert(a) for a in value.args]
+        call = self.given.renew(value)
+        if value.op.name == "relax.reshape":
+            return _reshaped(given[0], [c.cast(INT64, d) for d in call.struct_info.dims])
+        made = op.impl.lower(call, *given)
+        made = made[field] if isinstance(made, tuple) else made
+        return made if isinstance(made, Tensor) and _is_plain(made) else None
+
+    def parameters(
+        self, shape: Sequence[Expr], dtype: DType
+    ) -> tuple[tir.Buffer, tuple[tir.Var, ...], tuple[tir.Buffer | None, ...]]:
+        """The result's buffer, the function's parameters, and the buffers of those that are tensors: what was given,
+        sizes that no shape binds, and the result."""
+        result = te.placeholder(tuple(shape), dtype, "result")
+        sizes = self.given.unbound([result])
+        tensors = [*self.given.inputs, result]
+        handles = [tir.Var(f"var_{t.name}", HANDLE) for t in tensors]
+        buffers = [t.buffer for t in tensors]
+        params = (*handles[:-1], *sizes, handles[-1])
+        return result.buffer, params, (*buffers[:-1], *(None for _ in sizes), buffers[-1])
+
+
+def _number(expr: relax.Expr) -> Tensor | None:
+    """A constant without dimensions."""
+    value = scalar_constant(expr)
+    return None if value is None else te.compute((), lambda: value, "number")  # type: ignore[no-any-return]
+
+
+def _is_tensor(expr: relax.Expr) -> bool:
+    return isinstance(expr.struct_info, relax.TensorStructInfo)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Is it defined element by element?"""
+    return tensor.op.is_placeholder or tensor.op.extern is None and not tensor.op.reduce_axis
+
+
+def _reshaped(x: Tensor, dims: Sequence[Expr]) -> Tensor:
+    def element(*at: Any) -> Any:
+        return x(*regroup([a.iter_var.var for a in at], dims, x.buffer.shape))
+
+    made: Tensor = te.compute(tuple(dims), element, name="T_reshape")
+    return made
+
+
+def element(tensor: Tensor, at: Sequence[Expr]) -> Expr:
+    """An element of a tensor as an expression over elements of placeholders."""
+    if tensor.op.is_placeholder:
+        return tir.BufferLoad(tensor.dtype, tensor.buffer, tuple(map(simplify, at)))
+    places = {axis.iter_var.var: c.cast(axis.iter_var.var.dtype, a) for axis, a in zip(tensor.op.axis, at, strict=True)}
+    body = substitute(tensor.op.body[tensor.value_index], places)
+
+    def inline(node: Any) -> Any:
+        return element(node.tensor, node.indices) if isinstance(node, TensorLoad) else node
+
+    return rewrite_bottom_up(body, inline)  # type: ignore[no-any-return]
+
+
+def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
+    """The indices in an array of shape `other` of what is at `at` in one of shape `dims`, both row by row. Extents that
+    are the same keep their index; so little as may be is divided."""
+    analyzer = Analyzer()
+    made: list[Expr] = []
+    start = end = 0
+    while start < len(dims) or end < len(other):
+        p, q = _group(dims[start:], other[end:], analyzer)
+        flat = _ravel(at[start : start + p], dims[start : start + p])
+        inside: list[Expr] = []
+        for n, extent in enumerate(reversed(other[end : end + q])):
+            last = n == q - 1
+            inside.append(flat if last else c.floormod(flat, extent))
+            flat = flat if last else c.floordiv(flat, extent)
+        made += reversed(inside)
+        start, end = start + p, end + q
+    return made
+
+
+def _group(dims: Sequence[Expr], other: Sequence[Expr], analyzer: Analyzer) -> tuple[int, int]:
+    """How many leading extents of either shape hold equally many elements: as few as may be."""
+    for total in range(1, len(dims) + len(other)):
+        for p in range(max(0, total - len(other)), min(total, len(dims)) + 1):
+            if analyzer.prove_equal(_product(dims[:p]), _product(other[: total - p])):
+                return p, total - p
+    return len(dims), len(other)
+
+
+def _product(dims: Sequence[Expr]) -> Expr:
+    made: Expr = c.const(1, INT64)
+    for extent in dims:
+        made = c.mul(made, extent)
+    return made
+
+
+def _ravel(at: Sequence[Expr], dims: Sequence[Expr]) -> Expr:
+    flat: Expr = c.const(0, INT64)
+    for index, extent in zip(at, dims, strict=True):
+        flat = c.add(c.mul(flat, extent), index)
+    return flat

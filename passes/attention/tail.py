@@ -1,0 +1,65 @@
+"""What only lays out the result of an attention anew: the kernel stores it there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.tir import Expr
+from mlcc.passes.attention.operands import Operands, regroup
+from mlcc.passes.graph import Uses
+from mlcc.passes.pattern_match import Index
+
+_PERMUTE, _RESHAPE = "relax.permute_dims", "relax.reshape"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """`steps` are the calls in order, `last` is the variable of the last one: that of the attention, if there are
+    none."""
+
+    steps: tuple[relax.Call, ...]
+    last: relax.Var
+
+    @staticmethod
+    def of(var: relax.Var, index: Index, uses: Uses) -> Tail:
+        """What follows a variable, as long as nothing else uses what is in between."""
+        steps: list[relax.Call] = []
+        while uses.count.get(var) == 1 and len(index.users.get(var, ())) == 1:
+            (user,) = index.users[var]
+            value = index.value.get(user)
+            if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
+                break
+            known = isinstance(user.struct_info, relax.TensorStructInfo) and user.struct_info.dims is not None
+            if value.op.name not in (_PERMUTE, _RESHAPE) or value.args[0] is not var or not known:
+                break
+            if index.block.get(user) is not index.block.get(var):
+                break
+            steps.append(value)
+            var = user
+        return Tail(tuple(steps), var)
+
+    def shape(self, operands: Operands) -> tuple[Expr, ...]:
+        """The shape of the result."""
+        return _shape(self.last, operands)
+
+    def place(self, at: Sequence[Expr], shape: Sequence[Expr], operands: Operands) -> tuple[Expr, ...]:
+        """Where an element of the attention's own result, of that shape, lies in the last one."""
+        for call in self.steps:
+            if call.op.name == _PERMUTE:  # type: ignore[union-attr]
+                axes = call.attrs["axes"]
+                order = [a % len(at) for a in axes] if axes is not None else list(range(len(at)))[::-1]
+                at, shape = [at[a] for a in order], [shape[a] for a in order]
+            else:
+                new = _shape(call, operands)
+                at, shape = regroup(at, shape, new), new
+        return tuple(at)
+
+
+def _shape(expr: relax.Expr, operands: Operands) -> tuple[Expr, ...]:
+    info = expr.struct_info
+    assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+    return tuple(c.cast(INT64, operands.given.renew(n)) for n in info.dims)

@@ -1,0 +1,167 @@
+"""Attention as graphs write it out: a product, what is done to its elements, a softmax, and another product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc import ops, te
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import FLOAT32, INT64, DType
+from mlcc.ir.tir import Expr
+from mlcc.ops.registry import FusionKind
+from mlcc.ops.topi import broadcast_index
+from mlcc.passes.attention.operands import CHEAP, VIEWS, Operands, element, regroup
+from mlcc.passes.attention.spec import Attention, Element
+from mlcc.passes.attention.tail import Tail
+from mlcc.passes.attention.wide import widened
+from mlcc.passes.graph import Uses
+from mlcc.passes.pattern_match import Index
+from mlcc.te.scalar import raw
+from mlcc.te.tensor import Tensor
+
+_MATMUL, _SOFTMAX, _ASTYPE = "relax.matmul", "relax.nn.softmax", "relax.astype"
+_DEEPEST = 16  # operators between a product and its softmax
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenOut:
+    """`scores` is the first product's variable, `logits` what the softmax is of, `way` what leads from one to the
+    other."""
+
+    scores: relax.Var
+    first: relax.Call
+    logits: relax.Expr
+    way: tuple[relax.Expr, ...]
+    second: relax.Call
+
+
+def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
+    """The attention whose last product an expression is; None if it is no such thing, or something else needs what is
+    between its products."""
+    if not _is(second, _MATMUL):
+        return None
+    weights = _only_used_here(second.args[0], index, uses)  # type: ignore[attr-defined]
+    if _is(weights, _ASTYPE):
+        weights = _only_used_here(weights.args[0], index, uses)  # type: ignore[union-attr]
+    if not _is(weights, _SOFTMAX):
+        return None
+    logits = weights.args[0]  # type: ignore[union-attr]
+    dims = _dims(logits)
+    if dims is None or len(dims) < 2 or weights.attrs["axis"] % len(dims) != len(dims) - 1:  # type: ignore[union-attr]
+        return None
+    found = _product(logits, index, uses, _DEEPEST)
+    if found is None:
+        return None
+    way, first = found
+    scores = way[0]
+    same = _dims(scores), _dims(first.args[0]), _dims(first.args[1]), _dims(second.args[1])  # type: ignore[attr-defined]
+    if any(d is None or len(d) < 2 for d in same) or len(same[0]) != len(dims):  # type: ignore[arg-type]
+        return None
+    return WrittenOut(scores, first, logits, way[1:], second)  # type: ignore[arg-type]
+
+
+def _is(expr: relax.Expr | None, name: str) -> bool:
+    return isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name == name
+
+
+def _dims(expr: relax.Expr) -> tuple[Expr, ...] | None:
+    info = expr.struct_info
+    return info.dims if isinstance(info, relax.TensorStructInfo) else None
+
+
+def _only_used_here(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | None:
+    """What computes an operand that nothing else needs."""
+    if not isinstance(expr, relax.Var) or uses.count.get(expr) != 1:
+        return None
+    return index.value.get(expr)
+
+
+def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[list[relax.Expr], relax.Call] | None:
+    """The product from which an expression is made element by element, and the variables from there to here."""
+    value = _only_used_here(expr, index, uses)
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op) or depth == 0:
+        return None
+    if value.op.name == _MATMUL:
+        return [expr], value
+    op = ops.get(value.op.name)
+    if op is None or op.kind > FusionKind.BROADCAST:
+        return None
+    for operand in value.args:
+        found = _product(operand, index, uses, depth - 1)
+        if found is not None:
+            found[0].append(expr)
+            return found
+    return None
+
+
+# ---------------------------------------------------------------- what it computes
+
+
+def from_graph(found: WrittenOut, tail: Tail, operands: Operands) -> Attention | None:
+    """What it computes, its result laid out as `tail` says."""
+    q, k = (operands.tensor(a, VIEWS) for a in found.first.args)
+    v = operands.tensor(found.second.args[1], VIEWS)
+    dtypes = {t.dtype for t in (q, k, v)}
+    if len(dtypes) != 1:
+        return None
+    scores_info = found.scores.struct_info
+    assert isinstance(scores_info, relax.TensorStructInfo)
+    dims = tuple(c.cast(INT64, operands.given.renew(n)) for n in scores_info.dims or ())
+    scores = te.placeholder(dims, scores_info.dtype, "scores")
+    operands.known[found.scores] = scores
+    operands.free = frozenset(found.way)
+    logits = operands.tensor(found.logits, CHEAP)
+    *outer, queries, keys = dims
+    columns = c.cast(INT64, v.buffer.shape[-1])
+    width, deep = tir.const_int(q.buffer.shape[-1]), tir.const_int(columns)
+    if width is None or deep is None or logits.op.is_placeholder and logits is not scores:
+        return None
+    batch, heads = _two(outer)
+
+    def of(x: Tensor, rows: Expr, across: Expr, turned: bool = False) -> Element:
+        shape = (*outer, across, rows) if turned else (*outer, rows, across)
+
+        def get(b: Expr, h: Expr, i: Expr, d: Expr) -> Expr:
+            place = (*_places(b, h, outer), *((d, i) if turned else (i, d)))
+            return element(x, [raw(a) for a in broadcast_index(x, shape, place)])
+
+        return get
+
+    def score(s: Expr, b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
+        given = element(logits, (*_places(b, h, outer), i, j))
+        return widened(given, {scores.buffer: s})
+
+    shape = (*outer, queries, columns)
+    dtype = _result_dtype(found.second)
+    result, params, buffers = operands.parameters(tail.shape(operands), dtype)
+
+    def store(b: Expr, h: Expr, i: Expr, e: Expr) -> tuple[tir.Buffer, tuple[Expr, ...]]:
+        return result, tail.place((*_places(b, h, outer), i, e), shape, operands)
+
+    wide = c.const(width, INT64)
+    return Attention(
+        batch, heads, queries, keys, width, deep, q.dtype, of(q, queries, wide), of(k, keys, wide, True),
+        of(v, keys, columns), score, None, store, params, buffers,
+    )  # fmt: skip
+
+
+def _result_dtype(call: relax.Call) -> DType:
+    info = call.struct_info
+    assert isinstance(info, relax.TensorStructInfo)
+    return info.dtype or FLOAT32
+
+
+def _two(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
+    """Batch and heads: the first of several dimensions, and all others."""
+    batch: Expr = outer[0] if len(outer) > 1 else c.const(1, INT64)
+    heads: Expr = c.const(1, INT64)
+    for n in outer[1:] if len(outer) > 1 else outer:
+        heads = c.mul(heads, n)
+    return batch, heads
+
+
+def _places(b: Expr, h: Expr, outer: Sequence[Expr]) -> list[Expr]:
+    """The indices of a batch and a head in the dimensions before the last two."""
+    return regroup((b, h), _two(outer), outer)
