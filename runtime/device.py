@@ -21,6 +21,7 @@ import numpy as np
 
 from mlcc.errors import CallError, error
 from mlcc.runtime.abi import ALIGNMENT, CPU
+from mlcc.runtime.tensor_map import TensorMap, plain
 
 Extents = tuple[int, int, int]
 
@@ -105,6 +106,10 @@ class Device(abc.ABC):
         self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
     ) -> None:
         """Run a kernel with a value for each of its parameters. No extent is 0. Raises CallError."""
+
+    def tensor_map(self, made: TensorMap) -> bytes:
+        """A tensor map as kernels of this device take it by value; here plain numbers. Raises CallError."""
+        return plain(made)
 
     @abc.abstractmethod
     def synchronize(self) -> None:

@@ -14,6 +14,7 @@ from mlcc.runtime.abi import dtype_code
 from mlcc.runtime.device import SCALARS, KernelSpec
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 from mlcc.runtime.plan_values import ROUND, Compute, Values, compute, constant, damaged
+from mlcc.runtime.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
 
 if TYPE_CHECKING:
     from mlcc.runtime.plan_run import Run
@@ -287,6 +288,19 @@ class _Reader:
         return operation
 
 
+def _map(raw: Any, names: Collection[str]) -> Callable[[Values], TensorMap]:
+    """A tensor map as a function of the values: see `docs/cuda.md`."""
+    box, steps = (tuple(map(_integer, raw[key])) for key in ("box", "steps"))
+    spec = MapSpec(str(raw["name"]), str(raw["dtype"]), box, steps, _integer(raw["swizzle"]))
+    dims, strides = ([compute(e, names) for e in raw[key]] for key in ("dims", "strides"))
+    rank, usual = len(dims), (raw["interleave"], raw["fill"]) == ("none", "zeros")
+    sound = 1 <= rank <= MOST_DIMS and len(strides) == rank - 1 and len(box) == len(steps) == rank and usual
+    if not sound or spec.dtype not in DTYPES or spec.swizzle not in SWIZZLES or not all((*box, *steps)):
+        raise damaged(f"it has no such map of `{spec.name}`")
+    base = compute(raw["base"], names)
+    return lambda v: tensor_map(spec, base(v), [d(v) for d in dims], [s(v) for s in strides])
+
+
 def branch(test: Callable[[Run, Values], Any], then: Sequence[Operation], other: Sequence[Operation]) -> Operation:
     def operation(run: Run, values: Values) -> None:
         for step in then if test(run, values) else other:
@@ -384,7 +398,10 @@ class _Program:
         if len(grid) != 3 or len(block) != 3:
             raise damaged(f"the launch of `{kernel.name}` has no three extents")
         shared = compute(raw.get("shared", 0), names)
-        args = [compute(a, names) for a in raw["args"]]
+        args = [_map(a["map"], names) if isinstance(a, dict) else compute(a, names) for a in raw["args"]]
+        for arg, kind in zip(raw["args"], kernel.spec.params, strict=False):
+            if isinstance(arg, dict) != (kind == f"bytes{BYTES}"):
+                raise damaged(f"`{kernel.name}` is launched with other arguments than it takes")
 
         def step(run: Run, base: int, values: Values) -> None:
             x, y, z = (e(values) for e in grid)

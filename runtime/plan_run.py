@@ -19,6 +19,7 @@ from mlcc.runtime.manifest import PackedSpec
 from mlcc.runtime.plan import FunctionPlan, Kernel, PackedArgument, Plan
 from mlcc.runtime.plan_packed import call_packed
 from mlcc.runtime.plan_values import Values
+from mlcc.runtime.tensor_map import TensorMap
 
 
 class Failure(Exception):
@@ -144,6 +145,7 @@ class Run:
     # ------------------------------------------------------------ what steps do
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None:
+        args = [self.device.tensor_map(a) if isinstance(a, TensorMap) else a for a in args]
         if kernel.asserts:
             args.append(self.words + 4 * kernel.word)
         self.sink.launch(self.loaded.kernels[kernel.name], grid, block, shared, args)

@@ -137,4 +137,9 @@ CODES: dict[str, tuple[str, str]] = {
         "Between launches the host computes scalars, loops and branches over them, and sets memory aside. It cannot "
         "read or write a device's memory element by element: bind the loops that do to threads.",
     ),
+    "E0879": (
+        "a tensor that the copy engine cannot read",
+        "A kernel copies boxes of an argument by a tensor map (bulk copies). Its address and the distances of its rows "
+        "have to be multiples of 16 bytes, which here they are not. Pad the rows, or compile without bulk copies.",
+    ),
 }

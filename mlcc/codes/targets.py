@@ -212,6 +212,13 @@ CODES: dict[str, tuple[str, str]] = {
         "`T.create_barriers(n)` makes barriers 0 to n - 1 of a block, in shared memory; calls name them by number, or "
         "by the address of an element of a uint64 buffer in shared memory.",
     ),
+    "E0777": (
+        "a tensor map that cannot be",
+        "`T.tensor_map` describes a tensor in global memory to the copy engine: a type, a pointer, a rank (1 to 5) and "
+        "a swizzle (0, 32, 64 or 128 bytes), then extents, strides in bytes, sizes of a box and steps, the innermost "
+        "dimension first and without a stride. Boxes have up to 256 elements along a dimension, in rows of multiples "
+        "of 16 bytes; strides are multiples of 16 bytes. All of it is known before the kernel starts.",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlcc.ir import tir
+from mlcc.passes.gpu.tensor_map import TensorMap
 
 GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 BLOCK = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -33,7 +34,8 @@ class DeviceKernel:
     scalars, in the order in which a launch passes them. `extents` maps the thread axes in use to how many there are:
     expressions over the scalar parameters, constants for those of a block where they are known; an axis that is missing
     has one. `axes` are the variables of these axes, int32 or int64. `dynamic_shared` is the size in bytes of all
-    `shared.dyn` allocations together.
+    `shared.dyn` allocations together. `maps` are the parameters that are tensor maps, of type handle in the code: the
+    argument of a launch states one (`tensor_map`).
     """
 
     name: str
@@ -45,6 +47,7 @@ class DeviceKernel:
     dynamic_shared: tir.Expr
     asserts: tuple[tuple[str, str], ...] = ()  # (kind, message) as the CPU's code has them
     attrs: Mapping[str, object] = field(default_factory=dict)
+    maps: Mapping[tir.Var, TensorMap] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import Stmt
 from mlcc.passes.gpu.device import DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.map_parameters import with_map_parameters
 from mlcc.passes.gpu.shared_layout import dynamic_layout
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.symbols import symbols_of
@@ -54,6 +55,7 @@ class _Splitter(Mutator):
         if found is None:
             return super().stmt_for(node)
         loops, body = found
+        body, maps = with_map_parameters(body, {loop.var for loop in loops})
         number = len(self.kernels)
         name = f"{self._name}_kernel" + (f"_{number}" if number else "")
         extents: dict[str, tir.Expr] = {}
@@ -71,13 +73,25 @@ class _Splitter(Mutator):
         after = len(self._order)
         params = tuple(sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after))))
         buffers = tuple(self._buffers.get(p) for p in params)
+        stated = {var: known for var, known in maps.items() if var in params}
         asserts = _assertions(body)
         error = (tir.Var("error", HANDLE, tir.PointerType(INT32, "global")),) if asserts else ()
         size = dynamic_layout(body).size
         self.kernels.append(
-            DeviceKernel(name, (*params, *error), (*buffers, *[None] * len(error)), extents, axes, body, size, asserts)
+            DeviceKernel(
+                name,
+                (*params, *error),
+                (*buffers, *[None] * len(error)),
+                extents,
+                axes,
+                body,
+                size,
+                asserts,
+                maps=stated,
+            )
         )
-        return [tir.Evaluate(tir.Call(INT32, relax.GlobalVar(name), params), span=node.span)]
+        args = tuple(stated[p].call() if p in stated else p for p in params)
+        return [tir.Evaluate(tir.Call(INT32, relax.GlobalVar(name), args), span=node.span)]
 
 
 def _assertions(body: Body) -> tuple[tuple[str, str], ...]:

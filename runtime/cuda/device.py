@@ -16,8 +16,10 @@ from mlcc.errors import CallError, LoadError, MachineError, error
 from mlcc.runtime.cuda import driver as cuda
 from mlcc.runtime.cuda.driver import ArgumentBlock, Driver, DriverError
 from mlcc.runtime.device import Device, Extents, KernelSpec, MemoryInfo, out_of_memory, show_bytes
+from mlcc.runtime.tensor_map import TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
+_MOST_MAPS = 1024  # tensor maps that are kept
 _USUAL_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
 STICKY = frozenset({
     "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
@@ -70,6 +72,7 @@ class CudaDevice(Device):
         self.driver = driver
         self.number = number
         self.dlpack = (_CUDA, number)
+        self._maps: dict[TensorMap, bytes] = {}
         self._broken = ""  # why it cannot be used any more
         self._last = ""  # the kernel that was launched last
         self._local = threading.local()
@@ -239,6 +242,17 @@ class CudaDevice(Device):
             self._last = kernel.name
             kernel.arguments.fill(args)
             driver.launch(kernel.function, grid, block, shared_bytes, self.stream, kernel.arguments)
+
+    def tensor_map(self, made: TensorMap) -> bytes:
+        """Encoded by the driver, once for each address and shape."""
+        known = self._maps.get(made)
+        if known is None:
+            with self._driving() as driver:
+                known = driver.encode(made)
+            if len(self._maps) >= _MOST_MAPS:
+                self._maps.clear()
+            self._maps[made] = known
+        return known
 
     def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
         """What the device does not have is said before the driver refuses it in fewer words."""

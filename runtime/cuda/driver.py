@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mlcc.runtime.device import SCALARS, Extents
 from mlcc.runtime.plan_values import bfloat16_bits
+from mlcc.runtime.tensor_map import TensorMap
 
 # of CUdevice_attribute
 MAX_THREADS, MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z = 1, 2, 3, 4
@@ -102,6 +103,9 @@ class Driver(Protocol):
     def launch(
         self, function: object, grid: Extents, block: Extents, shared: int, stream: int, arguments: ArgumentBlock
     ) -> None: ...
+
+    def encode(self, made: TensorMap) -> bytes:
+        """A tensor map as hardware wants it (`tensor_maps`)."""
 
     def begin_capture(self, stream: int) -> None: ...
 

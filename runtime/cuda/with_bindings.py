@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcc.runtime.cuda import tensor_maps
 from mlcc.runtime.cuda.driver import FUNCTION_MAX_DYNAMIC_SHARED, ArgumentBlock, DriverError, NoDriver
 from mlcc.runtime.device import Extents
+from mlcc.runtime.tensor_map import TensorMap
 
 _LOG = 16384  # bytes of the compiler's log
 
@@ -130,6 +132,9 @@ class BindingsDriver:
         self, function: object, grid: Extents, block: Extents, shared: int, stream: int, arguments: ArgumentBlock
     ) -> None:
         self._call("cuLaunchKernel", function, *grid, *block, shared, stream, arguments.pointers, 0)
+
+    def encode(self, made: TensorMap) -> bytes:
+        return tensor_maps.encode(made)
 
     def begin_capture(self, stream: int) -> None:
         mode = self.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL

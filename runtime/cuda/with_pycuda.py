@@ -10,8 +10,10 @@ import ctypes
 import threading
 from typing import Any
 
+from mlcc.runtime.cuda import tensor_maps
 from mlcc.runtime.cuda.driver import FUNCTION_MAX_DYNAMIC_SHARED, ArgumentBlock, DriverError, NoDriver
 from mlcc.runtime.device import Extents
+from mlcc.runtime.tensor_map import TensorMap
 
 
 def open_driver() -> PycudaDriver:
@@ -153,6 +155,9 @@ class PycudaDriver:
     ) -> None:
         run = function._launch_kernel  # type: ignore[attr-defined]
         self._call("cuLaunchKernel", run, grid, block, arguments.content, shared, self._on(stream))
+
+    def encode(self, made: TensorMap) -> bytes:
+        return tensor_maps.encode(made)
 
     def begin_capture(self, stream: int) -> None:
         raise NotImplementedError("pycuda has no graphs")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from mlcc.ir import tir
-from mlcc.targets.cuda import barriers, intrinsics, tensor_cores
+from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import DeviceStorage
@@ -30,6 +30,7 @@ class DeviceEmitter(Emitter):
         **intrinsics.TABLE,
         **tensor_cores.TABLE,
         **barriers.TABLE,
+        **bulk.TABLE,
     }
 
     def __init__(self, fn: FunctionText, ctx: DeviceContext, storage: DeviceStorage) -> None:

@@ -9,6 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
+from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.storage import GLOBAL, DeviceStorage
@@ -18,6 +19,7 @@ from mlcc.targets.llvm.ir_text import integer
 from mlcc.targets.llvm.types import memory_type
 
 MOST_THREADS = 1024
+MAP_ALIGNMENT = 64
 MOST_STATIC_SHARED = 48 * 1024
 MOST_ARGUMENTS, _MOST_ARGUMENTS_BEFORE_8_1 = 32764, 4096  # bytes
 _AXIS_LIMITS = {"threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64}
@@ -64,7 +66,10 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     params, attrs = [], []
     for param, buffer in zip(kernel.params, kernel.buffers, strict=True):
         name = buffer.name if buffer is not None else param.name
-        if param.dtype.is_handle:
+        if param in kernel.maps:  # the copy engine reads it where the launch put it
+            params.append(("ptr", name))
+            attrs.append(f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"')
+        elif param.dtype.is_handle:
             params.append((GLOBAL, name))
             access = [] if written is None or param in written else ["readonly"]
             attrs.append(" ".join([*(["noalias"] if noalias else []), *access, "align 16" if buffer else "align 4"]))
@@ -75,7 +80,7 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     e = DeviceEmitter(fn, ctx, storage)
     for param, value in zip(kernel.params, fn.params, strict=True):
         e.bind(param, casts.from_memory(e, value, param.dtype))
-        if noalias and param.dtype.is_handle:
+        if noalias and param.dtype.is_handle and param not in kernel.maps:
             e.distinct.add(param)
     if kernel.asserts:
         e.error = fn.params[-1]
@@ -113,7 +118,10 @@ def _check_arguments(kernel: DeviceKernel, isa: tuple[int, int]) -> None:
     size = 0
     for param in kernel.params:
         bytes_ = 8 if param.dtype.is_handle else param.dtype.bytes * param.dtype.lanes
-        size = -(-size // bytes_) * bytes_ + bytes_
+        align = bytes_
+        if param in kernel.maps:
+            bytes_, align = MAP_BYTES, MAP_ALIGNMENT
+        size = -(-size // align) * align + bytes_
     most = MOST_ARGUMENTS if isa >= (8, 1) else _MOST_ARGUMENTS_BEFORE_8_1
     if size > most:
         message = f"`{kernel.name}` has {size} bytes of arguments"

@@ -20,6 +20,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.barriers import by_one_thread
+from mlcc.targets.emulate.bulk import bulk_copy
 from mlcc.targets.emulate.carry import carry
 from mlcc.targets.emulate.checked import CheckedEmitter
 from mlcc.targets.emulate.checks import Checks
@@ -143,6 +144,7 @@ class _Prepare(Mutator):
 
     def __init__(self, kernel: DeviceKernel, threads: Threads) -> None:
         self._threads = threads
+        self._maps = kernel.maps
         self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
         error = kernel.params[-1] if kernel.asserts else None
         self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
@@ -157,6 +159,8 @@ class _Prepare(Mutator):
         if name_of(node.value) == "tir.ptx_ldmatrix" and isinstance(node.value, tir.Call):
             return matrix_rows(node.value, self._threads.lane)
         made = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
+        if made is None and isinstance(node.value, tir.Call):
+            made = bulk_copy(node.value, self._maps, self._threads.number)
         return node if made is None else made
 
     def body(self, statements: Body) -> Body:

@@ -14,6 +14,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
+from mlcc.runtime.tensor_map import plain, tensor_map
 from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate, load_kernels
 
 
@@ -39,7 +41,8 @@ def run_host(
     def as_packed(node: Any) -> Any:
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
             packed = tir.Op("tir.call_packed")
-            return tir.Call(node.dtype, packed, (tir.StringImm(node.op.name), *node.args), span=node.span)
+            args = (part for arg in node.args for part in _parts(arg))
+            return tir.Call(node.dtype, packed, (tir.StringImm(node.op.name), *args), span=node.span)
         return node
 
     def launcher(kernel: Emulated) -> Callable[..., None]:
@@ -47,6 +50,7 @@ def run_host(
 
         def launch(*values: Any) -> None:
             failed = np.zeros(1, np.int32)
+            values = with_maps(kernel.kernel, values)
             if asserts:
                 values = (*values, failed)
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
@@ -63,6 +67,30 @@ def run_host(
     with running():
         env = {name: launcher(kernel) for name, kernel in kernels.items()}
         Program(host).run([as_argument(a) for a in args], State(env, {}))
+
+
+def _parts(arg: tir.Expr) -> tuple[tir.Expr, ...]:
+    """An argument of a launch as the host's code can compute it: a tensor map by its pointer, extents and strides."""
+    if not is_tensor_map(arg) or not isinstance(arg, tir.Call):
+        return (arg,)
+    known = TensorMap.of(arg)
+    return (known.data, *known.dims, *known.strides)
+
+
+def with_maps(kernel: DeviceKernel, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments of a launch with tensor maps in place of their parts. Raises CallError E0879."""
+    made: list[Any] = []
+    rest = iter(values)
+    for param in kernel.params[: len(kernel.params) - bool(kernel.asserts)]:
+        known = kernel.maps.get(param)
+        if known is None:
+            made.append(next(rest))
+            continue
+        base, rank = next(rest), len(known.box)
+        dims, strides = ([int(next(rest)) for _ in range(n)] for n in (rank, rank - 1))
+        stated = tensor_map(known.spec, base.__array_interface__["data"][0], dims, strides)
+        made.append(np.frombuffer(plain(stated), np.uint8))
+    return tuple(made)
 
 
 def launch_extents(kernel: DeviceKernel, args: Sequence[Any]) -> tuple[list[int], list[int], int]:

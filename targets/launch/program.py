@@ -20,8 +20,10 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
+from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.runtime.device import SCALARS
+from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
 from mlcc.targets.llvm.context import ASSERTION
@@ -184,6 +186,13 @@ class _HostCode:
             size = self.analyzer.simplify(high)
         return size
 
+    def _map(self, of: TensorMap) -> dict[str, Any]:
+        """A tensor map: what of it is fixed, and how its extents and strides are computed."""
+        sizes = {name: [self.scalar(e) for e in found] for name, found in (("dims", of.dims), ("strides", of.strides))}
+        fixed = {"box": list(of.box), "steps": list(of.steps), "swizzle": of.swizzle}
+        usual = {"interleave": "none", "fill": "zeros"}
+        return {"base": self._pointer(of.data), "name": of.data.name, "dtype": str(of.dtype), **sizes, **fixed, **usual}
+
     def _pointer(self, data: tir.Expr) -> str:
         if not isinstance(data, tir.Var) or data not in self.names:
             raise CompileError(error("E0870", f"the host cannot compute the address `{data}`", data.span))
@@ -196,7 +205,9 @@ class _HostCode:
         given: list[Any] = []
         inside: dict[tir.Var, Any] = {}
         for param, arg in zip(plain_params(kernel), args, strict=False):
-            if param.dtype.is_handle:
+            if param in kernel.maps:
+                given.append({"map": self._map(kernel.maps[param])})
+            elif param.dtype.is_handle:
                 given.append(self._pointer(arg))
             else:
                 inside[param] = self.scalar(arg)
@@ -221,7 +232,7 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
     made = kernel_form(kernel)
     for param, kind in zip(kernel.params, made["params"], strict=True):
-        if kind != "ptr" and kind not in SCALARS:
+        if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:
             message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
             raise CompileError(error("E0870", message, param.span))
     if kernel.asserts:
@@ -233,7 +244,10 @@ def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
     """What a launch has to know of a kernel: kinds of parameters, threads of a block (0: not constant), bytes of shared
     memory (-1: not constant)."""
     made: dict[str, Any] = {
-        "params": ["ptr" if p.dtype.is_handle else str(p.dtype) for p in kernel.params],
+        "params": [
+            f"bytes{MAP_BYTES}" if p in kernel.maps else "ptr" if p.dtype.is_handle else str(p.dtype)
+            for p in kernel.params
+        ],
         "block": [tir.const_int(kernel.extents.get(axis, tir.IntImm(INT64, 1))) or 0 for axis in BLOCK],
         "shared": static_shared(kernel),
     }

@@ -33,7 +33,7 @@ class CudaC(Dialect):
     name = "CUDA C"
     words = Dialect.words | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dynamic_shared", "bytes"}
     inline = "static __device__ __forceinline__"
-    shared = "__shared__ __align__(16)"
+    shared = "__shared__ __align__({})"
     types = {
         "bool": "unsigned char", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
         "uint16": "unsigned short", "int32": "int", "uint32": "unsigned int", "int64": "long long",
@@ -47,6 +47,10 @@ class CudaC(Dialect):
         self._headers: dict[str, None] = {}
 
     # ------------------------------------------------------------ types
+
+    def tensor_map(self, span: Span | None = None) -> str:
+        self._headers.setdefault("cuda.h")
+        return "const __grid_constant__ CUtensorMap"
 
     def memory(self, dtype: DType, span: Span | None = None) -> str:
         if str(dtype.element) in _NARROW:
@@ -111,13 +115,13 @@ class CudaC(Dialect):
     # ------------------------------------------------------------ kernels
 
     def head(
-        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: bool
+        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
         bounds = "" if threads is None else f" __launch_bounds__({threads})"
         listed = [_declared(p) for p in params]
         made = [f'extern "C" __global__ void{bounds} {name}({", ".join(listed)}) {{']
         made += [f"  const int {variable} = {axis};" for axis, variable in axes.items()]
-        return made + ["  extern __shared__ __align__(16) unsigned char dynamic_shared[];"] * dynamic
+        return made + [f"  extern __shared__ __align__({dynamic}) unsigned char dynamic_shared[];"] * bool(dynamic)
 
     def includes(self) -> list[str]:
         made = [f"#include <{h}>" for h in self._headers]

@@ -32,7 +32,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     words: ClassVar[frozenset[str]] = C_WORDS
     inline: ClassVar[str]  # what stands before a helper function
-    shared: ClassVar[str]  # what stands before memory of a block
+    shared: ClassVar[str]  # what stands before memory of a block, its alignment in braces
     types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
     long_suffix: ClassVar[str]
 
@@ -42,6 +42,10 @@ class Dialect(ABC):
         self._helpers: dict[str, None] = {}
 
     # ------------------------------------------------------------ types
+
+    def tensor_map(self, span: Span | None = None) -> str:
+        """The type of a parameter that is a tensor map. Raises CompileError."""
+        raise refuse(f"{self.name} has no tensor maps", span)
 
     def memory(self, dtype: DType, span: Span | None = None) -> str:
         """The type of one element in memory. Raises CompileError for a dtype that the language lacks."""
@@ -103,11 +107,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def head(
-        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: bool
+        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
         """The lines from the name of the kernel to its opening brace, and those that define the axes in use: variables
-        by axis. `threads`: of a block, if that is known. `dynamic`: it uses `dynamic_shared`, memory of a block whose
-        size the launch tells."""
+        by axis. `threads`: of a block, if that is known. `dynamic`: the alignment of `dynamic_shared`, memory of a
+        block whose size the launch tells; 0 where it is not used."""
 
     # ------------------------------------------------------------ helpers
 

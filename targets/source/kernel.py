@@ -13,6 +13,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
+from mlcc.passes.gpu.shared_layout import ALIGNMENT, alignment_of, dynamic_alignment
 from mlcc.targets.source import expressions as ex
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
@@ -58,7 +59,7 @@ class KernelWriter:
         threads = [tir.const_int(kernel.extents.get(axis, tir.IntImm(DType.of("int32"), 1))) for axis in BLOCK]
         count = None if None in threads else threads[0] * threads[1] * threads[2]  # type: ignore[operator]
         name = identifier(kernel.name, self.language.words)
-        head = self.language.head(name, params, count, axes, bool(self._dynamic))
+        head = self.language.head(name, params, count, axes, dynamic_alignment(kernel.body) if self._dynamic else 0)
         return "\n".join([*self._launch(), *head, *self._lines, "}", ""])
 
     def _launch(self) -> list[str]:
@@ -83,6 +84,9 @@ class KernelWriter:
         for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
             name = self.define(var, buffer.name if buffer is not None else var.name)
             self._scopes[var] = "global"
+            if var in kernel.maps:
+                made.append(Param(name, self.language.tensor_map(var.span), False, True, False))
+                continue
             if not var.dtype.is_handle:
                 made.append(Param(name, self.language.register(var.dtype, var.span), False, True, False))
                 continue
@@ -156,9 +160,13 @@ class KernelWriter:
         if scope != "shared.dyn":
             if None in sizes:
                 raise refuse(f"`{buffer.name}` in memory of a block has a size that is not constant", buffer.span)
-            self.line(f"{self.language.shared} {type} {name}[{sizes[0] * lanes}];")  # type: ignore[operator]
+            shared = self.language.shared.format(alignment_of(buffer))
+            self.line(f"{shared} {type} {name}[{sizes[0] * lanes}];")  # type: ignore[operator]
             return
         start = " + ".join(self._dynamic) or "0"
+        if alignment_of(buffer) > ALIGNMENT and self._dynamic:
+            start = f"(({start} + {alignment_of(buffer) - 1}) & ~{alignment_of(buffer) - 1})"
+            self._dynamic = [start]
         size = c.mul(c.cast(DType.of("int64"), buffer.shape[0]), buffer.dtype.bytes * lanes)
         known = tir.const_int(size)
         if known is not None:

@@ -133,7 +133,7 @@ class Metal(Dialect):
     # ------------------------------------------------------------ kernels
 
     def head(
-        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: bool
+        self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
         listed = [_declared(p, at) for at, p in enumerate(params)]
         places = {

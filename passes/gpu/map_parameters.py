@@ -1,0 +1,74 @@
+"""Tensor maps that a kernel's code states become parameters of it: what a map says is known when it is launched."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.ir.dtypes import HANDLE
+from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import used_vars
+from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map, refused
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+# intrinsics that take a map at argument 2, and where the pointer of its tensor goes then
+_POINTER = {"tir.ptx_cp_async_bulk_tensor": 4, "tir.ptx_cp_async_bulk_tensor_store": 3}
+
+
+def with_map_parameters(body: Body, axes: set[tir.Var]) -> tuple[Body, dict[tir.Var, TensorMap]]:
+    """The code of a kernel with variables in place of maps, and what each stands for; equal maps are one. The tensor's
+    own pointer is passed beside it. `axes` are the thread's places. Raises CompileError E0777."""
+    if not any(is_tensor_map(n) for s in body for n in walk(s)):
+        return body, {}
+    inside = axes | {v for s in body for n in walk(s) for v in _bound(n)}
+    finder = _Finder(inside)
+    return finder.body(body), finder.maps
+
+
+def _bound(node: Node) -> tuple[tir.Var, ...]:
+    match node:
+        case tir.Bind(var=var) | tir.For(var=var) | tir.Let(var=var):
+            return (var,)
+    return ()
+
+
+class _Finder(Mutator):
+    def __init__(self, inside: set[tir.Var]) -> None:
+        self._inside = inside
+        self._known: dict[tuple[object, ...], tir.Var] = {}
+        self.maps: dict[tir.Var, TensorMap] = {}
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        if is_tensor_map(node):
+            text = "`T.tensor_map` stands where no bulk copy takes it"
+            raise CompileError(
+                error("E0777", text, node.span, help="a copy of a tensor takes one as its third argument")
+            )
+        return super().expr_call(node)
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        call = node.value
+        at = _POINTER.get(call.op.name) if isinstance(call, tir.Call) and isinstance(call.op, tir.Op) else None
+        if at is None or not isinstance(call, tir.Call) or len(call.args) <= at or not is_tensor_map(call.args[2]):
+            return super().stmt_evaluate(node)
+        stated = call.args[2]
+        assert isinstance(stated, tir.Call)
+        made = TensorMap.of(stated)
+        if len(call.args) - at != len(made.box):
+            text = f"{len(call.args) - at} coordinates of a tensor of {len(made.box)} dimensions"
+            raise CompileError(error("E0777", text, call.span))
+        if any(used_vars(e) & self._inside for e in (*made.dims, *made.strides)):
+            raise refused(stated, "its extents are not known before the kernel starts")
+        var = self._variable(made)
+        args = (*call.args[:2], var, *call.args[3:at], made.data, *call.args[at:])
+        return tir.Evaluate(replace(call, args=args), span=node.span)
+
+    def _variable(self, made: TensorMap) -> tir.Var:
+        sizes = (*made.dims, *made.strides)
+        names = tuple(id(v) for e in sizes for v in walk(e) if isinstance(v, tir.Var))
+        key = (made.data, made.dtype, made.swizzle, made.box, made.steps, tuple(map(str, sizes)), names)
+        var = self._known.get(key)
+        if var is None:
+            var = self._known[key] = tir.Var(f"{made.data.name}_map", HANDLE)
+            self.maps[var] = made
+        return var

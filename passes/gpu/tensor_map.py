@@ -1,0 +1,113 @@
+"""Tensor maps: what the copy engine is told of a tensor in global memory, and of the boxes that it copies.
+
+`T.tensor_map(T.type_annotation("float16"), A.data, rank, swizzle, dims..., strides..., box..., steps...)` stands where
+a copy names one: `dims` are extents and `box` those of a copy, both with the innermost dimension first; `strides` are
+the distances in bytes of the others (rank - 1 of them); of `steps` elements of a dimension in the box one is copied.
+All but box, steps, rank and swizzle (0, 32, 64 or 128 bytes, PTX ISA "Swizzling modes") may be computed by the host.
+Elements of a box outside of the tensor are zeros; stores leave them out.
+
+Limits are those of cuTensorMapEncodeTiled (CUDA driver API, "Tensor Map Object Management"); what is not known when a
+kernel is compiled is checked at its launch (`mlcc.runtime.tensor_map`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
+from mlcc.ir.tir import Expr
+from mlcc.runtime.tensor_map import DTYPES, MOST_BOX, MOST_DIMS, MOST_STEP, STRIDE_UNIT, SWIZZLES, MapSpec
+
+__all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorMap:
+    """One map; lists have the innermost dimension first."""
+
+    data: tir.Var
+    dtype: DType
+    swizzle: int
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many elements of each dimension a copy moves."""
+        return tuple(-(-size // step) for size, step in zip(self.box, self.steps, strict=True))
+
+    @property
+    def box_bytes(self) -> int:
+        """How many bytes a copy moves; elements outside of the tensor count."""
+        return prod(self.counts) * self.dtype.bytes
+
+    @property
+    def spec(self) -> MapSpec:
+        """What of it is fixed."""
+        return MapSpec(self.data.name, str(self.dtype), self.box, self.steps, self.swizzle)
+
+    def call(self) -> tir.Call:
+        """As it stands in code."""
+        kind = tir.Call(self.dtype, tir.Op("tir.type_annotation"), ())
+        counts = (c.const(len(self.dims), INT32), c.const(self.swizzle, INT32))
+        fixed = (c.const(n, INT32) for n in (*self.box, *self.steps))
+        sizes = (c.cast(INT64, e) for e in (*self.dims, *self.strides))
+        return tir.Call(HANDLE, tir.Op("tir.tensor_map"), (kind, self.data, *counts, *sizes, *fixed))
+
+    @staticmethod
+    def of(call: tir.Call) -> TensorMap:
+        """What a call says. Raises CompileError E0777."""
+        if len(call.args) < 4 or not isinstance(call.args[1], tir.Var):
+            raise refused(call, "it takes a type, a pointer, a rank, a swizzle, and four lists")
+        kind, data, rank_, swizzle = call.args[0], call.args[1], *map(tir.const_int, call.args[2:4])
+        if rank_ is None or not 1 <= rank_ <= MOST_DIMS or len(call.args) != 3 + 4 * rank_:
+            text = f"of a tensor of rank r it takes r extents, r - 1 strides, r sizes and r steps (r up to {MOST_DIMS})"
+            raise refused(call, text)
+        rest = call.args[4:]
+        dims, strides = rest[:rank_], rest[rank_ : 2 * rank_ - 1]
+        fixed = [tir.const_int(a) for a in rest[2 * rank_ - 1 :]]
+        if swizzle not in SWIZZLES or None in fixed:
+            raise refused(call, "the swizzle (0, 32, 64 or 128), sizes of boxes and steps are constants")
+        numbers = tuple(n for n in fixed if n is not None)
+        made = TensorMap(data, kind.dtype, swizzle, dims, strides, numbers[:rank_], numbers[rank_:])
+        problem = made.problem()
+        if problem is not None:
+            raise refused(call, problem)
+        return made
+
+    def problem(self) -> str | None:
+        """Why there can be no such map, as far as that is known now."""
+        if str(self.dtype) not in DTYPES:
+            return f"elements of dtype {self.dtype} are not copied"
+        for size in self.box:
+            if not 1 <= size <= MOST_BOX:
+                return f"a box of {size} elements along a dimension; 1 to {MOST_BOX} fit"
+        row = self.box[0] * self.dtype.bytes
+        if row % STRIDE_UNIT:
+            return f"rows of a box of {row} bytes; they have to be multiples of {STRIDE_UNIT}"
+        if self.swizzle and row > self.swizzle:
+            return f"rows of a box of {row} bytes do not fit a swizzle of {self.swizzle}"
+        if any(not 1 <= step <= MOST_STEP for step in self.steps):
+            return f"steps are 1 to {MOST_STEP}"
+        if self.steps[0] != 1:
+            return "the step of the innermost dimension is 1"
+        for stride in self.strides:
+            known = tir.const_int(stride)
+            if known is not None and (known % STRIDE_UNIT or known < 0):
+                return f"a stride of {known} bytes; strides have to be multiples of {STRIDE_UNIT}"
+        return None
+
+
+def is_tensor_map(node: object) -> bool:
+    """Whether a node is a call that states a map."""
+    return isinstance(node, tir.Call) and node.op == tir.Op("tir.tensor_map")
+
+
+def refused(call: tir.Call, why: str) -> CompileError:
+    return CompileError(error("E0777", f"`T.tensor_map`: {why}", call.span))

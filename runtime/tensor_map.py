@@ -1,0 +1,80 @@
+"""Tensor maps as a launch plan has them, and as a launch passes them: 128 bytes by value.
+
+Hardware gets what the driver makes of one (`cuTensorMapEncodeTiled`); a device that emulates kernels gets the same
+facts as plain numbers (`plain`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mlcc.errors import CallError, error
+
+BYTES = 128
+MOST_DIMS, MOST_BOX, MOST_STEP = 5, 256, 8
+STRIDE_UNIT = 16  # bytes of which the address, strides and the rows of boxes are multiples
+MOST_STRIDE = 1 << 40
+MOST_EXTENT = 1 << 32
+SWIZZLES = (0, 32, 64, 128)
+# dtype -> CUtensorMapDataType; what is only moved goes as unsigned integers of its size
+DTYPES = {
+    "bool": 0, "int8": 0, "uint8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "int16": 1, "uint16": 1, "uint32": 2,
+    "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+_FORM = struct.Struct("<Q5q4q")  # of the plain form: address, extents, strides
+
+
+class MapSpec(NamedTuple):
+    """What of a map is fixed; lists have the innermost dimension first."""
+
+    name: str  # of the tensor, for messages
+    dtype: str
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 0
+
+
+class TensorMap(NamedTuple):
+    """A map for one launch: `strides`, in bytes, are those of all dimensions but the innermost."""
+
+    spec: MapSpec
+    address: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """The tensor has no elements: there is nothing to describe, and no copy of it is of any use."""
+        return not all(self.dims)
+
+
+def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequence[int]) -> TensorMap:
+    """A map whose limits hold. Raises CallError E0879."""
+    made = TensorMap(spec, address, tuple(dims), tuple(strides))
+    if made.is_empty:
+        return made
+    if address % STRIDE_UNIT:
+        raise _refused(spec, f"it begins at {address:#x}, which is no multiple of {STRIDE_UNIT}")
+    for extent in dims:
+        if not 1 <= extent <= MOST_EXTENT:
+            raise _refused(spec, f"an extent of {extent}; up to {MOST_EXTENT} are copied")
+    for stride in strides:
+        if stride % STRIDE_UNIT:
+            help = "pad the rows of the tensor, or compile the kernel without bulk copies"
+            raise _refused(spec, f"its rows are {stride} bytes apart, which is no multiple of {STRIDE_UNIT}", help)
+        if not 0 <= stride < MOST_STRIDE:
+            raise _refused(spec, f"its rows are {stride} bytes apart; up to {MOST_STRIDE} can be")
+    return made
+
+
+def plain(made: TensorMap) -> bytes:
+    """Its facts as numbers: the address, five extents, four strides, int64 each, zeros after them."""
+    dims = (*made.dims, *[1] * (MOST_DIMS - len(made.dims)))
+    strides = (*made.strides, *[0] * (MOST_DIMS - 1 - len(made.strides)))
+    return _FORM.pack(made.address, *dims, *strides).ljust(BYTES, b"\0")
+
+
+def _refused(spec: MapSpec, why: str, help: str | None = None) -> CallError:
+    return CallError(error("E0879", f"`{spec.name}` cannot be copied by a tensor map: {why}", help=help))
