@@ -132,17 +132,26 @@ def _code(
         *(tir.Bind(n, v) for n, v in zip(names, new, strict=True)),
         *(tir.BufferStore(b, n, (c.const(0),), span=u.span) for b, n, u in zip(own, names, parts.updates, strict=True)),
     )
-    if tir.const_int(realize.predicate) != 1:
-        step = (tir.IfThenElse(realize.predicate, step, span=realize.predicate.span),)
-    for loop in reversed([x for x in inner if not _is_bound(x)]):
-        step = (replace(loop, body=step, annotations=type(loop.annotations)({})),)
-    made += step
+    conditions = [part for part in operands(realize.predicate) if tir.const_int(part) != 1]
+    for loop in reversed([x for x in inner if not _is_bound(x)]):  # a condition stands where it is the same no longer
+        here = [part for part in conditions if loop.var in used_vars(part)]
+        conditions = [part for part in conditions if part not in here]
+        step = (replace(loop, body=_where(here, step, realize), annotations=type(loop.annotations)({})),)
+    made += _where(conditions, step, realize)
     loads = tuple(c.load(b, 0) for b in own)
     args = (c.const(len(own), "uint32"), *loads, tir.TRUE, *(b.data for b in total), *(x.var for x in threads))
     call = tir.Call(DType.of("void"), tir.Op("tir.tvm_thread_allreduce"), args, span=block.span)
     made.append(tir.AttrStmt(parts.reducer, SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
     made += _stored(parts, total, values, inner, threads, realize)
     return tuple(made)
+
+
+def _where(conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.BlockRealize) -> tuple[Stmt, ...]:
+    """The statements under conditions."""
+    both: Expr = tir.TRUE
+    for condition in conditions:
+        both = c.logical_and(both, condition)
+    return (tir.IfThenElse(both, body, span=realize.predicate.span),) if conditions else body
 
 
 def _stored(

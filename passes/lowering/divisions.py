@@ -55,8 +55,8 @@ class _Divisions(Mutator):
         made = tuple(self._simplified(index) if divisions(index) else index for index in indices)
         if sum(map(bool, map(divisions, made))) > 1 and _of_one_type(made):
             joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
-            if joined is not None and not divisions(joined):
-                return indices  # which are to become one index: then all divisions go
+            if joined is not None and not divisions(joined):  # they are to become one index: then all divisions go
+                return tuple(old if divisions(new) else new for old, new in zip(indices, made, strict=True))
         return made
 
     def _simplified(self, index: Expr) -> Expr:

@@ -111,21 +111,6 @@ def test_convolutions(data: str, weight: str, options: str) -> None:
     assert len(stages - {"root"}) == 5  # two fetches, the sums and their start, and what stores them
 
 
-@pytest.mark.parametrize("shape", ["(7, 100)", "(3, 5, 333)", "(64, 64)"])
-def test_softmax(shape: str) -> None:
-    made = agree(graph(floats(x=shape), "y = R.nn.softmax(x)", result="y"), rule="gpu-rows")
-    scopes = {n.scope for f in made.functions.values() for n in walk(f) if isinstance(n, tir.Buffer)}
-    assert "shared" in scopes
-
-
-def test_norms() -> None:
-    text = graph(
-        floats(x="(6, 96)", g="(96,)", b="(96,)"), "y = R.nn.layer_norm(x, g, b, axes=[1])",
-        result="y",
-    )  # fmt: skip
-    agree(text, rule="gpu-rows")
-
-
 @pytest.mark.parametrize(
     ("shape", "line", "rule"),
     [
@@ -133,7 +118,7 @@ def test_norms() -> None:
         ("(40, 70)", "R.sum(x, axis=[0])", "gpu-fallback"),
         ("(40, 70)", "R.max(x)", "gpu-fallback"),
         ("(700, 1000)", "R.sum(x)", "gpu-fallback"),
-        ("(40, 9)", "R.mean(x, axis=[1])", "gpu-fallback"),
+        ("(40, 9)", "R.mean(x, axis=[1])", "gpu-rows"),
         ("(0, 9)", "R.sum(x, axis=[1])", "None"),
         ("(3, 0)", "R.collapse_sum_to(x, R.shape([3, 1]))", "None"),
         ("(3, 70)", "R.argmax(x, axis=1)", "gpu-rows"),

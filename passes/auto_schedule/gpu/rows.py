@@ -1,62 +1,170 @@
-"""Kernels that reduce each row: softmax, norms, means, products of a matrix and a vector. A block of threads has a row;
-its threads share it out, and put their partial results together."""
+"""Kernels that reduce each row: softmax, norms, means, products of a matrix and a vector.
+
+Some lanes of a warp have a row, or a warp, or a block, by how long rows are; they share it out, and put their partial
+results together. A row that fits into the registers of its threads is read once.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import takewhile
 from math import prod
 
+from mlcc.ir import tir
 from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only
-from mlcc.passes.auto_schedule.inlining import inline_cheap
+from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is_row, share_rows, times
+from mlcc.passes.auto_schedule.halves import compute_halves_in_float32
+from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, try_inline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.products import number_of
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-SHORT = 32  # elements of a row for which a thread of its own is enough
-EACH = 4  # elements that a thread should have, before there are more threads
-MOST = 512  # threads for a row
+SHORT = 32  # elements of a row below which it has to be seen that rows do not overlap
 
 
 def rows(kernel: GpuKernel) -> str:
-    """All stages of a row run one after the other in one block; what one hands to the next is in shared memory."""
+    """All stages of a row run one after the other in one block; what one hands to the next is in registers, or in
+    shared memory where rows are long."""
+    compute_halves_in_float32(kernel)
+    inline_reshapes(kernel)
     inline_cheap(kernel)
-    stages, blocks = kernel.stages(), kernel.blocks()
+    stages = kernel.stages()
     axes = _row_axes(kernel, stages)
-    length = max((_size(s, _inner(s, axes)) or MOST * EACH for s in stages), default=1)
-    threads = _threads(kernel, length)
-    last = kernel.loops(blocks[-1])
-    row = _fused(kernel, last[: _long(stages[-1])[axes - 1] + 1])
-    for block, stage in reversed(list(zip(blocks[:-1], stages[:-1], strict=True))):
-        kernel.sch.compute_at(block, row)
-        size = 1 if stage.reduced else _size(stage, _inner(stage, axes))
-        if size is not None and size * stage.element_bytes <= kernel.facts.shared_static // (2 * len(stages)):
-            for number in range(len(stage.block.writes)):
-                kernel.sch.set_scope(block, number, "shared")
-    kernel.sch.bind(row, "blockIdx.x")
-    for block in blocks:
-        share_out_row(kernel, block, threads)
-    return f"{sum(bool(s.reduced) for s in stages)} reductions along rows; {threads} threads have a row"
+    share = _share(kernel, stages, axes)
+    if share.kept and not all(_stays(kernel, s, axes, share) for s in stages[:-1]):
+        share = replace(share, kept=False)
+    if not share.kept:
+        share = replace(share, threads=max(share.threads, kernel.facts.warp), rows=1)
+        for block in kernel.blocks()[:-1]:
+            if not kernel.stage(block).reduced:
+                try_inline(kernel, block)  # again for each reader: that is less than a trip through memory
+    reduced = sum(bool(s.reduced) for s in stages)
+    _schedule(kernel, axes, share)
+    kernel.say(_said(share))
+    return f"{reduced} reductions along rows; {share.threads} threads have a row"
 
 
-def share_out_row(kernel: GpuKernel, block: BlockRV, threads: int) -> None:
-    """The loops of a stage within a row, the outermost, over the threads of a block."""
+def _said(share: RowShare) -> str:
+    where = "a row stays in registers" if share.kept else "rows are read by each stage"
+    return f"{share.rows} rows in a block, {share.vector} elements at a time; {where}"
+
+
+def _schedule(kernel: GpuKernel, axes: int, share: RowShare) -> None:
+    sch, blocks = kernel.sch, kernel.blocks()
+    copies = _copies(kernel, axes, share) if share.kept else []
+    *before, last = blocks
+    held = [block for block in before if _place(kernel, block, axes, share)]
+    loops = kernel.loops(last)
+    row = _fused(kernel, loops[: _long(kernel.stage(last))[axes - 1] + 1])
+    if share.rows > 1:
+        row, inside = sch.split(row, [None, share.rows])
+        sch.bind(row, "blockIdx.x")
+        sch.bind(inside, "threadIdx.y")
+    else:
+        inside = row
+        sch.bind(row, "blockIdx.x")
+    for block in (*reversed(before), *copies):
+        sch.compute_at(block, inside)
+    for block in (*copies, *held):
+        written = kernel.stage(block).block.writes[0].buffer
+        mapping = share.index_map(written)
+        if mapping is not None:
+            sch.transform_layout(block, ("write", 0), mapping, assume_injective_transform=True)
+    depth = 2 if share.rows > 1 else 1
+    for block in (*copies, *blocks):
+        share_out_row(kernel, block, share, depth, block in copies)
+
+
+def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
+    """Copies in registers of rows that a stage reduces, or that several stages read."""
+    assert share.length is not None
+    found: dict[tir.Buffer, list[BlockRV]] = {}
+    reduced: set[tir.Buffer] = set()
+    apart: set[tir.Buffer] = set()
+    for block in kernel.blocks():
+        stage = kernel.stage(block)
+        for access in stage.accesses:
+            if access.stored or access.buffer not in kernel.func.buffers:
+                continue
+            if not is_row(stage, access, _inner(stage, axes), share.length):
+                apart.add(access.buffer)
+                continue
+            users = found.setdefault(access.buffer, [])
+            if block not in users:
+                users.append(block)
+            if stage.reduced:
+                reduced.add(access.buffer)
+    made = []
+    for buffer, users in found.items():
+        if buffer in apart or (buffer not in reduced and len(users) < 2):
+            continue
+        made.append(kernel.sch.cache_read(users[0], number_of(kernel, users[0], buffer), "local", users))
+    return made
+
+
+def _place(kernel: GpuKernel, block: BlockRV, axes: int, share: RowShare) -> bool:
+    """Where a stage leaves its results; are they rows in registers?"""
+    stage = kernel.stage(block)
+    inner = _inner(stage, axes)
+    along = bool(inner) and not stage.reduced
+    if along and not share.kept:
+        size = times(stage, inner)
+        room = kernel.facts.shared_static // (2 * len(kernel.stages()))
+        if size is None or size * stage.element_bytes > room:
+            return False
+    for number in range(len(stage.block.writes)):
+        kernel.sch.set_scope(block, number, "shared" if along and not share.kept else "local")
+    return along and share.kept
+
+
+def _stays(kernel: GpuKernel, stage: Stage, axes: int, share: RowShare) -> bool:
+    """Can what a stage computes be in registers: does each thread read what it has written itself?"""
+    if stage.reduced or not _inner(stage, axes):
+        return True
+    if len(stage.stores) != 1 or share.length is None or share.index_map(stage.stores[0].buffer) is None:
+        return False
+    buffer, length = stage.stores[0].buffer, share.length
+    return all(is_row(s, a, _inner(s, axes), length) for s in kernel.stages() for a in s.accesses if a.buffer is buffer)
+
+
+def share_out_row(kernel: GpuKernel, block: BlockRV, share: RowShare, outer: int, copies: bool = False) -> None:
+    """The loops of a stage within a row, below so many `outer` ones, over the threads that have the row."""
     sch, stage = kernel.sch, kernel.stage(block)
     loops = kernel.loops(block)
-    inner = [n for n in (stage.reduced or range(1, len(loops))) if n]
-    along = _fused(kernel, [loops[n] for n in inner]) if inner else sch.add_unit_loop(block)  # the first thread's
-    _, lane = sch.split(along, [None, threads])
-    sch.bind(lane, "threadIdx.x")
+    inner = [n for n in (stage.reduced or range(outer, len(loops))) if stage.extents[n] != 1]
+    if not inner:
+        if share.threads > 1 and not all(region.buffer.scope == "local" for region in stage.block.writes):
+            _, lane = sch.split(sch.add_unit_loop(block), [None, share.threads])
+            sch.bind(lane, "threadIdx.x")  # the first thread's
+        return
+    along = _fused(kernel, [loops[n] for n in inner])
+    turn, thread, lane = _parts(kernel, along, share, times(stage, inner) == share.length)
+    if thread is not None:
+        sch.bind(thread, "threadIdx.x")
+    if lane is not None:
+        (sch.unroll if stage.reduced else sch.vectorize)(lane)
+    if share.kept and (copies or stage.reduced):
+        sch.unroll(turn)
+
+
+def _parts(
+    kernel: GpuKernel, along: LoopRV, share: RowShare, whole: bool
+) -> tuple[LoopRV, LoopRV | None, LoopRV | None]:
+    """A loop over a row in turns, over threads, and over the lanes of a vector, those that there are."""
+    sch, vector = kernel.sch, share.vector if whole else 1
+    lane = thread = None
+    if vector > 1 and share.threads > 1 and share.even:
+        return tuple(sch.split(along, [None, share.threads, vector]))  # type: ignore[return-value]
+    if vector > 1:
+        along, lane = sch.split(along, [None, vector])
+    if share.threads > 1:
+        along, thread = sch.split(along, [None, share.threads])
+    return along, thread, lane
 
 
 def _fused(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
     return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
-
-
-def _threads(kernel: GpuKernel, length: int) -> int:
-    """How many threads have a row: a power of two of at least a warp."""
-    threads = kernel.facts.warp
-    while threads < min(MOST, kernel.facts.max_threads) and threads * EACH < length:
-        threads *= 2
-    return threads
 
 
 def _long(stage: Stage) -> list[int]:
@@ -69,9 +177,29 @@ def _inner(stage: Stage, axes: int) -> list[int]:
     return list(stage.reduced) or _long(stage)[axes:]
 
 
-def _size(stage: Stage, places: list[int]) -> int | None:
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)
+def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
+    """How long the rows of the reductions are, and how they go to threads."""
+    lengths = {times(s, s.reduced) for s in stages if s.reduced}
+    length = lengths.pop() if len(lengths) == 1 else None
+    inside = [s for s in stages if times(s, _inner(s, axes)) == length]
+    given = kernel.func.buffers
+    sizes = [
+        max(a.buffer.dtype.bits // 8, 1)
+        for s in inside
+        for a in s.accesses
+        if a.buffer in given and s.loops[_inner(s, axes)[-1]].var in a.variables
+    ]
+    widest = max(sizes, default=4)
+    vector = min((fitting_vector(s, _inner(s, axes), widest) for s in inside), default=1)
+    last = stages[-1]
+    places = _long(last)[:axes]
+    count = times(last, places)
+    arrays = 1 + sum(not s.reduced for s in inside if s is not stages[-1])
+    share = share_rows(kernel, count, length, vector, widest, arrays)
+    known = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(places))))
+    if count is None and len(places) > 1 and known % share.rows:  # one loop of these could not be taken apart again
+        share = replace(share, rows=1, threads=max(share.threads, kernel.facts.warp))
+    return share
 
 
 def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
@@ -97,29 +225,38 @@ def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
         if any(n not in long[:count] for n in long if n not in inner):
             not_this(f"{name} reduces one part of its rows only")
         if stage.reduced:
-            _check_length(stage, inner)
+            _check_rows(stage, inner)
             if not combinable(stage):
                 not_this(f"how {name} combines is not known")
     return count
 
 
-def _check_length(stage: Stage, inner: list[int]) -> None:
-    """Rows that are long enough for several threads, and read along memory."""
-    length = _size(stage, inner)
-    if length is not None and length <= SHORT:
-        not_this(f"rows of {length} elements are for one thread each")
+def _check_rows(stage: Stage, inner: list[int]) -> None:
+    """Rows that are read along memory; short ones that do not overlap, as windows do."""
     along = [n for n in inner if stage.extents[n] != 1]
+    name = f"block `{stage.block.name}`"
     if along and not all(step in (0, 1) for step in stage.steps_by(along[-1])):
-        not_this(f"block `{stage.block.name}` does not read along its rows")
+        not_this(f"{name} does not read along its rows")
+    length = times(stage, inner)
+    if length is not None and length <= SHORT:
+        reads = [
+            a for a in stage.accesses if not a.stored and not a.variables.isdisjoint(stage.loops[n].var for n in along)
+        ]
+        if length < 2 or not any(is_row(stage, a, inner, length) for a in reads):
+            not_this(f"rows of {length} elements are for one thread each")
 
 
 def grid_rows(kernel: GpuKernel, block: BlockRV) -> None:
-    """A reduction by itself: a block of threads for each result."""
+    """A reduction by itself: some threads for each result."""
     stage = kernel.stage(block)
     loops = kernel.loops(block)
     outer, inner = [loops[n] for n in stage.spatial], [loops[n] for n in stage.reduced]
     if [*stage.spatial, *stage.reduced] != sorted([*stage.spatial, *stage.reduced]):
         kernel.sch.reorder(*outer, *inner)
     place = _fused(kernel, outer) if outer else kernel.sch.add_unit_loop(inner[0])
+    stage = kernel.stage(block)
+    vector = fitting_vector(stage, list(stage.reduced), stage.element_bytes)
+    share = share_rows(kernel, times(stage, stage.spatial), times(stage, stage.reduced), vector, stage.element_bytes, 1)
     kernel.sch.bind(place, "blockIdx.x")
-    share_out_row(kernel, block, _threads(kernel, _size(stage, list(stage.reduced)) or MOST * EACH))
+    threads = max(share.threads, kernel.facts.warp)
+    share_out_row(kernel, block, RowShare(share.length, vector, threads, 1, False), 1)

@@ -1,0 +1,169 @@
+"""How rows are shared out among threads: what the rule `rows` goes by.
+
+A row of elements that lie side by side is cut into vectors of `vector` elements, and these go to `threads` threads in
+turn, so that a warp moves whole lines. A block has `rows` rows. Rows that are `kept` lie in the registers of their
+threads, `KEPT` bytes in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.visit import substitute
+from mlcc.passes.auto_schedule.kernel import GpuKernel
+from mlcc.passes.auto_schedule.stage import Access, Stage
+from mlcc.passes.lowering.match_buffer import compact_strides
+
+VECTOR_BYTES = 16  # the widest access of a thread
+SECTOR = 32  # bytes that global memory is moved in
+KEPT = 128  # bytes of a row in the registers of a thread
+BLOCK = 128  # threads of a block that has several rows
+UNKNOWN = 128  # threads for a row of a length that is not known
+EACH = 2  # vectors that a lane should have before more lanes share a row
+
+
+@dataclass(frozen=True, slots=True)
+class RowShare:
+    """How long rows are (None: not known), and who has what of them."""
+
+    length: int | None
+    vector: int
+    threads: int
+    rows: int
+    kept: bool
+
+    @property
+    def even(self) -> bool:
+        """Do all threads have as many elements?"""
+        return self.length is not None and self.length % (self.vector * self.threads) == 0
+
+    def index_map(self, buffer: tir.Buffer) -> tir.IndexMap | None:
+        """A row's elements where its threads have them, row by row: (turn, thread, lane of a vector). None for a buffer
+        that is not made of such rows."""
+        assert self.length is not None
+        dtype = buffer.shape[0].dtype
+        given = tuple(tir.Var(f"i{n}", dtype) for n in range(len(buffer.shape)))
+        first, size = len(given), 1
+        while size % self.length and first:  # the dimensions that rows go over, and no more of them
+            first -= 1
+            extent = tir.const_int(buffer.shape[first])
+            if extent is None:
+                return None
+            size *= extent
+        if size % self.length or not size:
+            return None
+        simple = Analyzer()
+        flat: tir.Expr = c.const(0, dtype)
+        for index, dim in zip(given[first:], buffer.shape[first:], strict=True):
+            simple.bind(index, tir.Range(c.const(0, dtype), dim))
+            flat = c.add(c.mul(flat, dim), index)
+        place = c.floormod(flat, self.length)
+        turn, thread = self.vector * self.threads, c.floormod(c.floordiv(place, self.vector), self.threads)
+        parts = (c.floordiv(place, turn), thread, c.floormod(place, self.vector))
+        outer = (*given[:first], *([] if size == self.length else [c.floordiv(flat, self.length)]))
+        return tir.IndexMap(given, (*outer, *map(simple.simplify, parts)))
+
+
+def share_rows(
+    kernel: GpuKernel, count: int | None, length: int | None, vector: int, size: int, arrays: int
+) -> RowShare:
+    """How `count` rows of `length` elements are shared out: `vector` of them, of `size` bytes each, are an access, and
+    `arrays` of them are kept in registers at a time."""
+    facts = kernel.facts
+    if length is None:
+        return RowShare(None, 1, min(UNKNOWN, facts.max_threads), 1, False)
+    pieces = -(-length // vector)
+    most = max(KEPT // max(arrays - 1, 1) // (max(size, 4) * vector), 1)  # vectors of a thread
+    least = min(max(SECTOR // (vector * size), 1), facts.warp)  # lanes that fill a sector
+    threads = 1
+    while threads < facts.warp and threads < pieces and (threads < least or 2 * EACH * threads <= pieces):
+        threads *= 2
+    while threads < facts.max_threads and threads * most < pieces:
+        threads *= 2
+    few = facts.sm_count * BLOCK
+    while count is not None and count * threads < few and 2 * threads <= pieces and threads < facts.max_threads:
+        threads *= 2
+    rows = max(BLOCK // threads, 1)
+    while (
+        rows > 1
+        and rows * threads > facts.warp
+        and count is not None
+        and (count < rows * facts.sm_count or count % rows)
+    ):
+        rows //= 2
+    return RowShare(length, vector, threads, rows, threads * most >= pieces)
+
+
+def times(stage: Stage, places: Sequence[int]) -> int | None:
+    """How often some loops run together; None if that is not known."""
+    extents = [stage.extents[n] for n in places]
+    return None if None in extents else prod(n for n in extents if n is not None)
+
+
+def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:
+    """How many elements along a row one access moves: at most 16 bytes of the widest, aligned, wherever accesses go
+    along the row element by element."""
+    along = [n for n in inner if stage.extents[n] != 1]
+    if not along or any(stage.extents[n] is None for n in along):
+        return 1
+    vector = max(VECTOR_BYTES // widest, 1)
+    for access in stage.accesses:
+        run, steps = _run(stage, access, along)
+        if stage.step(access, along[-1]) is None:
+            continue
+        offset = _offset(stage, access)
+        while vector > 1 and (run % vector or not all(_divides(vector, s) for s in (*steps, offset))):
+            vector //= 2
+    return vector
+
+
+def _run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[tir.Expr | None]]:
+    """Over how many elements of the row an access goes on evenly, and the steps of the other loops."""
+    place, *others = reversed(along)
+    run, step = stage.extents[place] or 1, _known(stage, access, place)
+    while others and step is not None:
+        outer = _known(stage, access, others[0])
+        if outer is None or outer != step * run:
+            break
+        run *= stage.extents[others.pop(0)] or 1
+    if step == 0:
+        return run, []  # one element for all
+    rest = [n for n in range(len(stage.loops)) if n not in along or n in others]
+    return run, [stage.step(access, n) for n in rest if stage.extents[n] != 1]
+
+
+def _known(stage: Stage, access: Access, place: int) -> int | None:
+    step = stage.step(access, place)
+    return None if step is None else tir.const_int(step)
+
+
+def is_row(stage: Stage, access: Access, inner: Sequence[int], length: int) -> bool:
+    """Does an access run over a whole row, whose elements lie side by side, as others do?"""
+    along = [n for n in inner if stage.extents[n] != 1]
+    if access.buffer.strides or not along or stage.extents[along[-1]] is None:
+        return False
+    run, steps = _run(stage, access, along)
+    return (
+        run == length
+        and _known(stage, access, along[-1]) == 1
+        and all(_divides(length, s) for s in (*steps, _offset(stage, access)))
+    )
+
+
+def _divides(number: int, value: tir.Expr | None) -> bool:
+    return value is not None and tir.const_int(Analyzer().simplify(c.floormod(value, number))) == 0
+
+
+def _offset(stage: Stage, access: Access) -> tir.Expr | None:
+    """The element that an access begins at."""
+    start = {loop.var: loop.min for loop in stage.loops}
+    strides = access.buffer.strides or compact_strides(access.buffer.shape)
+    total: tir.Expr = c.const(0, strides[0].dtype if strides else "int64")
+    for index, stride in zip(access.indices, strides, strict=True):
+        total = c.add(total, c.mul(c.cast(stride.dtype, substitute(index, start)), stride))
+    return Analyzer().simplify(total)

@@ -1,0 +1,89 @@
+"""Kernels over rows on GPUs: what a row asks of memory, how it is shared out, and that it computes what it did."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mlcc.gpu_facts import GpuFacts
+from mlcc.passes.auto_schedule.gpu.row_share import RowShare, share_rows
+from mlcc.passes.auto_schedule.kernel import GpuKernel
+from tests.auto_schedule.gpu_costs import costs_of
+from tests.auto_schedule.kernels import graph, lowered
+
+
+def tensors(dtype: str, **shapes: str) -> str:
+    return ", ".join(f'{name}: R.Tensor({shape}, "{dtype}")' for name, shape in shapes.items())
+
+
+def softmax(shape: str, dtype: str = "float32") -> str:
+    return graph(tensors(dtype, x=shape), "y = R.nn.softmax(x)", result="y")
+
+
+def layer_norm(shape: str, width: str, axes: str = "[-1]", dtype: str = "float32") -> str:
+    params = tensors(dtype, x=shape, g=width, b=width)
+    return graph(params, f"y = R.nn.layer_norm(x, g, b, axes={axes})", result="y")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "block"),
+    [
+        ("(1056, 8)", "float32", [2, 16, 1]),  # some lanes of a warp have a row
+        ("(528, 64)", "float32", [16, 4, 1]),
+        ("(33, 960)", "float16", [64, 1, 1]),
+        ("(3, 11, 256)", "float32", [64, 1, 1]),
+        ("(2, 4096)", "float32", [1024, 1, 1]),  # a block has one, where there are few
+    ],
+)
+def test_a_row_is_read_once(shape: str, dtype: str, block: list[int]) -> None:
+    found = costs_of(softmax(shape, dtype), tolerance=1e-4 if dtype == "float32" else 1e-2)
+    (kernel,) = found.kernels
+    assert found.rules == ["gpu-rows"] and kernel.block == block
+    assert found.sectors == found.ideal and found.conflicts == 0 and found.spills() == 0
+    assert re.search(r"ld\.global(\.nc)?\.v4", found.ptx) and "st.global.v4" in found.ptx
+    if block[0] <= 32:
+        assert kernel.shared == 0 and "bar.sync" not in found.ptx  # lanes need no barriers
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ("(7, 100)", {}), ("(37, 31)", {}), ("(5, 3)", {}), ("(3, 5, 333)", {}), ("(131, 2)", {}), ("(2, 5, 7, 9)", {}),
+        ('("n", 24)', {"n": 13}), ('(4, "m")', {"m": 77}), ('("n", "m")', {"n": 3, "m": 1}), ('("n", 3, 40)', {"n": 0}),
+    ],
+)  # fmt: skip
+def test_softmax(shape: str, sizes: dict[str, int]) -> None:
+    found = costs_of(softmax(shape), sizes)
+    assert found.rules == ["gpu-rows"] and found.spills() == 0
+
+
+def test_who_has_a_row() -> None:
+    """Some lanes of a warp, a warp, or a block, by how long rows are; what is too long for registers is read again."""
+    kernel = GpuKernel.of(lowered(softmax("(4, 4)"))["softmax"], "softmax", GpuFacts.of("cuda{arch=sm_90}"))
+    shares = {n: share_rows(kernel, 1 << 16, n, 4 if n % 4 == 0 else 1, 4, 2) for n in (2, 16, 64, 768, 1024, 4096, 7)}
+    assert {n: (s.threads, s.rows) for n, s in shares.items()} == {
+        2: (2, 64), 7: (8, 16), 16: (2, 64), 64: (8, 16), 768: (32, 4), 1024: (32, 4), 4096: (128, 1)
+    }  # fmt: skip
+    assert all(s.kept for s in shares.values())
+    assert share_rows(kernel, 1 << 16, 1 << 15, 4, 4, 2).kept and not share_rows(kernel, 1 << 16, 1 << 16, 4, 4, 2).kept
+    assert share_rows(kernel, 4, 1024, 4, 4, 2).threads == 256  # few rows are shared out further
+    assert share_rows(kernel, 6, None, 1, 4, 2) == RowShare(None, 1, 128, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "bytes"),
+    [
+        (layer_norm("(33, 192)", "(192,)"), {}, 33 * 192 * 4),
+        (layer_norm("(6, 8, 12)", "(8, 12)", axes="[1, 2]"), {}, 6 * 96 * 4),
+        (layer_norm("(33, 96)", "(96,)", dtype="float16"), {}, 33 * 96 * 2),
+        (layer_norm('("n", 40)', "(40,)"), {"n": 7}, 7 * 40 * 4),
+        (layer_norm('(5, "m")', '("m",)'), {"m": 67}, None),
+    ],
+)
+def test_layer_norm(text: str, sizes: dict[str, int], bytes: int | None) -> None:
+    found = costs_of(text, sizes, tolerance=2e-2 if "float16" in text else 1e-4)
+    assert found.rules == ["gpu-rows"] and found.spills() == 0
+    if bytes is not None:  # mean and variance by one trip
+        reads = [a for k in found.kernels for a in k.accesses if a.buffer == "x" and a.scope == "global"]
+        assert sum(a.units for a in reads) * 32 == bytes
