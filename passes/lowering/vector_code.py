@@ -266,7 +266,29 @@ class Lanes(Mutator):
             known = tir.IntImm(BOOL, int(isinstance(node, tir.Or)))
             true, false = (known, node.rhs) if isinstance(node, tir.Or) else (node.rhs, known)
             return self._chosen(tir.Call(BOOL, tir.Op("tir.if_then_else"), (node.lhs, true, false), span=node.span))
-        return self._binary(node, lhs, rhs)
+        if isinstance(node, (tir.FloorDiv, tir.FloorMod)) and isinstance(lhs, tir.Ramp) and self._fits(lhs):
+            by = tir.const_int(rhs)
+            return self._binary(node, lhs, rhs) if by is None or by <= 0 else self._divided(node, lhs, by)
+        return self._alike(node, lhs, rhs) or self._binary(node, lhs, rhs)
+
+    def _alike(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
+        """A comparison of whose answer all lanes have the same, as that of the first: lanes that begin at a multiple of
+        how far they reach, and a bound that is one. None for another one."""
+        if isinstance(node, (tir.LT, tir.GE)):
+            ramp, bound = lhs, rhs
+        elif isinstance(node, (tir.LE, tir.GT)):
+            ramp, bound = rhs, lhs
+        else:
+            return None
+        stride = tir.const_int(ramp.stride) if isinstance(ramp, tir.Ramp) and self._fits(ramp) else None
+        if stride is None or stride <= 0 or bound.dtype.lanes > 1:
+            return None
+        reach = stride * self._lanes
+        if not all(self._analyzer.prove(c.equal(c.floormod(e, reach), 0)) for e in (ramp.base, bound)):  # type: ignore[attr-defined]
+            return None
+        first = ramp.base  # type: ignore[attr-defined]
+        sides = (first, bound) if ramp is lhs else (bound, first)
+        return type(node)(BOOL, *sides, span=node.span)
 
     def _cast(self, node: tir.Cast, value: Expr) -> Expr:
         if value is node.value:

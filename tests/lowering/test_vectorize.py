@@ -98,6 +98,20 @@ def test_a_guard_on_lanes_keeps_vectors_where_it_holds_for_all() -> None:
     assert out.tolist() == [*range(10), -1, -1]
 
 
+@pytest.mark.parametrize(("bound", "lanes"), [(8, 1), (10, 4)])
+def test_conditions_that_all_lanes_answer_alike(bound: int, lanes: int) -> None:
+    """Lanes from a multiple of 4 on lie all below 8 or none does, and all below 10 or some do."""
+    a, b, o, i = c.make_buffer("A", (16,), "int32"), c.make_buffer("B", (16,), "int32"), var("o"), var("i")
+    at = c.add(c.mul(o, 4), i)
+    rows = c.call("int32", "if_then_else", c.less(c.floormod(at, 16), bound), c.load(a, at), 0)
+    f = func([a, b], loop(o, 4, loop(i, 4, c.store(b, rows, at), VECTOR)))
+    (choice,) = [n for n in walk(lower_func(f)) if isinstance(n, tir.Call) and n.op == tir.Op("tir.if_then_else")]
+    assert choice.args[0].dtype.lanes == lanes
+    data, out = np.arange(16, dtype="int32"), np.zeros(16, "int32")
+    assert Native(f)(data, out) == 0
+    assert out.tolist() == [n if n < bound else 0 for n in range(16)]
+
+
 def test_statements_without_vector_form_go_lane_by_lane() -> None:
     """Only the call is taken apart, not its neighbours."""
     a, b, i = c.make_buffer("A", (8,), "float32"), c.make_buffer("B", (8,), "float32"), var("i")
