@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
@@ -38,6 +38,7 @@ from mlcc.passes.lowering.unroll import has_jump, nested_bodies
 PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
 VOID = DType.of("void")
 ASYNC = "async_scope"  # around what may end later
+ORDERED = "software_pipeline_ordered"  # of a loop with all barriers between what ends later and the rest of its body
 
 
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -115,6 +116,8 @@ class _Pipeline:
         var = tir.Var(loop.var.name, loop.var.dtype, span=loop.var.span)
         inner = tuple(self._round(c.add(var, depth), body=True))
         rest = loop.annotations.without(STAGE, ORDER, ASYNC_STAGES)
+        if self.groups:
+            rest = Attrs({**rest, ORDERED: True})
         rounds = c.sub(most, depth)
         start, trips = c.const(0, var.dtype), c.cast(var.dtype, rounds)
         body = replace(loop, var=var, min=start, extent=trips, body=inner, annotations=rest)

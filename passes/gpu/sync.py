@@ -25,6 +25,7 @@ from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
 from mlcc.passes.gpu.kernels import thread_nest
 from mlcc.passes.gpu.own import Meeting, Side
+from mlcc.passes.gpu.pipeline import ASYNC, ORDERED
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import Touch, touches
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -68,6 +69,7 @@ class _Use:
     span: Span | None
     guards: tuple[Expr, ...]
     loops: tuple[tir.For, ...]
+    later: bool  # a copy that may end later
 
     @property
     def shared(self) -> bool:
@@ -118,6 +120,7 @@ class _Sync:
         self._loops: list[tir.For] = []
         self._guards: list[Expr] = []
         self._apart: list[Stmt] = []  # scopes around that threads do not run alike
+        self._later = False
         self._aliases = Aliases()
         self._bound: set[tir.Var] = set()
 
@@ -167,8 +170,10 @@ class _Sync:
                     body, inner = self._carried(body, inner, None)
                 inner = _Summary(uses + inner.head, inner.tail + uses)
                 return replace(stmt, body=body), inner
-            case tir.AttrStmt():
+            case tir.AttrStmt(key=key):
+                outer, self._later = self._later, self._later or key == ASYNC
                 body, inner = self.body(stmt.body)
+                self._later = outer
                 return replace(stmt, body=body), inner
             case tir.Evaluate() if is_barrier(stmt):
                 if self._apart:
@@ -285,7 +290,7 @@ class _Sync:
             for touch in touches(part):
                 root = self._aliases.of(touch.data).root
                 if root is None or _scope(root) in ("global", "shared", "shared.dyn"):
-                    made.append(_Use(touch, root, stmt.span, tuple(self._guards), tuple(self._loops)))
+                    made.append(_Use(touch, root, stmt.span, tuple(self._guards), tuple(self._loops), self._later))
         return made
 
     def _clash(
@@ -305,9 +310,14 @@ class _Sync:
                     continue
                 if self._apart and not (a.shared or b.shared):
                     continue  # of global memory, as far as barriers can be had
-                if not self._by_one(a, b, loop, once):
+                if not (self._ordered(a, b, loop) or self._by_one(a, b, loop, once)):
                     return a, b
         return None
+
+    def _ordered(self, a: _Use, b: _Use, loop: tir.For | None) -> bool:
+        """Are a copy that may end later and another access both in the body of one pipeline, which orders the two?"""
+        around = set(a.loops) & set(b.loops) if loop is None else {loop}
+        return a.later != b.later and any(x.annotations.get(ORDERED) for x in around)
 
     def _by_one(self, a: _Use, b: _Use, loop: tir.For | None, once: bool) -> bool:
         one, two = a.touch.index, b.touch.index

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.targets.llvm.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
@@ -94,8 +95,10 @@ class _Finder:
                 case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices):
                     if buffer.data in self._local and any(var in self._variables(i) for i in indices):
                         return True
-                case tir.Call(args=args) if any(a in self._local for a in args):  # a pointer, and an offset beside it
-                    if any(var in self._variables(a) for a in args):
+                case tir.Call(args=args) if any(a in self._local for a in args):
+                    name = getattr(node.op, "name", "").removeprefix("tir.")
+                    beside = [args[n] for at, n in OFFSETS.get(name, ()) if at < len(args) and args[at] in self._local]
+                    if any(var in self._variables(a) for a in beside or args):
                         return True
         return False
 

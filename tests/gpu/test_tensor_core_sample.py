@@ -48,6 +48,14 @@ def test_blocks_of_two_warps() -> None:
         assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
 
 
+def test_steps_stay_a_loop() -> None:
+    """Registers have constant indices in each round; what differs is where in shared memory they are loaded from. In a
+    round products stand before the copies, which overwrite what the round before used up: one barrier."""
+    text = emit_ptx(program(768, SMALL).kernels, "cuda{arch=sm_80}").text
+    assert text.count("mma.sync") == 8 + 2 * 8
+    assert text.count("bar.sync") == 1 + 2
+
+
 def test_the_whole_sample_fits_registers(all_cases: bool) -> None:
     if not all_cases or find_ptxas() is None:
         return
