@@ -13,10 +13,10 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 
@@ -43,25 +43,42 @@ def _wrong(buffer: tir.Buffer, message: str, node: Node, help: str | None = None
 
 
 class _Lanes:
-    """The variables of `threadIdx.x`, all of which `lane` stands for, and how many threads share memory."""
+    """The variables of `threadIdx.x`, for all of which one stands in `each`, by its type, and how many threads share
+    memory."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
-        self.lane = tir.Var("lane", INT32)
+        self.each = {dtype: tir.Var("lane", dtype) for dtype in (INT32, INT64)}
         self.of: dict[tir.Var, Expr] = {}
         extents: list[int | None] = []
         for var, extent in _axes(func.body):
-            self.of[var] = c.cast(var.dtype, self.lane)
+            self.of[var] = self.each.get(var.dtype, c.cast(var.dtype, self.each[INT32]))
             extents.append(tir.const_int(extent))
         most = max((e or 0 for e in extents), default=0)
         self.is_all = most <= WARP  # the index of a thread is its lane
         self.width = min(WARP, most)
         self.known = bool(extents) and None not in extents and most > 0 and (most % WARP == 0 or WARP % most == 0)
         self.analyzer = Analyzer()
-        self.analyzer.bind(self.lane, tir.Range(c.const(0), c.const(max(self.width, 1))))
+        for lane in self.each.values():
+            self.analyzer.bind(lane, tir.Range(c.const(0, lane.dtype), c.const(max(self.width, 1), lane.dtype)))
 
     def plain(self, index: Expr) -> Expr:
-        """An index over `lane`."""
-        return self.analyzer.simplify(substitute(index, self.of))
+        """An index over the lane; what it is cast to is wide enough for it."""
+        while isinstance(index, tir.Cast) and index.value.dtype.kind == "int":
+            index = index.value
+        return self.analyzer.simplify(rewrite_bottom_up(substitute(index, self.of), self._uncast))
+
+    def _uncast(self, node: Node) -> Node:
+        """The lane as an integer of another width is the lane of that width."""
+        lane = isinstance(node, tir.Cast) and any(node.value is v for v in self.each.values())
+        return self.each.get(node.dtype, node) if lane else node  # type: ignore[attr-defined]
+
+    def vary(self, value: Node) -> bool:
+        """Does a value differ by lane?"""
+        return any(n is lane for n in walk(value) for lane in self.each.values())
+
+    def is_own(self, thread: Expr) -> bool:
+        """Is it the lane itself?"""
+        return any(self.analyzer.prove(c.equal(thread, c.cast(thread.dtype, lane))) for lane in self.each.values())
 
 
 def _axes(body: tuple[Stmt, ...]) -> Iterator[tuple[tir.Var, Expr]]:
@@ -86,7 +103,7 @@ def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
             for index in _own_places(node, buffer):
                 base = index.base if isinstance(index, tir.Ramp) else index
                 plain = lanes.plain(base)
-                step = substitute(plain, {lanes.lane: c.add(lanes.lane, 1)})
+                step = substitute(plain, {lane: c.add(lane, 1) for lane in lanes.each.values()})
                 grows = tir.const_int(lanes.analyzer.simplify(c.sub(step, plain)))
                 if grows is None or grows < 0:
                     raise _wrong(buffer, "a thread writes to places that are no multiple of its index", node)
@@ -149,13 +166,13 @@ class _Lower(ThreadMutator):
 
     def _back(self, of: _Registers, value: Expr, node: Node) -> Expr:
         """An expression over the lane as one over the variable of the thread here."""
-        if not any(n is self._lanes.lane for n in walk(value)):
+        if not self._lanes.vary(value):
             return value
         var = self.thread(_AXIS)
         if var is None:
             raise _wrong(of.old, f"it is used outside of the loop over `{_AXIS}`", node)
-        lane = c.cast(INT32, var if self._lanes.is_all else c.floormod(var, WARP))
-        return substitute(value, {self._lanes.lane: lane})  # type: ignore[no-any-return]
+        lane = var if self._lanes.is_all else c.floormod(var, WARP)
+        return substitute(value, {v: c.cast(dtype, lane) for dtype, v in self._lanes.each.items()})  # type: ignore[no-any-return]
 
     def _whole(self, of: _Registers, index: Expr, node: Node) -> tuple[Expr, Expr, int]:
         """The place of an access of consecutive elements, and how many they are."""
@@ -171,15 +188,12 @@ class _Lower(ThreadMutator):
         index = self._back(of, mine, node)
         return index if lanes == 1 else tir.Ramp(index.dtype.with_lanes(lanes), index, c.const(1, index.dtype), lanes)
 
-    def _is_own(self, thread: Expr) -> bool:
-        return self._lanes.analyzer.prove(c.equal(thread, c.cast(thread.dtype, self._lanes.lane)))
-
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         of = self._registers.get(node.buffer.data)
         if of is None:
             return super().stmt_store(node)
         mine, thread, lanes = self._whole(of, self.expr(node.indices[0]), node)
-        if not self._is_own(thread):
+        if not self._lanes.is_own(thread):
             raise _wrong(of.old, "a thread writes an element that another one holds", node)
         return tir.BufferStore(of.buffer, self.expr(node.value), (self._index(of, mine, lanes, node),), span=node.span)
 
@@ -189,9 +203,9 @@ class _Lower(ThreadMutator):
             return super().expr_load(node)
         mine, thread, lanes = self._whole(of, self.expr(node.indices[0]), node)
         load = tir.BufferLoad(node.dtype, of.buffer, (self._index(of, mine, lanes, node),), span=node.span)
-        if self._is_own(thread):
+        if self._lanes.is_own(thread):
             return load
-        if any(n is self._lanes.lane for n in walk(mine)):
+        if self._lanes.vary(mine):
             raise _wrong(of.old, "threads read different elements of another thread at once", node)
         mask = tir.Call(DType.of("uint32"), tir.Op("tir.tvm_warp_activemask"), ())
         source = c.cast(INT32, self._back(of, thread, node))
@@ -207,7 +221,7 @@ class _Lower(ThreadMutator):
             if of is None:
                 continue
             mine, thread = of.place(self.expr(args[beside]))
-            if name not in _NO_LANE and not self._is_own(thread):
+            if name not in _NO_LANE and not self._lanes.is_own(thread):
                 raise _wrong(of.old, f"`T.{name}` names a part that another thread holds", node)
             args[at], args[beside] = of.buffer.data, self._back(of, mine, node)
         for arg in args:

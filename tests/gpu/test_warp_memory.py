@@ -55,6 +55,20 @@ def test_threads_read_what_others_hold(threads: int, run: int, dtype: str, by: i
     np.testing.assert_array_equal(got, want)
 
 
+def test_indices_of_64_bits() -> None:
+    text = ROTATE.format(blocks=2, threads=32, run=3, dtype="int32", width=32, by=0)
+    text = (
+        text.replace("vt % 32", "vt")
+        .replace("(vt + 0) % 32", "vt")
+        .replace("thread_binding(2", "thread_binding(T.int64(2)")
+        .replace("binding(32", "binding(T.int64(32)")
+    )
+    given = np.arange(2 * 32 * 3, dtype="int32").reshape(2, 32, 3)
+    got = np.zeros_like(given)
+    run_program(lowered(text), given, got)
+    np.testing.assert_array_equal(got, given)
+
+
 @pytest.mark.parametrize(
     ("write", "read", "message"),
     [
