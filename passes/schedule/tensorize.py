@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, map_children, replace, walk
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.schedule.analysis import scope_root
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -54,12 +56,9 @@ def tensorize(
 
 def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
     """The block with the implementation of `intrin` for its body. Raises Mismatch."""
-    pairing = Comparator()
     index = _index_dtype(realize.block)
     desc = simplified(with_index_dtype(intrin.desc, index))
-    (described,) = desc.body
-    assert isinstance(described, tir.BlockRealize)
-    pairing.match(realize, described)
+    pairing = _paired(realize, desc)
     impl = _copy(intrin.impl, index)
     (made,) = impl.body
     assert isinstance(made, tir.BlockRealize)
@@ -79,6 +78,38 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
         alloc_buffers=block.alloc_buffers + inner.alloc_buffers,
         annotations=Attrs({**block.annotations, **annotations}) if annotations else block.annotations,
     )  # fmt: skip
+
+
+def _paired(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
+    """Which buffers of a description are which of a block. Raises Mismatch for what is not described, factors of
+    products in the other order aside."""
+    pairing = Comparator()
+    (described,) = desc.body
+    assert isinstance(described, tir.BlockRealize)
+    try:
+        pairing.match(realize, described)
+    except Mismatch as miss:
+        pairing = Comparator()
+        try:
+            pairing.match(realize, _Turned().visit(described))
+        except Mismatch:
+            raise miss from None
+    return pairing
+
+
+class _Turned(Rewriter):
+    """The factors of products of loads the other way round, where blocks read them, too: x * y is y * x."""
+
+    def rewrite(self, node: Any) -> Any:
+        match node:
+            case tir.Mul(lhs=lhs, rhs=rhs):
+                return replace(node, lhs=rhs, rhs=lhs)
+            case tir.Block(reads=reads, writes=writes):
+                written = {w.buffer for w in writes}
+                factors = iter([r for r in reversed(reads) if r.buffer not in written])
+                turned = tuple(r if r.buffer in written else next(factors) for r in reads)
+                return replace(node, reads=turned)
+        return node
 
 
 def _placed(source: tir.Buffer, base: list[tir.Expr], region: tir.BufferRegion) -> tir.BufferRegion:
