@@ -7,13 +7,15 @@ intrinsics of a GPU in place of calls of packed functions, kernels and C.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import gcd
 from typing import Any, ClassVar
 
+from mlcc.arith.modular import Residues
 from mlcc.ir import tir
 from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
-from mlcc.targets.cuda.storage import DeviceStorage
+from mlcc.targets.cuda.storage import ALIGNMENT, DeviceStorage
 from mlcc.targets.llvm import calls
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
@@ -38,6 +40,8 @@ class DeviceEmitter(Emitter):
         self.arch = ctx.arch
         self.error = NULL
         self.unrolled: frozenset[tir.Var] = frozenset()
+        self.aligned: set[tir.Var] = set()  # memory that begins at a multiple of ALIGNMENT
+        self._residues = Residues()
 
     def needs_isa(self, isa: tuple[int, int]) -> None:
         """The module has to be of this PTX ISA at least."""
@@ -53,6 +57,19 @@ class DeviceEmitter(Emitter):
         if code.ref != "0":
             self.fn.store(code, self.error, 4)
         self.fn.ret()
+
+    def allocate(self, buffer: tir.Buffer) -> Value:
+        self.aligned.add(buffer.data)
+        return super().allocate(buffer)
+
+    def alignment(self, buffer: tir.Buffer, index: tir.Expr) -> int:
+        """Of vectors that begin at multiples of some elements: LLVM looks through few operations, and takes apart what
+        is not known to be aligned."""
+        known = super().alignment(buffer, index)
+        if not isinstance(index, tir.Ramp) or tir.const_int(index.stride) != 1 or buffer.data not in self.aligned:
+            return known
+        divisor = gcd(ALIGNMENT, *(known * part for part in self._residues.of(index.base)))
+        return max(divisor & -divisor, known)
 
     def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
         parts = split_index(node, self.unrolled)

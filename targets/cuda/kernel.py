@@ -82,6 +82,7 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
         e.bind(param, casts.from_memory(e, value, param.dtype))
         if noalias and param.dtype.is_handle and param not in kernel.maps:
             e.distinct.add(param)
+    e.aligned |= {p for p, buffer in zip(kernel.params, kernel.buffers, strict=True) if buffer is not None}
     if kernel.asserts:
         e.error = fn.params[-1]
     _bind_axes(e, kernel)

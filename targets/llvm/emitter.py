@@ -99,6 +99,10 @@ class Emitter:
         """An index as a sum, in the order in which an address is computed from it."""
         return (self.index(node),)
 
+    def alignment(self, buffer: tir.Buffer, index: tir.Expr) -> int:
+        """To how many bytes an access of consecutive elements is surely aligned."""
+        return buffer.dtype.bytes
+
     def intrinsic(self, name: str, *args: Value) -> Value:
         """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
         type = args[0].type

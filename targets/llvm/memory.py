@@ -208,7 +208,7 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
         return _masked_load(e, buffer, index, mask)
     step = 1 if lanes == 1 else _run(index)
     if step:
-        value = fn.load(memory_type(dtype), _start(e, buffer, index, step), element.bytes)
+        value = fn.load(memory_type(dtype), _start(e, buffer, index, step), e.alignment(buffer, index))
         if step == -1:
             value = _reversed(e, value, lanes)
         return casts.from_memory(e, value, dtype)
@@ -244,7 +244,7 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
             if element.lanes > 1:
                 raise unsupported("a reversed store of vectors", node.span)
             value = _reversed(e, value, lanes)
-        fn.store(value, start, element.bytes)
+        fn.store(value, start, e.alignment(buffer, index))
         return
     scalar = memory_type(element.element)
     for at, place in enumerate(_lane_addresses(e, buffer, index)):

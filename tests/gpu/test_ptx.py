@@ -98,6 +98,26 @@ def f(a: T.handle, b: T.handle):
     assert made.count("fma.rn.f32") == 4
 
 
+def test_vectors_are_known_to_be_aligned() -> None:
+    """LLVM gives up on sums of many terms, and would store each half by itself."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((65536, 4096), "float16"), B: T.Buffer((65536, 4096), "float16")):
+    for b in T.thread_binding(16384, thread="blockIdx.x"):
+        for z in T.thread_binding(2, thread="threadIdx.z"):
+            for y in T.thread_binding(4, thread="threadIdx.y"):
+                for x in T.thread_binding(32, thread="threadIdx.x"):
+                    for r in T.unroll(8):
+                        for v in T.vectorized(2):
+                            with T.block("copy"):
+                                i = T.axis.spatial(65536, b // 32 * 128 + z * 64 + r * 8 + x // 4)
+                                j = T.axis.spatial(4096, b % 32 * 128 + y * 32 + x % 4 * 2 + v)
+                                B[i, j] = A[i, j] + T.float16(1)
+"""
+    made = ptx(text).text
+    assert len(re.findall(r"st\.global\.[buf]32", made)) == 8 and not re.search(r"st\.global\.[buf]16", made)
+
+
 def test_local_buffers_are_registers() -> None:
     text = """
 @T.prim_func
