@@ -132,11 +132,6 @@ CODES: dict[str, tuple[str, str]] = {
         "version writes. Copy it again, or compile it again. Who changes the code of a .ptx by hand takes out its line "
         "`// mlcc sum`, which is the checksum of the rest.",
     ),
-    "E0870": (
-        "code that the host of a device cannot run",
-        "Between launches the host computes scalars, loops and branches over them, and sets memory aside. It cannot "
-        "read or write a device's memory element by element: bind the loops that do to threads.",
-    ),
     "E0879": (
         "a tensor that the copy engine cannot read",
         "A kernel copies boxes of an argument by a tensor map (bulk copies). Its address and the distances of its rows "

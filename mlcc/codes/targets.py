@@ -95,11 +95,24 @@ CODES: dict[str, tuple[str, str]] = {
         "(a thread reads what another one wrote), under a condition or in a loop that is not the same for all of them. "
         "Move the exchange out of it, or make the condition one of the statements beside it.",
     ),
+    "E0727": (
+        "memory of one thread is to be read by another",
+        "Memory of scope `local` exists once for each thread, in registers. Loops that are bound to threads share out "
+        "what fills it, and others share out what reads it, so that a thread would read what it never wrote. Memory of "
+        "scope `shared` is there for all threads of a block, `warp` for those of a warp; or let the loops of one "
+        "thread do both.",
+    ),
     "E0728": (
         "a reduction across threads that cannot be done",
         "A block whose reduce axes are bound to threads combines the threads' values. The reducer has to be one that "
         "is known (sum, product, minimum, maximum, and, or, argmax, argmin, or one with an identity), the block must "
-        "not be decomposed, and its reduce axes must not be bound to blocks. `rfactor` makes two blocks of one.",
+        "not be decomposed, its reduce axes must not be bound to blocks, and nothing else stands between the loops "
+        "and the block. `rfactor` makes two blocks of one.",
+    ),
+    "E0729": (
+        "code that the host of a device cannot run",
+        "Between launches the host computes scalars, loops and branches over them, and sets memory aside. It cannot "
+        "read or write a device's memory element by element: bind the loops that do to threads.",
     ),
     "E0730": (
         "a kernel uses something that a GPU has no code for",

@@ -38,6 +38,7 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.axes import AXES, is_virtual, thread_axis
 from mlcc.passes.gpu.device import BLOCK, GRID
 from mlcc.passes.gpu.launch import Launch, scan
+from mlcc.passes.gpu.private import check_private
 from mlcc.passes.lowering.compact import OUTSIDE
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -60,6 +61,7 @@ class _Host(Mutator):
     def __init__(self) -> None:
         self._on_chip: dict[tir.Var, Stmt] = {}  # allocations, and views of them, that belong into a kernel
         self._user: dict[tir.Var, Stmt] = {}  # the kernel that has them
+        self._first: dict[tir.Var, int | None] = {}  # loops around, at their first iteration
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         if node.buffer.scope == "global":
@@ -76,6 +78,7 @@ class _Host(Mutator):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if thread_axis(node) or _is_virtual_nest(node):
             return [self._kernel(node)]
+        self._first[node.var] = tir.const_int(node.min)
         made = super().stmt_for(node)
         return replace(made, kind=ForKind.SERIAL, thread=None) if isinstance(made, tir.For) else made
 
@@ -103,6 +106,7 @@ class _Host(Mutator):
                 stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE, 1))
             mine.append(stmt)
         launch = scan(node)
+        check_private(node, launch, self._first)
         body = (*mine, *_Thread(launch).body((node,)))
         for tag in reversed(AXES):
             if tag in launch.axes:

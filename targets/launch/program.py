@@ -142,7 +142,7 @@ class _HostCode:
             case tir.AttrStmt(body=body):
                 return self.body(body)
         message = f"`{type(stmt).__name__}` cannot be done by the host of a device"
-        raise CompileError(error("E0870", message, stmt.span, help="bind the loops around it to threads"))
+        raise CompileError(error("E0729", message, stmt.span, help="bind the loops around it to threads"))
 
     def scalar(self, expr: tir.Expr) -> Any:
         return as_json(expr, self.names)
@@ -182,7 +182,7 @@ class _HostCode:
             high = eval_set(size, self.loops, self.analyzer).high
             if high is None or high is size:
                 message = f"how large `{buffer.name}` gets is not known when the function is entered"
-                raise CompileError(error("E0870", message, buffer.span, help="allocate it outside of the loops"))
+                raise CompileError(error("E0729", message, buffer.span, help="allocate it outside of the loops"))
             size = self.analyzer.simplify(high)
         return size
 
@@ -195,7 +195,7 @@ class _HostCode:
 
     def _pointer(self, data: tir.Expr) -> str:
         if not isinstance(data, tir.Var) or data not in self.names:
-            raise CompileError(error("E0870", f"the host cannot compute the address `{data}`", data.span))
+            raise CompileError(error("E0729", f"the host cannot compute the address `{data}`", data.span))
         return self.names[data]
 
     # ------------------------------------------------------------ launches
@@ -234,7 +234,7 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     for param, kind in zip(kernel.params, made["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:
             message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
-            raise CompileError(error("E0870", message, param.span))
+            raise CompileError(error("E0729", message, param.span))
     if kernel.asserts:
         made["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
     return made

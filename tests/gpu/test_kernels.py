@@ -125,6 +125,52 @@ def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
     assert len(refused(text, "E0723").diagnostics[0].related) == 2
 
 
+PRIVATE = """
+@T.prim_func
+def f(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4, 64), "float32")):
+    for k in range(2):
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            S = T.alloc_buffer((64,), "float32", scope="local")
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                for j in range(2):
+                    if k >= 0:
+                        S[{written}] = A[b, {written}]
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                for j in range(2):
+                    B[b, {read}] = T.Select(j < 2, S[{read}], S[0])
+"""
+
+
+@pytest.mark.parametrize("element", ["t * 2 + j", "j * 32 + t", "63 - t - 32 * j"])
+def test_a_thread_reads_what_it_wrote_into_memory_of_its_own(element: str) -> None:
+    check(PRIVATE.format(written=element, read=element), (4, 64), (4, 64))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("t * 2 + j", "j * 32 + t"), ("t * 2 + j", "63 - t * 2 - j"), ("j * 32 + t", "j * 32 + (t + 3) % 32")],
+)
+def test_a_thread_cannot_read_memory_of_another(written: str, read: str) -> None:
+    found = refused(PRIVATE.format(written=written, read=read), "E0727").diagnostics[0]
+    assert found.primary.span is not None and found.related[0].span is not None
+
+
+def test_memory_of_one_thread_that_threads_fill_together() -> None:
+    """As a stage that is cached in `local` where it should be in `shared`."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
+    S = T.alloc_buffer((32,), "float32", scope="local")
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            S[t] = A[b, t]
+        for j in range(32):
+            B[b, j] = S[j]
+"""
+    refused(text, "E0727")
+    check(text.replace("local", "shared"), (4, 32), (4, 32))
+
+
 def test_hosts_do_not_compute_and_extents_are_not_data() -> None:
     head = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), I: T.Buffer((1,), "int32")):\n'
     refused(head + "    A[0] = T.float32(1)\n", "E0720")
