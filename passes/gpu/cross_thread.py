@@ -20,7 +20,7 @@ from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, IterKind, Stmt
 from mlcc.ir.visit import Rewriter, used_vars
 from mlcc.passes.gpu.axes import thread_axis
@@ -38,7 +38,11 @@ def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 class _Finder(Rewriter):
-    """Looks for loops around one block only, outermost first."""
+    """Looks for loops around one block only, outermost first. What reduces over threads otherwise is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: dict[tir.Var, tir.For] = {}  # what depends on which loop over threads
 
     def visit(self, node: object) -> object:
         if isinstance(node, tir.For):
@@ -50,7 +54,26 @@ class _Finder(Rewriter):
                     reduced = _reduced(loops, realize)
                     if any(_is_thread(loop) for loop in reduced):
                         return _combined(loops, reduced, realize)
+            if _is_bound(node):
+                self._threads[node.var] = node
+        if isinstance(node, tir.BlockRealize):
+            self._enter(node)
         return super().visit(node)
+
+    def _enter(self, realize: tir.BlockRealize) -> None:
+        block = realize.block
+        for axis, value in zip(block.iter_vars, realize.values, strict=True):
+            loop = next((self._threads[v] for v in used_vars(value) if v in self._threads), None)
+            if loop is None:
+                continue
+            self._threads[axis.var] = loop
+            if axis.kind is IterKind.REDUCE and (block.init is not None or _stores(block)):
+                raise _refuse(realize, loop, "other statements stand between these loops and the block")
+
+
+def _stores(block: tir.Block) -> bool:
+    """Whether it changes memory that threads share by plain stores."""
+    return any(isinstance(n, tir.BufferStore) and n.buffer.scope != "local" for s in block.body for n in walk(s))
 
 
 def _chain(loop: tir.For) -> tuple[list[tir.For], tir.BlockRealize] | None:

@@ -105,6 +105,32 @@ def test_what_cannot_be_combined() -> None:
     assert refused(text.replace("B[vi] + A[vi, vk]", "B[vi] - A[vi, vk]"), "E0728").diagnostics[0].related
 
 
+def test_what_stands_between_the_threads_and_the_block() -> None:
+    """Another statement in these loops: each thread would go on from the sum of another, in no order."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((2, 64), "float32"), B: T.Buffer((2,), "float32")):
+    S = T.alloc_buffer((2, 64), "float32", scope="shared")
+    for i in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for j in range(2):
+                with T.block("S"):
+                    vi = T.axis.spatial(2, i)
+                    vj = T.axis.spatial(64, t * 2 + j)
+                    S[vi, vj] = A[vi, vj]
+            for j in range(2):
+                with T.block("B"):
+                    vi = T.axis.spatial(2, i)
+                    vk = T.axis.reduce(64, t * 2 + j)
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + S[vi, vk]
+"""
+    assert refused(text, "E0728").diagnostics[0].related
+    decomposed = text.replace("                    with T.init():\n                        B[vi] = T.float32(0)\n", "")
+    refused(decomposed, "E0728")
+
+
 def test_written_by_hand() -> None:
     text = """
 @T.prim_func
