@@ -13,6 +13,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace as changed
+from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.divisions import divisions
@@ -63,11 +64,18 @@ class _Narrow(Mutator):
         value = self.expr(node.value)
         var = node.var
         if var.dtype.is_int and var.dtype.lanes == 1:
-            self.analyzer.bind(var, value)
+            self._bound(var, value)
         narrow = _narrow(value) if var.dtype is INT64 else None
         if narrow is None or not isinstance(value, tir.Cast):
             return node if value is node.value else changed(node, value=value)  # type: ignore[no-any-return]
         return tir.Bind(self._renamed(var), narrow, span=node.span)
+
+    def _bound(self, var: tir.Var, value: Expr) -> None:
+        if any(isinstance(n, (tir.Select, tir.Call, tir.BufferLoad)) for n in walk(value)):
+            bound = self.analyzer.bound(value)  # choices between choices would double with each name, written out
+            self.analyzer.bind_bound(var, bound.min, bound.max)
+        else:
+            self.analyzer.bind(var, value)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         start, extent = self.expr(node.min), self.expr(node.extent)
