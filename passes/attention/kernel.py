@@ -1,4 +1,5 @@
-"""The kernel of an attention: a text (`fma.mlc`) with sizes for its placeholders, and code in the place of its calls.
+"""The kernel of an attention: a text (`fma.mlc`, `mma.mlc`) with sizes for its placeholders, and code in the place of
+its calls.
 
 The calls of the texts, all of externs:
 
@@ -7,38 +8,43 @@ The calls of the texts, all of externs:
     prepare(b, first, thread)                 what `begin` and `stop` need
     begin(b, first), stop(b, first)           the keys that queries from `first` on may see
     bounds(b, i, place, low, high)            stores the keys that count for a query at a place of two buffers
-    score(b, h, i, j, low, high, s)           what the graph makes of a product; least of all where key j does not count
-    weight(j, low, high, e)                   `e`, or 0 where key j does not count
+    above(start, low), under(start, high)     these bounds, from the first key of a tile and within it
+    score(b, h, i, j, n, above, under, s)     what the graph makes of a product with key j + n; -inf where it does not
+                                              count: what is n keys on is not from `above` and before `under`
     divisor(total)                            what results are divided by at the end
-    result(b, h, i, column, value)            stores a result
+    result(b, h, i, column, n, value)         stores a result, n columns on
+    wait()                                    until what this thread fetches has come
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import FLOAT32, INT64
+from mlcc.ir.dtypes import FLOAT32, INT32, INT64
 from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.attention.spec import Attention, Element
 from mlcc.passes.attention.tiles import Tile
 from mlcc.passes.auto_schedule.untouched import MADE_BY, SCHEDULED
 from mlcc.passes.gpu.sync import MANUAL
 from mlcc.passes.lowering.folding import Folding
 
-LEAST = c.min_value(FLOAT32)
 VECTOR_BYTES = 16
 
 
 def kernel(what: Attention, tile: Tile) -> tir.PrimFunc:
     """The function that computes an attention by tiles."""
-    func = _text("fma", tuple(sorted({**tile.values(), "result": what.columns}.items())))
+    pair = "range" if tile.columns > what.columns else "T.vectorized"  # of columns that are stored
+    func = _text(tile.text, tuple(sorted({**tile.values(), "pair": pair}.items())))
     body = _Fill(what, tile, func).body(func.body)
     attrs = Attrs({SCHEDULED: True, MADE_BY: f"fuse-attention: {tile}", MANUAL: True, "tir.noalias": True})
     return tir.PrimFunc(what.params, what.buffers, attrs, body)
@@ -49,7 +55,7 @@ def _text(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
     from mlcc.grammar.parser import parse
 
     source = (files(__package__) / f"{name}.mlc").read_text(encoding="utf-8")
-    filled = Template(source).substitute({k: str(v) for k, v in values}, least=repr(LEAST.value))  # type: ignore[attr-defined]
+    filled = Template(source).substitute({k: str(v) for k, v in values})
     (func,) = parse(filled, name=f"<attention, {name}>").functions.values()
     assert isinstance(func, tir.PrimFunc)
     return func
@@ -67,6 +73,7 @@ class _Fill(Folding):
         self.buffers: dict[tir.Buffer, tir.Buffer] = {}
         self.by_data: dict[tir.Var, tir.Buffer] = {}
         self.scratch: list[tir.AllocBuffer] = []
+        self.copies = False  # are there asynchronous ones?
         self.reach: tuple[Expr, Expr] = (text.params[0], text.params[0])
 
     # ------------------------------------------------------------ the text's own variables and buffers
@@ -126,30 +133,42 @@ class _Fill(Folding):
         limits = self.what.limits
         return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], place)
 
-    def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, low: Expr, high: Expr, s: Expr) -> Expr:
-        made = self.what.score(s, b, h, i, j)
-        counts = self._counts(j, low, high)
-        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
-            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, LEAST)
-        return tir.Select(FLOAT32, counts, made, LEAST)
+    def _within(self, start: Expr, bound: Expr) -> Expr:
+        keys = c.const(self.tile.keys, INT64)
+        return c.cast(INT32, c.maximum(c.const(0, INT64), c.minimum(c.sub(bound, start), keys)))
 
-    def call_weight(self, j: Expr, low: Expr, high: Expr, e: Expr) -> Expr:
-        return tir.Select(FLOAT32, self._counts(j, low, high), e, c.const(0, FLOAT32))
+    def call_above(self, start: Expr, low: Expr) -> Expr:
+        return c.const(0, INT32) if self.what.limits is None else self._within(start, low)
+
+    def call_under(self, start: Expr, high: Expr) -> Expr:
+        return self._within(start, self.what.keys if self.what.limits is None else high)
+
+    def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, n: Expr, above: Expr, under: Expr, s: Expr) -> Expr:
+        made = self.what.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
+        counts = c.less(n, under)
+        if self.what.limits is not None:
+            counts = c.logical_and(c.less_equal(above, n), counts)
+        none = c.const(-math.inf, FLOAT32)
+        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
+            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, none)
+        return tir.Select(FLOAT32, counts, made, none)
 
     def call_divisor(self, total: Expr) -> Expr:
         none = c.equal(self.what.keys, 0) if self.what.limits is None else c.equal(total, 0.0)
         return tir.Select(FLOAT32, none, c.const(1, FLOAT32), total)
 
-    def _counts(self, j: Expr, low: Expr, high: Expr) -> Expr:
-        if self.what.limits is None:
-            return c.less(j, self.what.keys)
-        return c.logical_and(c.less_equal(low, j), c.less(j, high))
-
     # ------------------------------------------------------------ memory
 
-    def do_result(self, b: Expr, h: Expr, i: Expr, column: Expr, value: Expr) -> Stmt:
+    def do_result(self, b: Expr, h: Expr, i: Expr, column: Expr, n: Expr, value: Expr) -> list[Stmt]:
+        column = c.add(c.cast(INT64, column), c.cast(INT64, n))
         buffer, at = self.what.result(b, h, i, column)
-        return tir.BufferStore(buffer, c.cast(buffer.dtype, value), at)
+        store = tir.BufferStore(buffer, c.cast(buffer.dtype, value), at)
+        if self.tile.columns == self.what.columns:
+            return [store]
+        return [tir.IfThenElse(c.less(column, self.what.columns), (store,))]
+
+    def do_wait(self) -> list[Stmt]:
+        return [tir.Evaluate(c.call("void", "ptx_wait_group", 0))] if self.copies else []
 
     def do_fetch_query(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
         what = self.what
@@ -179,20 +198,58 @@ class _Fill(Folding):
         zero = c.const(0, thread.dtype)
         turn, lane = tir.Var("turn", thread.dtype), tir.Var("lane", thread.dtype) if lanes > 1 else zero
         place = c.add(c.mul(turn, self.tile.threads), thread)
-        row, column = c.floordiv(place, across), c.add(c.mul(c.floormod(place, across), lanes), lane)
+        row, column = c.floordiv(place, across), c.mul(c.floormod(place, across), lanes)
         i = c.add(first, c.cast(INT64, row))
         inside = c.less(i, extent)
         if whole > own:
-            inside = c.logical_and(inside, c.less(column, own))
-        value, none = element(b, h, i, c.cast(INT64, column)), c.const(0, self.what.dtype)
-        loaded = c.call(self.what.dtype, "if_then_else", inside, value, none)
-        store: Stmt = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, column))
-        if isinstance(lane, tir.Var):
-            store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
+            inside = c.logical_and(inside, c.less(column, own))  # whole vectors are
+        at_column = tir.Var("column", INT64)
+        value = element(b, h, i, at_column)
+        source = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
+        if source is not None and target.dtype is value.dtype:
+            self.copies = True
+            begin = substitute(source, {at_column: c.cast(INT64, column)})
+            store = _copy(target, _flat(target, (row, column)), value.buffer, begin, inside)  # type: ignore[attr-defined]
+        else:
+            each = c.add(column, lane)
+            value = substitute(value, {at_column: c.cast(INT64, each)})
+            loaded = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
+            store = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, each))
+            if isinstance(lane, tir.Var):
+                store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
         turns = -(-count // self.tile.threads)
         if count % self.tile.threads:
             store = tir.IfThenElse(c.less(place, count), (store,))
-        return [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.UNROLLED, (store,))]
+        made: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.UNROLLED, (store,))]
+        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if source is not None else made
+
+
+def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
+    """Where elements of a buffer lie, from its start; None where they are no loads, are not side by side along
+    `column`, or those of a column that `lanes` divides need not begin at a multiple of `lanes`."""
+    if not isinstance(value, tir.BufferLoad) or not value.indices:
+        return None
+    *outer, last = value.indices
+    analyzer = Analyzer()
+    rest = substitute(last, {column: c.const(0, INT64)})
+    if any(column in used_vars(n) for n in outer) or not analyzer.prove_equal(last, c.add(rest, column)):
+        return None
+    if any(step % lanes or start % lanes for step, start in map(analyzer.modular_set, (rest, value.buffer.shape[-1]))):
+        return None
+    return _flat(value.buffer, value.indices)
+
+
+def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:
+    made: Expr = at[0]
+    for index, extent in zip(at[1:], buffer.shape[1:], strict=True):
+        made = c.add(c.mul(made, extent), index)
+    return made
+
+
+def _copy(target: tir.Buffer, to: Expr, source: tir.Buffer, begin: Expr, inside: Expr) -> Stmt:
+    """16 bytes from global to shared memory, zeros where they are not `inside`; they may come later."""
+    args = (target.data, to, source.data, begin, VECTOR_BYTES, inside)
+    return tir.Evaluate(c.call(target.dtype, "ptx_cp_async", *args))
 
 
 def _extern(node: Any) -> tuple[str, Sequence[Expr]]:

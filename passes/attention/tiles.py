@@ -2,83 +2,129 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
 from mlcc.passes.attention.spec import Attention
 
-PIECE = 4  # elements that a thread loads from shared memory at a time
-PAD = 4  # elements after each row of a tile in shared memory: threads that read a column find it in other banks
+PIECE = 4  # floats that a thread loads from shared memory at a time
 ACROSS = 16  # threads of a row of queries
 SUMS, FEW_SUMS = 64, 32  # results that a thread has registers for; beside long rows of values, which it needs too
 WIDE = 8  # columns of a thread from which on rows are long
-QUERIES = (64, 32, 16, 8)
+QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
+MMA = 16  # rows, columns and depth of a step of tensor cores
+KEPT = 128  # columns of a query of which a thread keeps its part in registers
+_KINDS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
-class Tile:
-    """`rows` queries by `keys` keys in a block of `ty` x `tx` threads; a thread stores `chunks` times `lanes` columns
-    of each of its rows."""
+class Tile(ABC):
+    """`rows` queries by `keys` keys, `width` wide, and the keys' values of `columns`: both padded."""
 
     rows: int
     keys: int
+    width: int
+    columns: int
+    text: ClassVar[str]  # the kernel's
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Of a block."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> int:
+        """Bytes of shared memory."""
+
+    @abstractmethod
+    def values(self) -> Mapping[str, object]:
+        """What stands for the placeholders of the text."""
+
+
+@dataclass(frozen=True)
+class FmaTile(Tile):
+    """In a block of `ty` x `tx` threads; a thread stores `chunks` times `lanes` columns of each of its rows."""
+
     ty: int
     tx: int
     lanes: int
-    chunks: int
-    depth: int  # pieces of the width
+    text: ClassVar[str] = "fma"
 
     @property
     def threads(self) -> int:
         return self.ty * self.tx
 
     @property
+    def sums(self) -> int:
+        """Results of a thread in a row."""
+        return self.columns // self.tx
+
+    @property
     def pieces(self) -> int:
-        """Queries of a thread."""
+        """Rows of a thread."""
         return self.rows // self.ty
 
     @property
-    def columns(self) -> int:
-        """Columns of values that the threads of a row cover."""
-        return self.chunks * self.tx * self.lanes
-
-    @property
-    def width(self) -> int:
-        """Columns of queries and keys, in whole pieces."""
-        return self.depth * PIECE
-
-    @property
-    def width_row(self) -> int:
-        return self.width + PAD
-
-    @property
-    def weight_row(self) -> int:
-        return self.keys + PAD
-
-    @property
     def shared(self) -> int:
-        """Bytes of shared memory."""
-        return 4 * ((self.rows + self.keys) * self.width_row + self.keys * self.columns + self.rows * self.weight_row)
+        wide = (self.rows + self.keys) * (self.width + PIECE)  # the piece behind each row spreads columns over banks
+        return 4 * (wide + self.keys * self.columns + self.rows * (self.keys + PIECE))
 
-    def values(self) -> Mapping[str, int]:
-        """What stands for the placeholders of the text."""
+    def values(self) -> Mapping[str, object]:
         return {
             "rows": self.rows, "keys": self.keys, "ty": self.ty, "tx": self.tx, "pieces": self.pieces,
-            "step": self.keys // self.tx, "chunks": self.chunks, "lanes": self.lanes, "depth": self.depth,
-            "width_row": self.width_row, "weight_row": self.weight_row, "result_row": self.columns,
-            "rounds": self.tx.bit_length() - 1,
+            "step": self.keys // self.tx, "chunks": self.sums // self.lanes, "lanes": self.lanes,
+            "depth": self.width // PIECE, "width_row": self.width + PIECE, "weight_row": self.keys + PIECE,
+            "result_row": self.columns, "rounds": self.tx.bit_length() - 1,
         }  # fmt: skip
 
     def __str__(self) -> str:
         return f"tiles of {self.rows} queries by {self.keys} keys in {self.ty} x {self.tx} threads"
 
 
+@dataclass(frozen=True)
+class MmaTile(Tile):
+    """On tensor cores, a warp for each 16 queries."""
+
+    dtype: str
+    text: ClassVar[str] = "mma"
+
+    @property
+    def warps(self) -> int:
+        return self.rows // MMA
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def shared(self) -> int:
+        return 2 * ((self.rows + self.keys) * (self.width + 8) + self.keys * (self.columns + 8))
+
+    def values(self) -> Mapping[str, object]:
+        steps = self.width // MMA
+        kept = steps if self.width <= KEPT else 1
+        return {
+            "rows": self.rows, "keys": self.keys, "warps": self.warps, "width": self.width, "columns": self.columns,
+            # 16 bytes behind each row put the rows of a matrix of `ldmatrix` into different banks
+            "width_row": self.width + 8, "result_row": self.columns + 8, "dtype": self.dtype,
+            "kind": _KINDS[self.dtype], "kept": kept, "before": steps if kept == steps else 0,
+            "again": int(kept < steps),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"tiles of {self.rows} queries by {self.keys} keys on tensor cores, {self.warps} warps"
+
+
 def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
     """The largest tile of which two fit a multiprocessor, or one; fewer queries where there are few of them, or too few
     tiles for all multiprocessors. None where not even the smallest has room."""
-    found = [t for t in _candidates(what) if t.shared <= facts.shared_per_block]
+    mma = str(what.dtype) in _KINDS and facts.arch.number >= 80
+    found = [t for t in (_mma(what) if mma else _fma(what)) if t.shared <= facts.shared_per_block]
     if not found:
         return None
     twice = [t for t in found if 2 * (t.shared + 1024) <= facts.shared_per_sm] or found
@@ -96,16 +142,25 @@ def _busy(what: Attention, tile: Tile, facts: GpuFacts) -> float:
     return min(1.0, tiles * times / facts.sm_count) * min(1.0, queries / (tiles * tile.rows))
 
 
-def _candidates(what: Attention) -> Iterator[Tile]:
-    depth = -(-what.width // PIECE)
-    for tx in (ACROSS, ACROSS // 2):
-        lanes = min((4, 2, 1), key=lambda n: (-(-what.columns // (n * tx)) * n, -n))
-        chunks = max(-(-what.columns // (lanes * tx)), 1)
-        if tx < ACROSS and what.columns > tx:
-            continue
-        for rows in QUERIES:
-            for keys in (64, 32, 16):
-                ty = min(8, rows)
-                tile = Tile(rows, keys, ty, tx, lanes, chunks, depth)
-                if tile.pieces * chunks * lanes <= (SUMS if chunks * lanes <= WIDE else FEW_SUMS):
-                    yield tile
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _fma(what: Attention) -> Iterator[FmaTile]:
+    width = _up(what.width, PIECE)
+    tx = ACROSS // 2 if what.columns <= ACROSS // 2 else ACROSS
+    lanes = min((4, 2, 1), key=lambda n: (_up(what.columns, n * tx), -n))
+    columns = _up(what.columns, lanes * tx)
+    most = SUMS if columns // tx <= WIDE else FEW_SUMS
+    for rows in QUERIES:
+        for keys in KEYS:
+            tile = FmaTile(rows, keys, width, columns, min(8, rows), tx, lanes)
+            if tile.pieces * tile.sums <= most:
+                yield tile
+
+
+def _mma(what: Attention) -> Iterator[MmaTile]:
+    width, columns = _up(what.width, MMA), _up(what.columns, MMA)
+    for rows in QUERIES[:-1]:
+        for keys in KEYS if columns <= KEPT else KEYS[1:]:  # registers: keys of scores, and columns of results
+            yield MmaTile(rows, keys, width, columns, str(what.dtype))

@@ -131,6 +131,10 @@ CASES = {
     "behind a cache": Case(20, 90, 40, mask="BottomRight", window=40, symbolic=False, arch="sm_75"),
     "bias by head": Case(9, 70, 8, heads=2, bias=(1, 2, 1, 70)),
     "float16": Case(17, 40, 12, dtype="float16", bias=(1, 1, 17, 40), arch="sm_75"),
+    "tensor cores": Case(20, 70, 16, 24, batch=2, heads=2, groups=1, dtype="float16", mask="BottomRight"),
+    "odd widths on tensor cores": Case(9, 40, 7, 5, dtype="bfloat16", bias=(1, 1, 9, 40)),
+    "window on tensor cores": Case(70, 30, 32, dtype="bfloat16", mask="TopLeft", window=9, arch="sm_80"),
+    "long rows on tensor cores": Case(5, 33, 136, 16, dtype="float16", symbolic=False),
 }
 
 
@@ -285,11 +289,16 @@ def test_indices_in_another_shape() -> None:
 # ---------------------------------------------------------------- the code
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("width", [64, 128])
-def test_the_code_needs_no_local_memory(width: int, arch: str) -> None:
-    case = Case(1, 1, width, batch=2, heads=8, groups=8, mask="BottomRight", arch=arch)
-    without_spills(built(case.text(), f"cuda{{arch={arch}}}"))
+def test_the_code_needs_no_local_memory(width: int, arch: str, dtype: str) -> None:
+    case = Case(1, 1, width, batch=2, heads=8, groups=8, mask="BottomRight", dtype=dtype)
+    art = built(case.text(), f"cuda{{arch={arch}}}")
+    without_spills(art)
+    text = art.emit("ptx").decode()
+    assert ("mma.sync" in text) == (dtype == "float16")
+    assert "cp.async.cg" in text
 
 
 def test_levels() -> None:
