@@ -206,7 +206,8 @@ CODES: dict[str, tuple[str, str]] = {
         "memory of a warp that no thread holds",
         "A buffer of scope `warp` lies in the registers of the warp's threads: a thread holds the elements whose index "
         "is `threadIdx.x` times a constant, plus less than that. It writes only these, and reads others' one at a time "
-        "(by shuffles). There are 32 threads along `threadIdx.x`, or a divisor or a multiple of that.",
+        "(by shuffles). There are 32 threads along `threadIdx.x`, or a divisor or a multiple of that. With the scope "
+        "`warpgroup` it is 128 threads, or a multiple of that, and nobody reads what others hold.",
     ),
     "E0773": (
         "an intrinsic of matrices that cannot be used so",

@@ -112,6 +112,9 @@ ptx_cp_async_bulk_tensor 5+ explicit update any
 ptx_cp_async_bulk_tensor_store 4+ explicit update any
 ptx_cp_async_bulk_commit_group 0 void update any                        ptx_cp_async_bulk_wait_group 1-2 void update any
 tensor_map 7+ handle pure any
+ptx_wgmma_ss 13 explicit update any ptx_wgmma_rs 13 explicit update any ptx_wgmma_fence 0 void update any
+ptx_wgmma_commit_group 0 void update any                                ptx_wgmma_wait_group 1 void update any
+ptx_wgmma_descriptor 4 uint64 pure any                                  ptx_shared_address 1 uint32 pure any
 create_barriers 1 void update any   simdgroup_load 1+ void update any   simdgroup_store 1+ void update any
 make_filled_simdgroup_matrix 1+ void update any                         simdgroup_multiply_accumulate 1+ void update any
 cooperative_tensor_fill 1+ void update any                              cooperative_tensor_load 1+ void update any

@@ -25,6 +25,8 @@ from mlcc.passes.gpu.sync import insert_barriers
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.gpu.warp_memory import lower_warp_memory
+from mlcc.passes.gpu.wgmma_descriptors import encode_descriptors
+from mlcc.passes.gpu.wgmma_groups import group_products
 from mlcc.passes.gpu.wmma import lower_wmma
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.divisions import simplify_divisions
@@ -53,8 +55,8 @@ def lower_gpu(
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))
         func = place_barriers(func)
-        func = insert_barriers(narrow_func(resolve_views(expand_matrix_calls(func))))
-        func = permute_shared(inject_async_copies(vectorize_loops(func, options)))
+        func = group_products(insert_barriers(narrow_func(resolve_views(expand_matrix_calls(func)))))
+        func = permute_shared(encode_descriptors(inject_async_copies(vectorize_loops(func, options))))
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
         return replace(made, kernels=tuple(dynamic_shared(narrow_kernel(kernel)) for kernel in made.kernels))

@@ -21,6 +21,7 @@ from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.pipeline_parts import (
     ASYNC_STAGES,
@@ -91,6 +92,7 @@ class _Pipeline:
         self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
         self.groups = self._groups()
         self.cleared: dict[int, int] = {}  # places before which memory is still being read, from which round on
+        self.pending = [0] * len(self.parts)  # of each part: how many groups of its products may go on after it
 
     def _check_form(self, plan: Plan) -> None:
         loop = self.loop
@@ -109,6 +111,7 @@ class _Pipeline:
         loop, depth = self.loop, self.plan.depth
         allocations = tuple(map(self._versioned, self.allocated))
         self.cleared = self._find_cleared()
+        self._find_pending()
         extent = tir.const_int(loop.extent)
         zero = c.const(0, loop.extent.dtype)
         most: Expr = c.maximum(loop.extent, depth) if extent is None else c.const(max(extent, depth), zero.dtype)
@@ -122,6 +125,8 @@ class _Pipeline:
         start, trips = c.const(0, var.dtype), c.cast(var.dtype, rounds)
         body = replace(loop, var=var, min=start, extent=trips, body=inner, annotations=rest)
         after = [s for t in range(depth) for s in self._round(c.add(most, t), known=_sum(most, t), last=t)]
+        if any(self.pending):
+            after.append(tir.AttrStmt(tir.StringImm("products"), PENDING, 0, ()))
         phases = (tuple(before), () if tir.const_int(rounds) == 0 else (body,), tuple(after))
         return (*allocations, *(tir.AttrStmt(tir.StringImm("phase"), PHASE, 1, phase) for phase in phases))
 
@@ -199,6 +204,8 @@ class _Pipeline:
         code = copy.body(self.parts[part])
         if self.plan.stage[part] in self.plan.asynchronous:
             code = (tir.AttrStmt(tir.StringImm("async"), ASYNC, 1, code),)
+        if self.pending[part]:
+            code = (tir.AttrStmt(tir.StringImm("products"), PENDING, self.pending[part], code),)
         return code if tir.const_int(active) == 1 else (tir.IfThenElse(active, code),)
 
     # ------------------------------------------------------------ groups of copies
@@ -246,6 +253,30 @@ class _Pipeline:
                         start = self.plan.stage[part] + behind
                         found[group.first] = min(start, found.get(group.first, start))
         return found
+
+    def _find_pending(self) -> None:
+        """Which products of warpgroups may still be on their way when the next part begins: those whose sums no other
+        part touches, and whose operands are not overwritten before the products of a later round are waited for. What
+        overwrites them comes after a barrier then, because each warpgroup waits for its own."""
+        for place, part in enumerate(self.row):
+            if not has_products(self.parts[part]):
+                continue
+            sums = {t.data for t in self.touches[part] if t.writes}
+            others = [n for n in range(len(self.parts)) if n != part]
+            if any(t.data in sums for n in others for t in self.touches[n]):
+                continue
+            read = {t.data for t in self.touches[part] if not t.writes and _is_shared(t.data)}
+            ahead: list[tuple[int, int]] = []  # of who overwrites: the place, and how many rounds later that is
+            for other in others:
+                for data in {t.data for t in self.touches[other] if t.writes} & read:
+                    count = self.places[data][2] if data in self.places else 1
+                    ahead.append((self.row.index(other), count + self.plan.stage[other] - self.plan.stage[part]))
+            if all(rounds - (at < place) > 0 for at, rounds in ahead):
+                self.pending[part] = 1
+                for at, rounds in ahead:
+                    start = self.plan.stage[part] + rounds
+                    first = next((g.first for g in self.groups if g.first <= at <= g.last), at)
+                    self.cleared[first] = min(start, self.cleared.get(first, start))
 
     def _barriers(self) -> set[int]:
         """The places in a round before which it is waited."""

@@ -1,4 +1,5 @@
 """Memory of a warp: buffers of scope `warp` become registers of its threads, and reads of others' elements shuffles.
+Memory of a warpgroup, four warps, is likewise but that threads read only what is theirs.
 
 A thread holds the elements that it writes: consecutive runs of as many as the thread index is multiplied with in the
 index of stores (`m`), so that element i is number `i // (width * m) * m + i % m` of thread `i // m % width`. Intrinsics
@@ -21,24 +22,27 @@ from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 
 WARP = 32
+_WIDTHS = {"warp": WARP, "warpgroup": 128}  # scope: how many threads along the axis share its memory
 _AXIS = "threadIdx.x"
 _NO_LANE = ("mma_fill", "mma_store")  # their offsets are those of the warp's fragment
 
 
 def lower_warp_memory(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code without views, without buffers of scope `warp`. Raises CompileError E0772."""
-    buffers = [
-        n.buffer for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and n.buffer.scope == "warp"
-    ]
-    if not buffers:
-        return func
-    lanes = _Lanes(func)
-    made = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}
-    return replace(func, body=_Lower(made, lanes).body(func.body))  # type: ignore[no-any-return]
+    """`func`, which is flat loop code without views, without buffers of scopes `warp` and `warpgroup`. Raises
+    CompileError E0772."""
+    for scope, width in _WIDTHS.items():
+        buffers = [
+            n.buffer for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and n.buffer.scope == scope
+        ]
+        if buffers:
+            lanes = _Lanes(func, width)
+            made = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}
+            func = replace(func, body=_Lower(made, lanes).body(func.body))
+    return func
 
 
 def _wrong(buffer: tir.Buffer, message: str, node: Node, help: str | None = None) -> CompileError:
-    text = f"`{buffer.name}` of scope `warp`: {message}"
+    text = f"`{buffer.name}` of scope `{buffer.scope}`: {message}"
     return CompileError(error("E0772", text, node.span or buffer.span, help=help))
 
 
@@ -46,7 +50,8 @@ class _Lanes:
     """The variables of `threadIdx.x`, for all of which one stands in `each`, by its type, and how many threads share
     memory."""
 
-    def __init__(self, func: tir.PrimFunc) -> None:
+    def __init__(self, func: tir.PrimFunc, group: int) -> None:
+        self.group = group
         self.each = {dtype: tir.Var("lane", dtype) for dtype in (INT32, INT64)}
         self.of: dict[tir.Var, Expr] = {}
         extents: list[int | None] = []
@@ -54,9 +59,10 @@ class _Lanes:
             self.of[var] = self.each.get(var.dtype, c.cast(var.dtype, self.each[INT32]))
             extents.append(tir.const_int(extent))
         most = max((e or 0 for e in extents), default=0)
-        self.is_all = most <= WARP  # the index of a thread is its lane
-        self.width = min(WARP, most)
-        self.known = bool(extents) and None not in extents and most > 0 and (most % WARP == 0 or WARP % most == 0)
+        self.is_all = most <= group  # the index of a thread is its lane
+        self.width = min(group, most)
+        fits = most > 0 and (most % group == 0 or (group == WARP and group % most == 0))
+        self.known = bool(extents) and None not in extents and fits
         self.analyzer = Analyzer()
         for lane in self.each.values():
             self.analyzer.bind(lane, tir.Range(c.const(0, lane.dtype), c.const(max(self.width, 1), lane.dtype)))
@@ -95,8 +101,10 @@ def _axes(body: tuple[Stmt, ...]) -> Iterator[tuple[tir.Var, Expr]]:
 def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
     """How many consecutive elements a thread holds."""
     if not lanes.known:
-        help = f"bind a loop of {WARP} iterations, or of a divisor or multiple of it, to `{_AXIS}`"
-        raise _wrong(buffer, f"the number of threads along `{_AXIS}` is not known to make warps", buffer, help)
+        what = "a divisor or multiple" if lanes.group == WARP else "a multiple"
+        help = f"bind a loop of {lanes.group} iterations, or of {what} of it, to `{_AXIS}`"
+        kind = "warps" if lanes.group == WARP else "warpgroups"
+        raise _wrong(buffer, f"the number of threads along `{_AXIS}` is not known to make {kind}", buffer, help)
     found: set[int] = set()
     for stmt in func.body:
         for node in walk(stmt):
@@ -171,7 +179,7 @@ class _Lower(ThreadMutator):
         var = self.thread(_AXIS)
         if var is None:
             raise _wrong(of.old, f"it is used outside of the loop over `{_AXIS}`", node)
-        lane = var if self._lanes.is_all else c.floormod(var, WARP)
+        lane = var if self._lanes.is_all else c.floormod(var, self._lanes.group)
         return substitute(value, {v: c.cast(dtype, lane) for dtype, v in self._lanes.each.items()})  # type: ignore[no-any-return]
 
     def _whole(self, of: _Registers, index: Expr, node: Node) -> tuple[Expr, Expr, int]:
@@ -205,6 +213,8 @@ class _Lower(ThreadMutator):
         load = tir.BufferLoad(node.dtype, of.buffer, (self._index(of, mine, lanes, node),), span=node.span)
         if self._lanes.is_own(thread):
             return load
+        if self._lanes.group != WARP:
+            raise _wrong(of.old, "a thread reads an element that another one holds", node)
         if self._lanes.vary(mine):
             raise _wrong(of.old, "threads read different elements of another thread at once", node)
         mask = tir.Call(DType.of("uint32"), tir.Op("tir.tvm_warp_activemask"), ())

@@ -34,7 +34,7 @@ from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.sink import depth_of, self_contained
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 
-_OF_WARPS = ("warp", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
+_OF_WARPS = ("warp", "warpgroup", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
 _SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)
 OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
 _SHARED = ("shared", "shared.dyn")

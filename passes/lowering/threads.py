@@ -27,6 +27,7 @@ _BETWEEN_THREADS = frozenset(
         "ptx_wait_barrier", "ptx_cp_async_barrier", "ptx_fence_barrier_init", "ptx_fence_proxy_async",
         "ptx_cp_async_bulk", "ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_store",
         "ptx_cp_async_bulk_commit_group", "ptx_cp_async_bulk_wait_group",
+        "ptx_wgmma_ss", "ptx_wgmma_rs", "ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group",
     )
 )  # fmt: skip
 

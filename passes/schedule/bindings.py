@@ -81,7 +81,7 @@ def shared_by_threads(storage: str, thread: str) -> bool:
         return True
     if thread.startswith("blockIdx"):
         return False
-    return kind == "shared" or (kind == "warp" and thread == "threadIdx.x")
+    return kind == "shared" or (kind in ("warp", "warpgroup") and thread == "threadIdx.x")
 
 
 # ---------------------------------------------------------------- bindings

@@ -8,8 +8,9 @@ from mlcc.errors import did_you_mean
 from mlcc.passes.schedule.refusal import Refusal
 
 SCOPES = (
-    "global", "shared", "warp", "local", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA",
-    "m16n8k8.matrixB", "m16n8k8.matrixC", "metal.simdgroup", "trn.sbuf", "trn.psum", "amx.tmm", "texture",
+    "global", "shared", "warp", "warpgroup", "local", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator",
+    "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC", "metal.simdgroup", "trn.sbuf", "trn.psum", "amx.tmm",
+    "texture",
 )  # fmt: skip
 _KNOWN = re.compile(rf"(?:{'|'.join(re.escape(s) for s in SCOPES)})(?:[.:-].*)?$")
 

@@ -1,7 +1,8 @@
 """The tensor intrinsics of tensor cores that every schedule knows, by TVM's names, as texts of `intrins/`.
 
 A name says what it is of: `mma_ldmatrix_f16_b_trans_dyn`, `wmma_sync_16x16x16_f16f16f32_trans`. A text is read when a
-name is first asked for. bfloat16, which TVM has no names for, goes by `bf16` where float16 goes by `f16`.
+name is first asked for. bfloat16, which TVM has no names for, goes by `bf16` where float16 goes by `f16`. Those of
+warpgroups, which are many, are read from their names (`warpgroups`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
+
+from mlcc.passes.schedule.warpgroups import wgmma_text
 
 if TYPE_CHECKING:
     from mlcc.ir.module import IRModule
@@ -43,7 +46,9 @@ def module_of(name: str) -> IRModule | None:
 
     found = catalogue().get(name)
     if found is None:
-        return None
+        found = wgmma_text(name)
+        if found is None:
+            return None
     text, values = found
     source = (files(__package__) / "intrins" / f"{text}.mlc").read_text(encoding="utf-8")
     filled = Template(source).substitute({k: str(v) for k, v in values.items()})

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from mlcc.arith.modular import Residues
 from mlcc.ir import tir
-from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores
+from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores, wgmma
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import ALIGNMENT, DeviceStorage
@@ -23,7 +23,8 @@ from mlcc.targets.llvm.refuse import unsupported
 
 
 class DeviceEmitter(Emitter):
-    """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll."""
+    """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll;
+    `accumulators` are those of products of warpgroups."""
 
     TARGET: ClassVar[str] = "cuda"
     MASKED_MEMORY: ClassVar[bool] = False  # NVPTX ends the process on masked loads whose masks become constant
@@ -33,6 +34,7 @@ class DeviceEmitter(Emitter):
         **tensor_cores.TABLE,
         **barriers.TABLE,
         **bulk.TABLE,
+        **wgmma.TABLE,
     }
 
     def __init__(self, fn: FunctionText, ctx: DeviceContext, storage: DeviceStorage) -> None:
@@ -42,6 +44,7 @@ class DeviceEmitter(Emitter):
         self.unrolled: frozenset[tir.Var] = frozenset()
         self.aligned: set[tir.Var] = set()  # memory that begins at a multiple of ALIGNMENT
         self._residues = Residues()
+        self.accumulators: Mapping[tir.Var, tir.Buffer] = {}
 
     def needs_isa(self, isa: tuple[int, int]) -> None:
         """The module has to be of this PTX ISA at least."""

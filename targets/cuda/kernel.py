@@ -9,6 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
+from mlcc.passes.gpu.wgmma_layout import accumulators
 from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.emitter import DeviceEmitter
@@ -88,6 +89,7 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     _bind_axes(e, kernel)
     _assume_sizes(e, kernel)
     e.unrolled = loops_to_unroll(kernel.body)
+    e.accumulators = accumulators(kernel.body)
     e.body(kernel.body)
     e.finish()
     if storage.static_shared > MOST_STATIC_SHARED:

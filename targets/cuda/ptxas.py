@@ -22,18 +22,21 @@ _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
+_SERIALIZED = re.compile(r"\((C75\d\d)\) (.*?) in (?:the )?function '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """What a kernel needs: registers of a thread, static shared memory of a block, bytes of a thread's stack in local
-    memory, and how many bytes are written there and read because registers ran out."""
+    memory, how many bytes are written there and read because registers ran out, and why products of warpgroups wait
+    for each other (C7510 and the like) where they do."""
 
     registers: int
     shared: int
     stack: int
     spill_stores: int
     spill_loads: int
+    serialized: str = ""
 
 
 class PtxasError(Exception):
@@ -98,7 +101,12 @@ def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assem
 
 def _read(report: str) -> Iterator[tuple[str, Assembled]]:
     parts = _ENTRY.split(report)
+    waits: dict[str, list[str]] = {}
+    for code, text, symbol in _SERIALIZED.findall(report):
+        waits.setdefault(symbol, []).append(f"{code}: {text}")
     for symbol, text in zip(parts[1::2], parts[2::2], strict=True):
         registers, stack, shared = (found.search(text) for found in (_REGISTERS, _STACK, _SHARED))
         frame = [int(n) for n in stack.groups()] if stack else [0, 0, 0]
-        yield symbol, Assembled(int(registers[1]) if registers else 0, int(shared[1]) if shared else 0, *frame)
+        used = int(registers[1]) if registers else 0
+        serialized = "; ".join(waits.get(symbol, ()))
+        yield symbol, Assembled(used, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized)

@@ -33,8 +33,14 @@ def _at_once(e: Emitter, node: tir.Call) -> Value:
     return zero(node.dtype)
 
 
+def _shared_address(e: Emitter, node: tir.Call) -> Value:
+    """The low bits of an address, which is as round as on a GPU."""
+    return e.fn.convert("ptrtoint", e.expr(node.args[0]), "i32")
+
+
 INTRINSICS: dict[str, Emit] = {
     "atomic_add": _atomic_add, barriers.BARRIER: barriers.emit,
+    "ptx_shared_address": _shared_address,
     **dict.fromkeys(
         (
             "ptx_commit_group", "ptx_wait_group", "ptx_fence_barrier_init", "ptx_fence_proxy_async",

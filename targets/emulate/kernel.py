@@ -17,6 +17,7 @@ from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.gpu.wgmma_layout import accumulators
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.barriers import by_one_thread
@@ -31,6 +32,7 @@ from mlcc.targets.emulate.hoist import hoist_collectives
 from mlcc.targets.emulate.meetings import CheckedSplitter
 from mlcc.targets.emulate.split import Region, Splitter
 from mlcc.targets.emulate.threads import Body, Threads
+from mlcc.targets.emulate.wgmma import Sums
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
@@ -48,7 +50,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
         threads = Threads.of(kernel)
         checks = Checks(kernel, threads, trace)
         grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
-        body = hoist_collectives(_Prepare(kernel, threads).body(kernel.body))
+        body = hoist_collectives(_Prepare(kernel, threads).kernel())
         if checking:
             checks.find_roots(body)
         code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
@@ -143,11 +145,25 @@ class _Prepare(Mutator):
     """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind."""
 
     def __init__(self, kernel: DeviceKernel, threads: Threads) -> None:
+        self._kernel = kernel
         self._threads = threads
         self._maps = kernel.maps
+        self._accumulators = accumulators(kernel.body)
+        self._sums = Sums()
         self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
         error = kernel.params[-1] if kernel.asserts else None
         self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
+
+    def kernel(self) -> Body:
+        """The code of the kernel."""
+        made = self.body(self._kernel.body)
+        if not self._accumulators:
+            return made
+        groups = self._sums.groups
+        return (tir.AllocBuffer(groups), c.store(groups, c.const(0, INT32), 0), *made)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        return self._sums.allocated(node) if node.buffer.data in self._accumulators else node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
@@ -158,17 +174,33 @@ class _Prepare(Mutator):
             return asynchronous_copy(node.value)
         if name_of(node.value) == "tir.ptx_ldmatrix" and isinstance(node.value, tir.Call):
             return matrix_rows(node.value, self._threads.lane)
+        match node.value:
+            case tir.Call(op=tir.Op("tir.ptx_wgmma_ss" | "tir.ptx_wgmma_rs")) as call:
+                return self._sums.product(call, self._threads.number)
+            case tir.Call(op=tir.Op("tir.ptx_wgmma_fence")):
+                return self._sums.fence()
+            case tir.Call(op=tir.Op("tir.ptx_wgmma_commit_group")):
+                return self._sums.commit()
+            case tir.Call(op=tir.Op("tir.ptx_wgmma_wait_group"), args=(count,)):
+                return self._sums.wait(count)
         made = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
         if made is None and isinstance(node.value, tir.Call):
             made = bulk_copy(node.value, self._maps, self._threads.number)
         return node if made is None else made
 
     def body(self, statements: Body) -> Body:
+        inside = len(self._sums.inside)
+        made = self._checked(statements)
+        del self._sums.inside[inside:]
+        return made
+
+    def _checked(self, statements: Body) -> Body:
         """What follows a failed assertion in its body is left out."""
         for at, stmt in enumerate(statements):
             if isinstance(stmt, tir.AssertStmt):
-                rest = self.body(statements[at + 1 :])
-                return (*super().body(statements[:at]), self._unless_failed(stmt, rest))
+                head = super().body(statements[:at])
+                rest = self._checked(statements[at + 1 :])
+                return (*head, self._unless_failed(stmt, rest))
         return super().body(statements)
 
     def _unless_failed(self, stmt: tir.AssertStmt, rest: Body) -> Stmt:

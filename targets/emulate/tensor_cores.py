@@ -27,7 +27,7 @@ def _loop(name: str, extent: int) -> tuple[tir.Var, Callable[..., Stmt]]:
     return var, made
 
 
-def _part(g: Gathered, at: int, thread: Expr, dtype: DType, size: int) -> tuple[Stmt, tir.Buffer]:
+def part(g: Gathered, at: int, thread: Expr, dtype: DType, size: int) -> tuple[Stmt, tir.Buffer]:
     """A thread's elements of a fragment, at a pointer and the offset beside it."""
     kind = tir.Call(dtype, tir.Op("tir.type_annotation"), ())
     pointer = c.call("handle", "tvm_access_ptr", kind, g.arg(at, thread), g.arg(at + 1, thread), 0, 3)
@@ -48,12 +48,12 @@ def _mma(g: Gathered, first: Expr) -> list[Stmt]:
     lane_b, at_b = product.place_b(k, column)
     lane_c, at_c = product.place_c(row, column)
     a_dtype, b_dtype, dtype = (DType.of(DTYPES[t]) for t in (product.a, product.b, product.accumulator))
-    decl_a, a = _part(g, 6, c.add(first, lane_a), a_dtype, a_count)
-    decl_b, b = _part(g, 8, c.add(first, lane_b), b_dtype, b_count)
-    decl_c, acc = _part(g, 10, c.add(first, lane_c), dtype, c_count)
+    decl_a, a = part(g, 6, c.add(first, lane_a), a_dtype, a_count)
+    decl_b, b = part(g, 8, c.add(first, lane_b), b_dtype, b_count)
+    decl_c, acc = part(g, 10, c.add(first, lane_c), dtype, c_count)
     wide = DType.of("int32" if dtype.is_int else "float64" if dtype.bits == 64 else "float32")
     total = c.make_buffer("total", (1,), wide, "local")
-    factors = [_operand(c.load(x, i), wide, kind) for x, i, kind in ((a, at_a, product.a), (b, at_b, product.b))]
+    factors = [operand(c.load(x, i), wide, kind) for x, i, kind in ((a, at_a, product.a), (b, at_b, product.b))]
     add = c.store(total, c.add(c.load(total, 0), c.mul(*factors)), 0)
     inner = (
         decl_c, tir.AllocBuffer(total), c.store(total, c.cast(wide, c.load(acc, at_c)), 0), steps(decl_a, decl_b, add),
@@ -63,7 +63,8 @@ def _mma(g: Gathered, first: Expr) -> list[Stmt]:
     return [tir.IfThenElse(whole, (rows(columns(*inner)),))]
 
 
-def _operand(value: Expr, wide: DType, kind: str) -> Expr:
+def operand(value: Expr, wide: DType, kind: str) -> Expr:
+    """An element as tensor cores take it, of PTX's type `kind`."""
     if kind != "tf32":
         return c.cast(wide, value)
     bits = tir.Call(DType.of("uint32"), tir.Op("tir.reinterpret"), (value,))
@@ -81,10 +82,10 @@ def _ldmatrix(g: Gathered, first: Expr) -> list[Stmt]:
     thread = c.add(first, lane)
     line, other = c.floordiv(lane, 4), c.add(c.mul(c.floormod(lane, 4), 2), pair)
     row, column = (other, line) if trans else (line, other)
-    decl_to, _ = _part(g, 3, thread, g.call.dtype.element, 2 * count)
+    decl_to, _ = part(g, 3, thread, g.call.dtype.element, 2 * count)
     assert isinstance(decl_to, tir.DeclBuffer)
     to = c.make_buffer("words", (2 * count,), dtype, "local")
-    decl_from, given = _part(g, 5, c.add(first, c.add(c.mul(matrix, 8), row)), dtype, 8)
+    decl_from, given = part(g, 5, c.add(first, c.add(c.mul(matrix, 8), row)), dtype, 8)
     move = c.store(to, c.load(given, column), c.add(c.mul(matrix, 2), pair))
     body = lanes(tir.DeclBuffer(to, decl_to.data), matrices(pairs(decl_from, move)))
     return [tir.IfThenElse(g.is_active(c.add(first, WARP - 1)), (body,))]

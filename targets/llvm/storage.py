@@ -104,6 +104,8 @@ class Storage:
                     owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
                 elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
                     owners[stmt.var] = used
+                elif isinstance(stmt, tir.BufferStore) and stmt.value.dtype.is_handle:
+                    owners[stmt.buffer.data] = used  # who reads the pointer back uses what it points to
                 for nested in bodies(stmt):
                     visit(nested)
 

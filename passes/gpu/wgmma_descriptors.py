@@ -1,0 +1,85 @@
+"""Descriptors of matrices in shared memory for `wgmma`: `ptx_wgmma_descriptor(pointer, leading, stride, width)` becomes
+the 64 bits (PTX ISA, "Matrix Descriptor Format"): addresses and distances in units of 16 bytes, and how pieces of rows
+are exchanged.
+
+`leading` and `stride` are the distances in bytes that the ISA calls by these names. `width` is that of a swizzle in
+bytes, 0 for none; -1 stands for the order that the buffer has (`permuted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr
+from mlcc.passes.gpu.matrix_calls import wrong_call
+from mlcc.passes.gpu.permuted import Permutation, permutations
+from mlcc.passes.gpu.wgmma_layout import MODES
+from mlcc.passes.lowering.mutator import Mutator
+
+_BITS = DType.of("uint64")
+_LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say
+
+
+def encode_descriptors(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code without views, with descriptors as arithmetic over addresses (`ptx_shared_address`).
+    Raises CompileError E0773 and E0774."""
+    return replace(func, body=_Encoder(permutations(func.body)).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Encoder(Mutator):
+    def __init__(self, known: Mapping[tir.Var, tuple[tir.Buffer, Permutation]]) -> None:
+        self._known = known
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        if node.op != tir.Op("tir.ptx_wgmma_descriptor"):
+            return super().expr_call(node)
+        pointer, leading, stride, width = node.args
+        named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+        scope = named.pointer.scope if isinstance(named, tir.Var) and named.pointer is not None else ""
+        if not isinstance(named, tir.Var) or not scope.startswith("shared"):
+            raise wrong_call(node, "the matrix is not in shared memory")
+        wanted = tir.const_int(width)
+        if wanted == -1:
+            wanted = self._width(node, named)
+        if wanted not in MODES:
+            raise wrong_call(node, f"{wanted} is no width of a swizzle", "it is 128, 64, 32, or 0 for none")
+        address = tir.Call(DType.of("uint32"), tir.Op("tir.ptx_shared_address"), (pointer,), span=node.span)
+        total = _encoded(c.cast(_BITS, address))
+        fixed = MODES[wanted] << 62
+        for value, shift in ((leading, 16), (stride, 32)):
+            known = tir.const_int(value)
+            if known is None:
+                total = _op(
+                    "bitwise_or", total, _op("shift_left", _encoded(c.cast(_BITS, value)), c.const(shift, _BITS))
+                )
+                continue
+            if not (0 <= known <= _LARGEST and known % 16 == 0):
+                raise wrong_call(node, f"a distance of {known} bytes", "distances are multiples of 16 below 262144")
+            fixed |= known >> 4 << shift
+        return _op("bitwise_or", total, c.const(fixed, _BITS))
+
+    def _width(self, node: tir.Call, data: tir.Var) -> int:
+        if data not in self._known:
+            help = "annotate the block that fills it with `permuted_layout`"
+            message = f"`{data.name}` is read by `wgmma`, which wants pieces of rows exchanged"
+            raise CompileError(error("E0774", message, node.span, help=help))
+        buffer, order = self._known[data]
+        if not order.is_by_address:
+            help = "`transform_layout` makes rows of 128 bytes: `lambda i, j: (j // 64, i, j % 64)` of 16-bit elements"
+            message = f"`{buffer.name}` has rows of {order.row} bytes; `wgmma` reads rows of {order.width}"
+            raise CompileError(error("E0774", message, node.span, help=help))
+        return order.width
+
+
+def _encoded(value: Expr) -> Expr:
+    """The bits 4 to 17."""
+    return _op("shift_right", _op("bitwise_and", value, c.const(_LARGEST, _BITS)), c.const(4, _BITS))
+
+
+def _op(name: str, a: Expr, b: Expr) -> Expr:
+    return tir.Call(_BITS, tir.Op(f"tir.{name}"), (a, b))

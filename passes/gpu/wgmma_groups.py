@@ -1,0 +1,128 @@
+"""What surrounds products of warpgroups, which go on by themselves (PTX ISA, "Asynchronous Multiply-and-Accumulate"): a
+fence before a run of them, so that they see registers as they are; a group of them, and the wait for it, after; and a
+fence between writes to shared memory by threads and the barrier after which products read it, because these read by
+another way (a proxy).
+
+A run is waited for where it ends. In a pipelined loop (`pipeline`) one may still be on its way while what comes next
+begins, if nothing there touches what it uses. Kernels that say any of this themselves are left alone.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.wgmma_layout import is_product
+from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+PENDING = "wgmma_pending"  # around products: how many groups may be on their way afterwards
+_BY_HAND = frozenset(tir.Op(f"tir.{n}") for n in ("ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group"))
+_VOID = DType.of("void")
+
+
+def has_products(body: Body) -> bool:
+    """Whether there are such calls in code."""
+    return any(is_product(n) for s in body for n in walk(s))
+
+
+def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code with barriers, with products of warpgroups in groups that are waited for."""
+    if not has_products(func.body):
+        return func
+    return replace(func, body=_Grouper(func.body).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Grouper(Mutator):
+    def __init__(self, body: Body) -> None:
+        calls = {n.op for s in body for n in walk(s) if isinstance(n, tir.Call)}
+        self._by_hand = bool(calls & _BY_HAND)
+        self._fenced = not self._by_hand and _operands_are_written(body)
+        self._pending = 0
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        if node.key != PENDING:
+            return super().stmt_attr(node)
+        outer, self._pending = self._pending, tir.const_int(c.as_expr(node.value)) or 0
+        made = list(self.body(node.body)) if node.body else [_call("wait_group", c.const(0, INT32))]
+        self._pending = outer
+        return made
+
+    def body(self, statements: Body) -> Body:
+        if self._by_hand:
+            return super().body(statements)
+        made: list[Stmt] = []
+        run: list[Stmt] = []
+        for stmt in statements:
+            if _is_run(stmt):
+                run.append(stmt)
+                continue
+            made += self._grouped(run)
+            run = []
+            made += super().body((stmt,))
+        return (*made, *self._grouped(run))
+
+    def _grouped(self, run: list[Stmt]) -> list[Stmt]:
+        if not run:
+            return []
+        return [_call("fence"), *run, _call("commit_group"), _call("wait_group", c.const(self._pending, INT32))]
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        if self._fenced and _is_barrier(node.value):
+            return [tir.Evaluate(tir.Call(_VOID, tir.Op("tir.ptx_fence_proxy_async"), ())), node]
+        return node
+
+
+def _is_run(stmt: Stmt) -> bool:
+    """Does it do nothing but products?"""
+    match stmt:
+        case tir.Evaluate(value=value):
+            return is_product(value)
+        case tir.For(kind=kind, body=body):
+            return kind is not ForKind.THREAD_BINDING and bool(body) and all(map(_is_run, body))
+    return False
+
+
+def _is_barrier(value: Expr) -> bool:
+    return (
+        isinstance(value, tir.Call)
+        and value.op == tir.Op("tir.tvm_storage_sync")
+        and isinstance(value.args[0], tir.StringImm)
+        and value.args[0].value.startswith("shared")
+    )
+
+
+def _operands_are_written(body: Body) -> bool:
+    """Whether threads themselves write to what products read: by stores, or by `cp.async`, which is their way too."""
+    aliases = Aliases()
+    read: set[tir.Var | None] = set()
+    for stmt in body:
+        for node in walk(stmt):
+            if isinstance(node, tir.DeclBuffer):
+                aliases.bind(node.buffer.data, node.data)
+            if is_product(node):
+                read |= {aliases.of(t.data).root for t in touches(node) if not t.writes}
+    own = (tir.BufferStore, tir.Call)
+    written = {
+        aliases.of(t.data).root
+        for s in body
+        for n in walk(s)
+        if isinstance(n, own) and not _is_bulk(n)
+        for t in touches(n)
+        if t.writes
+    }
+    return bool(read & written)
+
+
+def _is_bulk(node: object) -> bool:
+    return isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and "cp_async_bulk" in node.op.name
+
+
+def _call(name: str, *args: Expr) -> Stmt:
+    return tir.Evaluate(tir.Call(_VOID, tir.Op(f"tir.ptx_wgmma_{name}"), args))
