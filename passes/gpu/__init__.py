@@ -18,6 +18,7 @@ from mlcc.passes.gpu.dynamic import dynamic_shared
 from mlcc.passes.gpu.kernels import form_kernels
 from mlcc.passes.gpu.matrix_calls import expand_matrix_calls
 from mlcc.passes.gpu.narrow import narrow_func, narrow_kernel
+from mlcc.passes.gpu.own_memory import share_out_memory
 from mlcc.passes.gpu.permuted import permute_shared, plan_permuted
 from mlcc.passes.gpu.pipeline import pipeline_loops
 from mlcc.passes.gpu.split import split_host_device
@@ -50,7 +51,7 @@ def lower_gpu(
     options = LowerOptions(vector_lanes=16, vector_bytes=16)
     with deep_recursion():
         func = realize_blocks(combine_threads(with_empty_inits(func)), kernels=True)
-        func = lower_allreduce(form_kernels(func))
+        func = lower_allreduce(form_kernels(share_out_memory(func)))
         func = plan_permuted(compact_buffers(simplify_divisions(func)))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))

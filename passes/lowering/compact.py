@@ -158,6 +158,8 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
         part = eval_set(index, domains, analyzer)
         if tight and access.guards:
             part = _guarded(part, index, access, depth, collector, analyzer)
+        if part.low is None or part.high is None or not (is_steady(part.low) and is_steady(part.high)):
+            return EVERYTHING  # what lies in memory decides
         made = part if made is None else union(made, part, analyzer)
         if made.low is None or made.high is None:
             return EVERYTHING

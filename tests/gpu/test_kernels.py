@@ -249,3 +249,31 @@ def f(A: T.Buffer((64, 4), "float32"), B: T.Buffer((64, 4), "float32")):
     program = check(text, (64, 4), (64, 4))
     assert shared(program) == {"C": 4}
     assert not any(isinstance(s, tir.AllocBuffer) for s in program.host)
+
+
+def test_temporaries_of_unknown_size_are_a_part_for_each_thread() -> None:
+    """Local memory has no place for them: they lie in global memory."""
+    text = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in T.thread_binding(4, thread="blockIdx.x"):
+        for t in T.thread_binding((n + 3) // 4, thread="threadIdx.x"):
+            with T.block("turned"):
+                v = T.axis.spatial(n, i * ((n + 3) // 4) + t)
+                T.where(i * ((n + 3) // 4) + t < n)
+                K = T.alloc_buffer((m,), "float32")
+                for j in range(m):
+                    K[m - 1 - j] = A[v, j]
+                B[v] = 0.0
+                for j in range(m):
+                    B[v] = B[v] * 2.0 + K[j]
+"""
+    a = np.random.default_rng(0).integers(0, 9, (30, 7)).astype("float32")
+    b = np.zeros(30, "float32")
+    exe = mlcc.load(mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}"), emulate=True)
+    exe["f"](a, b)
+    assert np.array_equal(b, a @ 2 ** np.arange(7, dtype="float32"))
