@@ -69,7 +69,7 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, ctx.target.kind == "cuda")
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
             raise CompileError(together(wrong))
@@ -104,9 +104,10 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
 
 class _Lowering(Mutator):
     def __init__(
-        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic]
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic], many: bool
     ) -> None:
         super().__init__(builder.module)
+        self.many = many
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
@@ -124,7 +125,7 @@ class _Lowering(Mutator):
         try:
             if found is not None and not shapes_known(call):
                 call = self.measured(op, call, found)
-            made = lower_call(op, call, self.builder, self.cache)
+            made = lower_call(op, call, self.builder, self.cache, self.many)
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
@@ -258,12 +259,14 @@ class Arguments:
         return list(dict.fromkeys(v for e in used for v in walk(e) if isinstance(v, tir.Var) and v not in bound))
 
 
-def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache) -> relax.Expr:
-    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
+def lower_call(
+    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, many: bool = False
+) -> relax.Expr:  # fmt: skip
+    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder. `many`: for a
+    device of many threads."""
     from mlcc import te
 
     given = Arguments()
-    lower: Any = op.impl.lower
     operands = _operands(op, call, given)
     looks = _Key({new: old for old, new in given.fresh.items()})
     key = looks.of((op.name, call.attrs, call.struct_info, operands))
@@ -272,7 +275,11 @@ def lower_call(op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache
         now = dict(zip(made.order, looks.order, strict=True))
         symbolic = [prim_value(substitute(v, now)) for v in made.sizes]
         return call_tir(made.name, builder.module[made.name], [*given.passed, *symbolic], substitute(made.info, now))  # type: ignore[arg-type]
-    result: Any = lower(given.renew(call), *operands)  # shapes and attributes over the function's own variables, too
+    own = given.renew(call)  # shapes and attributes over the function's own variables, too
+    result: Any = op.impl.many(own, *operands) if many and op.impl.many is not None else None
+    if result is None:
+        assert op.impl.lower is not None
+        result = op.impl.lower(own, *operands)
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]

@@ -77,7 +77,8 @@ class Impl:
     arguments (tuples of arrays for tuples, Python numbers and tuples of them for scalars and shapes; narrow floats
     are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
-    `found` says how long results are whose extents the data decide.
+    `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
+    to which it binds its loops; where it gives None, or is not there, `lower` does.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -86,6 +87,7 @@ class Impl:
     kind: FusionKind = FusionKind.OPAQUE
     shape_only: tuple[int, ...] = ()
     found: Found | None = None
+    many: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

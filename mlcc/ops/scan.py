@@ -10,6 +10,7 @@ from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ops.gather import integers
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import plain_product
+from mlcc.ops.many_scans import lower_scan
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import (
     Tensor,
@@ -113,6 +114,11 @@ def _lower_scan(product: bool) -> Any:
     return lowering
 
 
+def _many_scan(product: bool) -> Any:
+    name = "T_cumprod" if product else "T_cumsum"
+    return lower_scan(name, int(product), lambda total, value: _joined(total, value, product))
+
+
 def _joined(total: Scalar, value: Scalar, product: bool) -> Any:
     if total.dtype.is_bool:
         return te.all(total, value) if product else te.any(total, value)
@@ -195,8 +201,8 @@ def _np_multinomial(call: relax.Call, prob: Any, sample: Any, rows: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "cumsum": Impl(infer_scan, _np_scan("cumsum"), _lower_scan(False)),
-    "cumprod": Impl(infer_scan, _np_scan("cumprod"), _lower_scan(True)),
+    "cumsum": Impl(infer_scan, _np_scan("cumsum"), _lower_scan(False), many=_many_scan(False)),
+    "cumprod": Impl(infer_scan, _np_scan("cumprod"), _lower_scan(True), many=_many_scan(True)),
     "bucketize": Impl(infer_bucketize, _np_bucketize, _lower_bucketize),
     "multinomial_from_uniform": Impl(infer_multinomial, _np_multinomial, _lower_multinomial),
 }

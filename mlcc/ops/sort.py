@@ -9,7 +9,9 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ops import many_sorts
 from mlcc.ops.lazy import np
+from mlcc.ops.many_sorts import before
 from mlcc.ops.reduce import reduced_info
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, axis, fail, int64, product, result, tensor, tensor_like
@@ -82,15 +84,6 @@ def infer_median(call: relax.Call) -> relax.StructInfo:
 # ---------------------------------------------------------------- lowering
 
 
-def _before(a: Scalar, b: Scalar, descending: bool) -> Any:
-    """Whether `a` comes strictly before `b`."""
-    plain = a > b if descending else a < b
-    if not a.dtype.is_float:
-        return plain
-    above, below = (a, b) if descending else (b, a)
-    return te.any(plain, te.all(te.isnan(above), te.logical_not(te.isnan(below))))
-
-
 class Row:
     """The statements that sort one row of `count` elements in scratch memory: keys, and their places if wanted.
 
@@ -146,7 +139,7 @@ class Row:
     def shift(self, low: Any) -> Any:
         """Put the key at hand before all after `low` that it precedes; `to` is the free place."""
         free = self.to[0]
-        behind = _before(self.key[0], self.keys[0, free - 1], self.descending)
+        behind = before(self.key[0], self.keys[0, free - 1], self.descending)
         on = te.all(free > low, te.if_then_else(free > low, behind, te.const(False, "bool")))
         move = [self.keys.set(self.keys[0, free - 1], 0, free)]
         put = [self.keys.set(self.key[0], 0, free)]
@@ -167,7 +160,7 @@ class Row:
         def step(low: Scalar, middle: Scalar, high: Scalar) -> Callable[[Scalar], Any]:
             def one(offset: Scalar) -> Any:
                 source, left, right = self.half[0], self.left[0], self.right[0]
-                overtakes = _before(self.keys[source, right], self.keys[source, left], self.descending)
+                overtakes = before(self.keys[source, right], self.keys[source, left], self.descending)
                 rest = te.if_then_else(left >= middle, te.const(True, "bool"), overtakes)
                 from_right = te.if_then_else(right < high, rest, te.const(False, "bool"))
                 return code.when(from_right, take(self.right, low + offset), take(self.left, low + offset))
@@ -272,7 +265,7 @@ def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar
 
     def one(j: Scalar) -> Any:
         full = length >= wanted
-        better = _before(value(j), row.keys[0, wanted - 1], row.descending)
+        better = before(value(j), row.keys[0, wanted - 1], row.descending)
         enters = te.if_then_else(full, better, te.const(True, "bool"))
         insert = [
             row.key.set(value(j), 0),
@@ -340,6 +333,10 @@ def _np_sort(call: relax.Call, x: Any) -> Any:
     return np.take_along_axis(x, _order(x, at, call.attrs["descending"]), at)
 
 
+def _np_argsort(call: relax.Call, x: Any) -> Any:
+    return _order(x, call.attrs["axis"], call.attrs["descending"])
+
+
 def _np_topk(call: relax.Call, x: Any) -> Any:
     at, k, kind = call.attrs["axis"], call.attrs["k"], call.attrs["ret_type"]
     count = x.shape[at]
@@ -371,8 +368,8 @@ def _np_median(call: relax.Call, x: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "sort": Impl(infer_sort, _np_sort, _lower_sort),
-    "argsort": Impl(infer_argsort, lambda c, x: _order(x, c.attrs["axis"], c.attrs["descending"]), _lower_argsort),
-    "topk": Impl(infer_topk, _np_topk, _lower_topk),
-    "median": Impl(infer_median, _np_median, _lower_median),
+    "sort": Impl(infer_sort, _np_sort, _lower_sort, many=many_sorts.sort),
+    "argsort": Impl(infer_argsort, _np_argsort, _lower_argsort, many=many_sorts.argsort),
+    "topk": Impl(infer_topk, _np_topk, _lower_topk, many=many_sorts.topk),
+    "median": Impl(infer_median, _np_median, _lower_median, many=many_sorts.median),
 }

@@ -62,6 +62,28 @@ def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: st
     return flat(nest(0, ()))
 
 
+THREADS = 256  # of a block, in loops over threads
+
+
+def threads(count: Operand, body: Callable[[Scalar], Statements]) -> tir.For:
+    """`body(i)` for every i below `count` (int64) by a thread of its own, in blocks of THREADS."""
+    total = Scalar(construct.cast(INT64, raw(count)))
+
+    def one(block: Scalar, thread: Scalar) -> Statements:
+        at = block * THREADS + thread
+        return when(at < total, body(at))
+
+    blocks = (total + (THREADS - 1)) // THREADS
+    return bound(blocks, "blockIdx.x", lambda b: bound(THREADS, "threadIdx.x", lambda t: one(b, t)))
+
+
+def bound(extent: Operand, axis: str, body: Callable[[Scalar], Statements]) -> tir.For:
+    """A loop in int64 whose iterations are threads, or blocks of them, along an axis."""
+    var = tir.Var(axis.replace(".", "_"), INT64)
+    count = construct.cast(INT64, raw(extent))
+    return tir.For(var, construct.const(0, INT64), count, tir.ForKind.THREAD_BINDING, flat(body(Scalar(var))), axis)
+
+
 def row_major(at: Sequence[Operand], shape: Sequence[Operand]) -> Scalar:
     """The number of an element among all, row by row."""
     place = construct.const(0, INT64)
@@ -105,6 +127,7 @@ class Cells:
         return construct.store(self.buffer, expr, *map(raw, at))
 
 
-def scratch(name: str, shape: Sequence[Operand], dtype: DType | str = INT64) -> Cells:
+def scratch(name: str, shape: Sequence[Operand], dtype: DType | str = INT64, scope: str = "global") -> Cells:
     """A buffer for `extern(scratch=...)`."""
-    return Cells(construct.make_buffer(name, tuple(construct.cast(INT64, raw(d)) for d in shape), DType.of(dtype)))
+    dims = tuple(construct.cast(INT64, raw(d)) for d in shape)
+    return Cells(construct.make_buffer(name, dims, DType.of(dtype), scope=scope))

@@ -13,17 +13,18 @@ from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.passes.lower_to_tir import LowerToTir
 from mlcc.passes.manager import PassContext
+from mlcc.target import Target
 from tests.ops import numbers
 from tests.ops.cases import Case, Mine, T
 
 
-def check(case: Case) -> None:
+def check(case: Case, target: str = "llvm") -> None:
     """The call by its reference, and lowered to TensorIR: the same numbers."""
     side = Mine()
     module = side.module(case)
     inputs = numbers.arrays(case, side.params)
     wanted = _listed(run_function(module, "main", inputs))
-    lowered = LowerToTir().run(module, PassContext())
+    lowered = LowerToTir().run(module, PassContext(Target.parse(target)))
     assert len(lowered) == 2, "the operator was not lowered"
     got = _listed(run_function(lowered, "main", inputs))
     exact = not any(np.issubdtype(w.dtype, np.floating) for w in wanted)
@@ -41,6 +42,14 @@ def _listed(value: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", numbers.CASES, ids=str)
 def test_case(case: Case) -> None:
     check(case)
+
+
+SORTS = ("sort(3x40, -1, True)", "argsort(40x3:int32, 0, False)", "topk(3x40, 20, 1)", "median(4x5, -1, True)")
+
+
+@pytest.mark.parametrize("case", [c for c in numbers.CASES if str(c) in SORTS], ids=str)
+def test_for_many_threads(case: Case) -> None:
+    check(case, "cuda")
 
 
 EXTENT = st.integers(1, 5)
