@@ -75,12 +75,14 @@ class _Check(BlockAccess):
         if stated is None:
             self._say(buffer, writes, f"is not among its T.{'writes' if writes else 'reads'}")
         elif not self._conditional and len(stated) == 1 and len(stated[0].region) == len(region):
-            for at, (part, span) in enumerate(zip(region, stated[0].region, strict=True)):
-                if self._leaves(part, span):
+            for at, (part, span, size) in enumerate(zip(region, stated[0].region, buffer.shape, strict=True)):
+                if self._leaves(part, span, size):
                     self._say(buffer, writes, f"leaves the stated region in dimension {at}")
                     return
 
-    def _leaves(self, part: Interval, span: tir.Range) -> bool:
+    def _leaves(self, part: Interval, span: tir.Range, size: Expr) -> bool:
+        """A region that has all of the buffer is not left: what a block inside states may go beyond the buffer, where
+        its code makes no access (padding)."""
         if part.low is None or part.high is None or part.empty:
             return False
         if part.low is span.min and part.is_point:
@@ -90,7 +92,9 @@ class _Check(BlockAccess):
         last = c.sub(c.add(span.min, span.extent), 1)
         below = self._analyzer.compare(self._analyzer.simplify(span.min), self._analyzer.simplify(part.low))
         above = self._analyzer.compare(self._analyzer.simplify(part.high), self._analyzer.simplify(last))
-        return below.min > 0 or above.min > 0
+        is_first = tir.const_int(span.min) == 0
+        is_last = self._analyzer.prove_equal(c.add(last, 1), c.cast(last.dtype, size))
+        return (below.min > 0 and not is_first) or (above.min > 0 and not is_last)
 
     def _say(self, buffer: tir.Buffer, writes: bool, what: str) -> None:
         self._said.add((buffer, writes))

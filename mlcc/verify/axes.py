@@ -7,6 +7,7 @@ each variable occurs once, in sums of scaled variables, quotients, and remainder
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
@@ -120,7 +121,7 @@ def _check_axis(
     ):
         message = f"{name} runs over {domain}, but its binding covers only {covered}"
         report.add("E0334", message, axis, f"{_size(want, analyzer)} values are needed", related=related)
-    elif (below.max < 0 or above.max < 0) and not guarded and _attained(value, used):
+    elif (below.max < 0 or above.max < 0) and not guarded and _attained(value, used, domains.ranges):
         message = f"{name} runs over {domain}, but its binding goes over {covered}"
         help = "make the domains equal, or guard the block with `T.where(...)`"
         report.add("E0335", message, axis, f"only {_size(want, analyzer)} values", related=related, help=help)
@@ -195,8 +196,11 @@ def _affine(expr: Expr) -> bool:
     return True
 
 
-def _attained(expr: Expr, used: list[tir.Var]) -> bool:
-    """Are the interval's ends values of `expr`? Each variable once; remainders of single variables only."""
+def _attained(expr: Expr, used: list[tir.Var], ranges: Mapping[tir.Var, tir.Range]) -> bool:
+    """Are the interval's ends values of `expr`? Each variable once, none of whose ranges goes by another's value;
+    remainders of single variables only."""
+    if any(v in used for var in used for e in (ranges[var].min, ranges[var].extent) for v in _vars(e)):
+        return False
     seen: set[tir.Var] = set()
     stack: list[Expr] = [expr]
     while stack:
