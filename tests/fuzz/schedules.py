@@ -104,6 +104,10 @@ class Player:
 
     def step(self, step: Step) -> bool:
         """Whether it was accepted. Raises Finding."""
+        return not self.try_step(step)
+
+    def try_step(self, step: Step) -> str:
+        """Nothing if it was accepted, else the code of the refusal. Raises Finding."""
         before, length = self.sch.mod.functions, self._count(step.name)
         try:
             result = eval(step.call, {"__builtins__": {}, **self.names, "sch": self.sch})
@@ -115,16 +119,16 @@ class Player:
                 raise Finding(f"`{step}` was refused, but the trace changed") from None
             if not str(exc).strip() or "[E" not in str(exc):
                 raise Finding(f"`{step}` was refused without a diagnostic") from None
-            return False
+            return exc.diagnostics[0].code
         except RecursionError:
             raise Finding(f"`{step}`: recursion too deep") from None
         except Exception as exc:
             if _of_arguments(exc):
-                return False
+                return "no such place"
             raise Finding(f"`{step}` crashed:\n{traceback.format_exc(limit=-5)}") from None
         if step.target:
             self.names[step.target] = result
-        return True
+        return ""
 
     def _count(self, name: str) -> int:
         """How often the trace has that primitive (looking up its arguments is traced too)."""
@@ -275,6 +279,12 @@ def _kind(message: str) -> str:
 
 def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
     player.check_copies()
+    consistent(player)
+    numbers(player.module, player.sch.mod, number, counts)
+
+
+def consistent(player: Player) -> None:
+    """The result verifies, reads back, and its trace replays. Raises Finding."""
     module = player.sch.mod
     found = problems(module)
     if found:
@@ -294,7 +304,6 @@ def finish(player: Player, case: Case, number: int, counts: Counts) -> None:
         raise Finding(f"the trace does not replay: {type(exc).__name__}: {exc}") from None
     if not mlcc.structural_equal(replayed.mod, module):
         raise Finding("the trace replays to another program")
-    numbers(player.module, module, number, counts)
 
 
 def numbers(first: IRModule, last: IRModule, seed: int, counts: Counts) -> None:

@@ -23,11 +23,12 @@ def array(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nd
     return to_bfloat16(values) if dtype == "bfloat16" else values
 
 
-def arguments(func: tir.PrimFunc, seed: int) -> tuple[list[Any], tuple[int, ...]]:
-    """Arrays and scalars for a function, and the values of its symbols. Strided buffers get strided arrays."""
+def arguments(func: tir.PrimFunc, seed: int, most: int = 8) -> tuple[list[Any], tuple[int, ...]]:
+    """Arrays and scalars for a function, and the values of its symbols, from 1 to `most`. Strided buffers get strided
+    arrays."""
     rng = np.random.default_rng(seed)
     symbols = signature(func).symbols
-    sizes = {s: int(rng.integers(1, 9)) for s in symbols}
+    sizes = {s: int(rng.integers(1, most + 1)) for s in symbols}
     for buffer in func.buffers:
         if buffer is not None and isinstance(buffer.elem_offset, tir.Var):
             sizes[buffer.elem_offset] = 0

@@ -15,9 +15,10 @@ from mlcc.verify import verify
 from tests.targets.arguments import arguments, assert_alike, duplicate
 
 
-def inputs(func: tir.PrimFunc, seed: int) -> list[Any]:
-    """Arguments for a generated program; what is used to index stays in bounds."""
-    made, _ = arguments(func, seed)
+def inputs(func: tir.PrimFunc, seed: int, most: int = 8) -> list[Any]:
+    """Arguments for a generated program; what is used to index stays in bounds, sizes that are not known are at most
+    `most`."""
+    made, _ = arguments(func, seed, most)
     for i, (buffer, array) in enumerate(zip(func.buffers, made, strict=True)):
         if buffer is not None and buffer.name == "I":  # numbers of rows of `A`
             rows = next(m.shape[0] for b, m in zip(func.buffers, made, strict=True) if b is not None and b.name == "A")
