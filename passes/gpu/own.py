@@ -163,7 +163,7 @@ class _Solver:
         """first - second, second being on the other side."""
         mine, constant = self._linear(first)
         theirs, other = self._linear(second)
-        made: list[_Term] = []
+        made = self._versions(mine, theirs)
         for key in dict.fromkeys((*mine, *theirs)):
             a, b = mine.get(key, 0), theirs.get(key, 0)
             atom = self._seen[key]
@@ -188,6 +188,22 @@ class _Solver:
                     bound = self._analyzer.bound(value)
                     made.append(_Term(factor, bound.min, bound.max, None))
         return made, constant - other
+
+    def _versions(self, mine: dict[int, int], theirs: dict[int, int]) -> list[_Term]:
+        """Terms for what multiplies one remainder on the one side and another one on the other, if the two always
+        differ; takes them out of both sides."""
+        made: list[_Term] = []
+        for key, factor in list(mine.items()):
+            for other, same in list(theirs.items()):
+                if factor != same or key == other or key in theirs or other in mine:
+                    continue
+                here, there = self._seen[key], substitute(self._seen[other], self._renamed)
+                if self._other_version(here, there):
+                    one, two = self._analyzer.bound(here), self._analyzer.bound(there)
+                    made.append(_Term(factor, one.min - two.max, one.max - two.min, None, True))
+                    del mine[key], theirs[other]
+                    break
+        return made
 
     def _other_version(self, here: Expr, there: Expr) -> bool:
         """Whether two remainders of one division differ: `k % 2` and `(k + 1) % 2`."""

@@ -55,6 +55,16 @@ CASES = {
     "versions in turn": (
         1, "for k in range(8):\n    S[k % 2, tx] = A[k, tx]\n    B[k, tx] = S[k % 2, 63 - tx]",
     ),
+    "one version is read while the next one is written": (
+        1,
+        "S[0, tx] = A[0, tx]\nfor k in range(7):\n    T.tvm_storage_sync('shared')\n"
+        "    B[k, tx] = S[k % 2, 63 - tx]\n    S[(k + 1) % 2, tx] = A[k + 1, tx]",
+    ),
+    "versions that come round again": (
+        2,
+        "S[0, tx] = A[0, tx]\nfor k in range(7):\n    T.tvm_storage_sync('shared')\n"
+        "    B[k, tx] = S[k % 2, 63 - tx]\n    S[(k + 2) % 2, tx] = A[k + 1, tx]",
+    ),
     "one thread alone": (
         0, "if tx == 0:\n    S[0, 0] = A[0, 0]\n    S[0, 1] = S[0, 0] + A[0, 1]\n    B[0, 0] = S[0, 1]",
     ),
