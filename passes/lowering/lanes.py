@@ -2,8 +2,9 @@
 
 Lockstep runs each statement for all lanes before the next statement. That differs from the serial order only if two
 lanes touch one element and at least one of them writes it. So, for each memory that the loop writes, all accesses must
-have the form `stride * lane + inner + rest` with one stride and one rest, where `inner` (made of inner loops'
-variables) and the lane together never name an element twice: the mixed-radix condition below.
+have the form `stride * lane + inner + rest` with one stride, where `inner` (made of inner loops' variables) and the
+lane together never name an element twice: the mixed-radix condition below. Their rests are equal, or so far apart that
+no lane gets to where another one is.
 """
 
 from __future__ import annotations
@@ -177,12 +178,17 @@ def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
     if first is None or not forms.injective(first):
         return False
     analyzer = Analyzer()
+    offsets = {0}
     for form in others:
         if form is None or forms.shape(form) != forms.shape(first):
             return False
-        if form.rest is not first.rest and not analyzer.prove_equal(form.rest, first.rest):
+        if form.rest is first.rest or analyzer.prove_equal(form.rest, first.rest):
+            continue
+        offset = tir.const_int(analyzer.simplify(c.sub(c.cast(first.rest.dtype, form.rest), first.rest)))
+        if offset is None:
             return False
-    return True
+        offsets.add(offset)
+    return all(forms.far(first, abs(a - b)) for a in offsets for b in offsets if a < b)
 
 
 class _Forms:
@@ -215,6 +221,15 @@ class _Forms:
         """The stride, and coefficient and extent of each inner loop: equal for accesses that walk alike."""
         inner = [(k, tir.const_int(self._inner[v].extent)) for v, k in form.terms.items() if v is not self._lane]
         return form.terms.get(self._lane, 0), sorted((k, -1 if n is None else n) for k, n in inner if n != 1)
+
+    def far(self, form: Linear, distance: int) -> bool:
+        """No two lanes meet that are so many elements apart: the distance is longer than the way of all lanes, or
+        between two of their places."""
+        stride, inner = self.shape(form)
+        if any(count is None or count < 0 for _, count in inner):
+            return False
+        reach = abs(stride) * (self._extent - 1) + sum(abs(k) * ((n or 0) - 1) for k, n in inner)
+        return distance > reach or (not inner and distance % stride != 0)
 
     def injective(self, form: Linear) -> bool:
         """No two lanes name one element: in order of size, each coefficient exceeds the reach of the smaller ones."""

@@ -59,6 +59,8 @@ def test_long_loops_become_a_loop_of_vectors_and_a_rest() -> None:
         lambda i, a, b: c.store(b, i, c.load(a, i)),  # a scatter
         lambda i, a, b: c.store(b, i, c.floordiv(i, 2)),
         lambda i, a, b: [c.store(b, 1, i), c.store(b, 2, c.sub(7, i))],
+        lambda i, a, b: [c.store(b, 1, i), c.store(b, c.load(b, c.add(i, 7)), c.add(i, 8))],
+        lambda i, a, b: [c.store(b, i, c.mul(i, 2)), c.store(b, 7, c.add(c.mul(i, 2), 6))],
         lambda i, a, b: loop(var("k"), 3, c.store(b, 1, i)) and loop(k := var("k"), 3, c.store(b, k, c.add(i, k))),
     ],
 )  # fmt: skip
@@ -79,6 +81,8 @@ def test_dependent_iterations_stay_serial(body: Callable[..., Stmt | list[Stmt]]
         lambda i, a, b: c.store(b, call("if_then_else", "int32")(c.less(c.load(a, 0), 3), c.load(a, i), 7), i),
         lambda i, a, b: c.store(b, tir.Select(DType.of("int32"), c.less(i, 3), i, c.mul(i, 2)), i),
         lambda i, a, b: tir.IfThenElse(c.less(c.load(a, 0), 3), (c.store(b, c.load(a, i), i),)),
+        lambda i, a, b: [c.store(b, c.load(a, i), i), c.store(b, c.load(b, c.add(i, 8)), c.add(i, 16))],  # far apart
+        lambda i, a, b: [c.store(b, i, c.mul(i, 2)), c.store(b, 7, c.add(c.mul(i, 2), 3))],  # in between
     ],
 )  # fmt: skip
 def test_independent_iterations_become_vectors(body: Callable[..., Stmt | list[Stmt]]) -> None:
