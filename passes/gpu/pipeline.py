@@ -3,7 +3,8 @@
 A part of stage s works in each round of the loop on the iteration s before that of the round; the parts stand in the
 order of the annotation. What the first stages do ahead stands before the loop, what the last ones have left to do after
 it. A buffer that is allocated in the loop, and lives from one round to a later one, exists as often as iterations use
-it at once, and iteration i uses number i modulo that.
+it at once, and iteration i uses number i modulo that. A loop that is annotated as rolled runs these last rounds itself:
+its first stages stand under a condition then, and nothing stands there twice.
 
 In asynchronous stages copies to shared memory (`async_copy`) may end later. Each round closes a group of them per run
 of such parts, copies or not, so that one count of the groups that may still be on their way is right in every round;
@@ -28,6 +29,7 @@ from mlcc.passes.lowering.pipeline_parts import (
     DOUBLE,
     ORDER,
     PART,
+    ROLLED,
     STAGE,
     Plan,
     is_pipelined,
@@ -91,6 +93,7 @@ class _Pipeline:
         self.fragments = fragment_sizes(loop.body)
         self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
         self.groups = self._groups()
+        self.rolled = bool(loop.annotations.get(ROLLED))
         self.cleared: dict[int, int] = {}  # places before which memory is still being read, from which round on
         self.pending = [0] * len(self.parts)  # of each part: how many groups of its products may go on after it
 
@@ -118,13 +121,14 @@ class _Pipeline:
         before = [s for t in range(depth) for s in self._round(c.const(t, zero.dtype), known=t)]
         var = tir.Var(loop.var.name, loop.var.dtype, span=loop.var.span)
         inner = tuple(self._round(c.add(var, depth), body=True))
-        rest = loop.annotations.without(STAGE, ORDER, ASYNC_STAGES)
+        rest = loop.annotations.without(STAGE, ORDER, ASYNC_STAGES, ROLLED)
         if self.groups:
             rest = Attrs({**rest, ORDERED: True})
-        rounds = c.sub(most, depth)
+        rounds = loop.extent if self.rolled else c.sub(most, depth)
         start, trips = c.const(0, var.dtype), c.cast(var.dtype, rounds)
         body = replace(loop, var=var, min=start, extent=trips, body=inner, annotations=rest)
-        after = [s for t in range(depth) for s in self._round(c.add(most, t), known=_sum(most, t), last=t)]
+        last = 0 if self.rolled else depth
+        after = [s for t in range(last) for s in self._round(c.add(most, t), known=_sum(most, t), last=t)]
         if any(self.pending):
             after.append(tir.AttrStmt(tir.StringImm("products"), PENDING, 0, ()))
         phases = (tuple(before), () if tir.const_int(rounds) == 0 else (body,), tuple(after))
@@ -181,7 +185,9 @@ class _Pipeline:
             stage = plan.stage[part]
             number = c.sub(time, stage)
             active: Expr = tir.TRUE
-            if not body:
+            if body and self.rolled and stage < plan.depth:
+                active = c.less(number, loop.extent)
+            elif not body:
                 early = known is not None and known < stage
                 late = last is not None and last >= stage
                 active = c.const(False) if early or late else c.less(number, loop.extent)

@@ -15,6 +15,7 @@ from mlcc.ir.tir import Stmt
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 ASYNC_STAGES = "software_pipeline_async_stages"
+ROLLED = "mlcc.pipeline_rolled"  # what is left to do after the loop is done in it
 PART = "software_pipeline_part"  # the key of the brackets
 DOUBLE = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
 MOST_STAGES = 16

@@ -23,10 +23,10 @@ def pipelined(text: str) -> tir.PrimFunc:
     return pipeline_loops(resolve_views(flatten_buffers(realize_blocks(func, kernels=True), {})))
 
 
-def annotations(stage: list[int], order: list[int], asynchronous: list[int]) -> str:
+def annotations(stage: list[int], order: list[int], asynchronous: list[int], rolled: int = 0) -> str:
     return (
         f'{{"software_pipeline_stage": {stage}, "software_pipeline_order": {order}, '
-        f'"software_pipeline_async_stages": {asynchronous}}}'
+        f'"software_pipeline_async_stages": {asynchronous}, "mlcc.pipeline_rolled": {rolled}}}'
     )
 
 
@@ -90,11 +90,11 @@ def plans() -> list[tuple[list[int], list[int], list[int]]]:
 
 @pytest.mark.parametrize(("stage", "order", "asynchronous"), plans(), ids=str)
 def test_generated_chains_compute_the_same(stage: list[int], order: list[int], asynchronous: list[int]) -> None:
-    notes = annotations(stage, order, asynchronous)
-    symbolic = pipelined(chain(len(stage), "n", notes))
+    every = [annotations(stage, order, asynchronous, rolled) for rolled in (0, 1)]
+    symbolic = [pipelined(chain(len(stage), "n", notes)) for notes in every]
     for extent in (1, 2, 3, 7):
         given = np.arange(extent * 4, dtype=np.int32).reshape(extent, 4)
-        for func in (pipelined(chain(len(stage), str(extent), notes)), symbolic):
+        for func in (*(pipelined(chain(len(stage), str(extent), notes)) for notes in every), *symbolic):
             assert not [n for n in walk(func) if isinstance(n, tir.For) and "software_pipeline_stage" in n.annotations]
             got = np.full((extent, 4), -1, np.int32)
             run_prim_func(func, [given, got])
@@ -128,6 +128,14 @@ def test_asynchronous_stages_wait_for_the_copies_of_their_iteration() -> None:
     bodies = [n.body for n in walk(func) if isinstance(n, tir.For) and n.thread is None]
     kinds = [type(s).__name__ for s in bodies[0]]
     assert kinds == ["Evaluate", "Evaluate", "For", "AttrStmt", "Evaluate"]  # wait, barrier, use, copy, commit
+
+
+def test_a_rolled_loop_has_its_last_part_once() -> None:
+    func = pipelined(chain(2, "16", annotations([0, 3], [1, 0], [0], 1)))
+    (loop,) = [n for n in walk(func) if isinstance(n, tir.For) and n.thread is None]
+    assert tir.const_int(loop.extent) == 16
+    assert [type(s).__name__ for s in loop.body] == ["Evaluate", "Evaluate", "For", "IfThenElse", "Evaluate"]
+    assert len(calls(func, "ptx_commit_group")) == 4 and calls(func, "ptx_wait_group") == [2]
 
 
 NESTED = """
