@@ -12,7 +12,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
-from mlcc.ir.node import replace
+from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.pipeline import ASYNC
 from mlcc.passes.lowering.mutator import Mutator
@@ -89,6 +89,11 @@ def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
             tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no))
             | tir.Select(condition=condition, true_value=yes, false_value=no)
         ) if _is_zero(no) and condition.dtype.lanes == 1:
+            inner, value = _guarded(yes)
+            if inner is None:
+                return condition, value
+            if not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(inner)):  # what may be asked anyway
+                return c.logical_and(condition, inner), value
             return condition, yes
     return None, value
 

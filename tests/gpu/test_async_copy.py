@@ -46,8 +46,11 @@ def f(A: T.Buffer(({rows}, {width}), "{dtype}"), B: T.Buffer((128,), "{dtype}"))
 """
 
 
-def lowered(dtype: str, lanes: int, stage: int = 3, order: str = "[0, 1]", width: int = 128) -> DeviceProgram:
-    value = "A[vi, v]" if width == 128 else f"T.if_then_else(t * {lanes} < {width}, A[vi, v], T.{dtype}(0))"
+def lowered(
+    dtype: str, lanes: int, stage: int = 3, order: str = "[0, 1]", width: int = 128, value: str = "A[vi, v]"
+) -> DeviceProgram:
+    if width != 128:
+        value = f"T.if_then_else(t * {lanes} < {width}, {value}, T.{dtype}(0))"
     text = TEXT.format(dtype=dtype, lanes=lanes, threads=128 // lanes, rows=9, stage=stage, order=order, width=width,
                        value=value)  # fmt: skip
     func = mlcc.parse(text)["f"]
@@ -79,6 +82,16 @@ def test_rows_arrive_before_they_are_used(dtype: str, lanes: int, stage: int, or
         assert found.spill_stores == 0 and found.shared == (stage + 1 if (stage, order) != (1, "[1, 0]") else 1) * (
             128 * np.dtype(dtype).itemsize
         )
+
+
+def test_one_condition_inside_another() -> None:
+    made = lowered("float32", 4, 1, "[1, 0]", 96, "T.if_then_else(vi < 5, A[vi, v], T.float32(0))")
+    given = np.random.default_rng(0).integers(-4, 4, (9, 96)).astype("float32")
+    got = np.zeros(128, "float32")
+    run_program(made, given, got)
+    np.testing.assert_array_equal(got[:96], given[:5].sum(axis=0))
+    text = emit_ptx(made.kernels, "cuda{arch=sm_80}").text
+    assert "ld.global" not in text.split("cp.async")[1] and re.search(r"cp\.async\.cg.*, 16, %r", text)
 
 
 def test_other_sizes_and_older_architectures_copy_as_ever() -> None:
