@@ -48,7 +48,7 @@ def lower_gpu(
     `functions` are the PrimFuncs of the module. Without `unroll`, loops marked for it stay, for whoever reads the code.
     Raises CompileError.
     """
-    options = LowerOptions(vector_lanes=16, vector_bytes=16)
+    options = LowerOptions(unroll_limit=1024, vector_lanes=16, vector_bytes=16)
     with deep_recursion():
         func = realize_blocks(combine_threads(with_empty_inits(func)), kernels=True)
         func = lower_allreduce(form_kernels(share_out_memory(func)))

@@ -67,18 +67,28 @@ def test_large_products_have_pieces_of_threads() -> None:
     (kernel,) = lower_gpu("f", func).kernels
     made = [n.buffer for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
     sizes = {b.scope: sum(tir.const_int(x.shape[0]) or 0 for x in made if x.scope == b.scope) for b in made}
-    assert sizes == {"shared": 128 * 8 + (7 * (128 + 4) + 128), "local": 8 * 8}
+    assert sizes == {"shared": 4 * (128 * 8 + (7 * (128 + 4) + 128)), "local": 8 * 16}
 
 
 def test_the_code_of_a_large_product() -> None:
-    """Per thread and step over depth 64 products for each element of depth, operands by four from shared memory."""
+    """Per thread and step over depth 128 products for each element of depth, operands by four from shared memory, while
+    those of later steps are copied; one barrier."""
     text = mlcc.build(mlcc.parse(product(4096, 4096, 4096)), GPU).emit("ptx").decode()
-    assert text.count("fma.rn.f32") == 8 * 64
-    assert len(re.findall(r"ld\.shared\.v4", text)) == 8 * 4 and not re.search(r"ld\.shared\.[bf]32", text)
-    assert len(re.findall(r"st\.global\.v4", text)) == 16 and ".local" not in text
+    assert text.count("fma.rn.f32") == 8 * 128 and text.count("bar.sync") == 1
+    assert len(re.findall(r"ld\.shared\.v4", text)) == 8 * 6 and not re.search(r"ld\.shared\.[bf]32", text)
+    assert [text.count(f"cp.async.{kind}.shared") for kind in ("ca", "cg")] == [4 * 8, 4 * 2]
+    assert len(re.findall(r"st\.global\.v4", text)) == 32 and ".local" not in text
     if ptxas.find_ptxas() is not None:
         (facts,) = ptxas.assemble(text, "sm_90").values()
         assert facts.spill_stores == facts.spill_loads == 0
+        assert 2 * 128 * facts.registers <= 65536  # two blocks at once
+
+
+def test_sizes_that_vectors_divide_and_tiles_do_not() -> None:
+    """Padding says for whole vectors whether they are copied and stored."""
+    text = mlcc.build(mlcc.parse(product(1000, 1000, 40)), GPU).emit("ptx").decode()
+    assert "cp.async.cg.shared.global" in text
+    assert "st.global.v4" in text and "st.global.b32" not in text
 
 
 def test_products_of_sizes_that_are_not_known() -> None:

@@ -1,0 +1,97 @@
+"""Tiles of products that threads multiply by themselves, without tensor cores: which there are, and which is the best
+for a product on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.gpu_facts import GpuFacts
+
+PIECE = 4  # rows and columns of a piece of a thread's tile: what one load of 16 bytes brings
+BANKS = 32  # of shared memory, 4 bytes wide
+SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp per cycle
+NEAR, FAR = 30, 500  # cycles until what is loaded from shared and from global memory is there
+IN_ROWS, AT_WINDOWS = 2, 8  # instructions for a copy, with those for its address
+MOST_SUMS = 128  # registers of a thread for its sums: half of what it can have
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `columns` of the result in a block of `y` x `x` threads, `depth` products at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    y: int
+    x: int
+
+    @property
+    def threads(self) -> int:
+        return self.y * self.x
+
+    @property
+    def own(self) -> tuple[int, int]:
+        """Rows and columns of a thread's tile."""
+        return self.rows // self.y, self.columns // self.x
+
+    def shared(self, versions: int, element: int) -> int:
+        """Bytes of shared memory for the strips, with what keeps their rows in different banks."""
+        return versions * self.depth * (self.rows + self.columns + 2 * PIECE) * element
+
+    def registers(self, element: int) -> int:
+        """About how many a thread takes: its sums, operands of this and the next step, addresses."""
+        rows, columns = self.own
+        return (rows * columns + 2 * (rows + columns)) * element // 4 + 40
+
+    def __str__(self) -> str:
+        return f"tiles of {self.rows} x {self.columns} in {self.y} x {self.x} threads, {self.depth} deep"
+
+
+TILES = (
+    Tile(128, 128, 8, 16, 8),
+    Tile(128, 128, 8, 16, 16),
+    Tile(128, 64, 8, 16, 8),
+    Tile(64, 128, 8, 8, 16),
+    Tile(64, 64, 16, 16, 8),
+    Tile(64, 64, 16, 16, 16),
+    Tile(32, 64, 16, 8, 16),
+    Tile(64, 32, 16, 16, 8),
+    Tile(32, 32, 16, 8, 8),
+    Tile(16, 64, 16, 4, 16),
+)
+
+
+def best_tile(
+    facts: GpuFacts, m: int | None, n: int | None, batches: int | None, element: int, windows: bool = False
+) -> Tile:
+    """The tile with which the whole takes least. Sizes that are not known are taken to be large. Of operands that are
+    read at `windows` each element takes computing where it is."""
+    m, n, batches = m or 4096, n or 4096, batches or 16
+
+    def time(tile: Tile) -> float:
+        count = -(-m // tile.rows) * -(-n // tile.columns) * batches
+        each = -(-count // facts.sm_count)  # tiles of the multiprocessor that has most of them
+        at_once = facts.blocks_at_once(tile.threads, tile.registers(element), tile.shared(2, element))
+        warps = max(min(each, at_once), 1) * tile.threads / facts.warp
+        waits = NEAR + (0 if facts.has_cp_async else FAR / tile.depth)
+        return each * tile.rows * tile.columns / (_speed(tile, windows) * _busy(warps, tile, waits))
+
+    return min((t for t in TILES if t.own[0] * t.own[1] * element // 4 <= MOST_SUMS), key=time)
+
+
+def _speed(tile: Tile, windows: bool) -> float:
+    """The share of multiplications among the instructions of a thread: vectors are loaded from shared memory for each
+    step, and elements copied there."""
+    rows, columns = tile.own
+    products = rows * columns
+    loads = (rows + columns) / PIECE
+    copies = (tile.rows + (tile.columns if windows else tile.columns / PIECE)) / tile.threads
+    return products / (products + 2 * loads + copies * (AT_WINDOWS if windows else IN_ROWS))
+
+
+def _busy(warps: float, tile: Tile, waits: float) -> float:
+    """How busy so many warps keep a multiprocessor with its four schedulers: while one warp `waits`, so many cycles for
+    each step, the others of a scheduler have products to do."""
+    rows, columns = tile.own
+    ready = warps / SCHEDULERS * rows * columns
+    return min(warps / SCHEDULERS, 1) * ready / (ready + waits)
