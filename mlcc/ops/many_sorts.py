@@ -129,7 +129,11 @@ class Order:
     def _twice(self, number: Scalar) -> Any:
         """Two merges, so that the result is where the start was; the second one may have nothing to do."""
         width = Scalar(int64(RUN)) << (number * 2)
-        passes = [self.each(lambda row, k, h=half: self._merge(width << h, h, row, k)) for half in (0, 1)]
+
+        def merge(half: int) -> Any:
+            return self.each(lambda row, k: self._merge(width << half, half, row, k))
+
+        passes = [merge(0), merge(1)]
         return passes if tir.const_int(self.extent.expr) is not None else code.when(width < self.extent, passes)
 
     def _merge(self, width: Any, half: int, row: Scalar, k: Scalar) -> Any:
