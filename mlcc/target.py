@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mlcc.errors import CompileError, Source, Span, did_you_mean, error
 from mlcc.options import Item, Option, format_item, format_value, parse_one
-from mlcc.typed_options import Codes, given_fields, typed_fields
+from mlcc.typed_options import Codes, given_fields, kebab, typed_fields
 
 _CODES = Codes(unknown="E0792", value="E0793", missing="E0793")
 _TVM_NAMES = {
@@ -163,7 +163,7 @@ def _check(option: Option, value: Any) -> None:
 
 
 def _wrong(option: Option, text: str) -> NoReturn:
-    raise CompileError(error("E0793", f"wrong value of option `{option.name}`", option.span, text))
+    raise CompileError(error("E0793", f"wrong value of option `{kebab(option.name)}`", option.span, text))
 
 
 # ---------------------------------------------------------------- TVM's forms

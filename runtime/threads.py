@@ -36,15 +36,20 @@ def set_num_threads(count: int | None) -> None:
 
 def get_num_threads() -> int:
     """How many threads a parallel loop may use: what was set, else MLCC_NUM_THREADS, else all; never more than the
-    affinity and the CPU quota of this process allow."""
+    affinity and the CPU quota of this process allow. Raises CallError (E0817) for a variable that says none."""
     wanted = _wanted if _wanted is not None else from_environment()
     return num_cores() if wanted is None else min(wanted, num_cores())
 
 
 def from_environment() -> int | None:
-    """MLCC_NUM_THREADS if it is a number from 1 on."""
-    text = os.environ.get(VARIABLE, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 and int(text) > 0 else None
+    """MLCC_NUM_THREADS, None where it is not set or empty. Raises CallError (E0817) for what is no number from 1 on."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text[:20])):
+        message = f"{VARIABLE} is `{text[:40]}`: a number of threads is an integer from 1 on"
+        raise CallError(error("E0817", message, help=f"unset {VARIABLE} to use all cores"))
+    return int(text[:20])
 
 
 def tell_pool() -> None:

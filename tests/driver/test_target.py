@@ -54,6 +54,7 @@ def test_reads_and_prints(text: str, target: Target, printed: str | None) -> Non
         ("llvm{num-cores=two}", "E0793", "an integer expected"),
         ("llvm -num-cores two", "E0793", "an integer expected"),
         ("llvm{num-cores=-1}", "E0793", "number of cores"),
+        ("llvm{vector-width=100}", "E0793", "`vector-width`"),
         ('llvm{cpu="a b"}', "E0793", "a word of"),
         ("llvm{features=avx2}", "E0793", "`+avx2`"),
         ("llvm -mcpu=x y", "E0790", "found `y`"),

@@ -63,10 +63,14 @@ def test_how_many_threads(exe: mlcc.runtime.Executable, monkeypatch: pytest.Monk
     monkeypatch.setattr(threads, "num_cores", lambda: 4)
     monkeypatch.delenv("MLCC_NUM_THREADS", raising=False)
     assert mlcc.get_num_threads() == 4
-    for text, count in (("3", 3), ("9", 4), ("", 4), ("0", 4), ("-1", 4), ("two", 4), ("1", 1)):
+    for text, count in (("3", 3), ("9", 4), ("", 4), (" 2 ", 2), ("9" * 30, 4), ("1", 1)):
         monkeypatch.setenv("MLCC_NUM_THREADS", text)
         mlcc.set_num_threads(None)
         assert mlcc.get_num_threads() == in_pool() == count
+    for text in ("0", "-1", "two", "1.5", "2,3", "\u0663"):
+        monkeypatch.setenv("MLCC_NUM_THREADS", text)
+        with pytest.raises(mlcc.CallError, match=r"E0817.*MLCC_NUM_THREADS is"):
+            mlcc.set_num_threads(None)
     for wanted, count in ((2, 2), (4, 4), (7, 4), (1, 1)):
         mlcc.set_num_threads(wanted)
         assert mlcc.get_num_threads() == in_pool() == count
