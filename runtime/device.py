@@ -145,6 +145,36 @@ class Device(abc.ABC):
         """What was noted is not wanted any more. It must not raise."""
 
 
+class Limits(NamedTuple):
+    """What a device has for one launch: threads of a block in all and along each axis, blocks along each, and bytes of
+    shared memory that a block may ask for."""
+
+    threads: int
+    block: Extents
+    grid: Extents
+    shared: int
+
+    def refusal(self, kernel: str, device: str, grid: Extents, block: Extents, shared: int) -> str | None:
+        """Why a device of that name cannot launch a kernel so; None if it can."""
+        if (
+            block[0] * block[1] * block[2] <= self.threads
+            and all(map(int.__le__, block, self.block))
+            and all(map(int.__le__, grid, self.grid))
+            and shared <= self.shared
+        ):
+            return None
+        text = f"`{kernel}` cannot be launched: "
+        if shared > self.shared:
+            return text + f"{show_bytes(shared)} of shared memory, {device} has {show_bytes(self.shared)}"
+        if any(g > m for g, m in zip(grid, self.grid, strict=True)):
+            return text + f"a grid of {_times(grid)}, {device} takes up to {_times(self.grid)}"
+        return text + f"blocks of {_times(block)} threads, {device} takes {self.threads} in all, {_times(self.block)}"
+
+
+def _times(extents: Extents) -> str:
+    return " x ".join(map(str, extents))
+
+
 class HostDevice(Device):
     """A device whose memory is the host's: what moves memory is here, loading and launching are not.
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from mlcc.errors import CallError, LoadError, MachineError, error
 from mlcc.runtime.cuda import driver as cuda
 from mlcc.runtime.cuda.driver import ArgumentBlock, Driver, DriverError
-from mlcc.runtime.device import Device, Extents, KernelSpec, MemoryInfo, out_of_memory, show_bytes
+from mlcc.runtime.device import Device, Extents, KernelSpec, Limits, MemoryInfo, out_of_memory
 from mlcc.runtime.tensor_map import TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
@@ -86,10 +86,12 @@ class CudaDevice(Device):
             self.version = divmod(driver.version() // 10, 100)
             major, minor = (driver.attribute(number, k) for k in (cuda.CAPABILITY_MAJOR, cuda.CAPABILITY_MINOR))
             self.capability = (major, minor)
-            self.most_threads = driver.attribute(number, cuda.MAX_THREADS)
-            self.most_block = tuple(driver.attribute(number, cuda.MAX_BLOCK_X + i) for i in range(3))
-            self.most_grid = tuple(driver.attribute(number, cuda.MAX_GRID_X + i) for i in range(3))
-            self.most_shared = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
+            block, grid = (
+                (driver.attribute(number, x), driver.attribute(number, x + 1), driver.attribute(number, x + 2))
+                for x in (cuda.MAX_BLOCK_X, cuda.MAX_GRID_X)
+            )
+            most = driver.attribute(number, cuda.MAX_SHARED_OPTIN)
+            self.limits = Limits(driver.attribute(number, cuda.MAX_THREADS), block, grid, most)
             self._open()
             self.leave()
         except DriverError as exc:
@@ -109,8 +111,8 @@ class CudaDevice(Device):
         """What schedules are chosen by, under the names of a target's options; `l2` and `shared_bytes` in bytes."""
         return {
             "sm_count": self.driver.attribute(self.number, cuda.MULTIPROCESSORS),
-            "max_threads": self.most_threads,
-            "shared_bytes": self.most_shared,
+            "max_threads": self.limits.threads,
+            "shared_bytes": self.limits.shared,
             "registers": self.driver.attribute(self.number, cuda.MAX_REGISTERS),
             "l2": self.driver.attribute(self.number, cuda.L2_SIZE),
         }
@@ -256,22 +258,9 @@ class CudaDevice(Device):
 
     def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
         """What the device does not have is said before the driver refuses it in fewer words."""
-        if (
-            block[0] * block[1] * block[2] <= self.most_threads
-            and all(map(int.__le__, block, self.most_block))
-            and all(map(int.__le__, grid, self.most_grid))
-            and kernel.shared + shared <= self.most_shared
-        ):
-            return
-        text, wanted = f"`{kernel.name}` cannot be launched: ", kernel.shared + shared
-        if wanted > self.most_shared:
-            text += f"{show_bytes(wanted)} of shared memory, {self.name} has {show_bytes(self.most_shared)}"
-        elif any(g > m for g, m in zip(grid, self.most_grid, strict=True)):
-            text += f"a grid of {_times(grid)}, {self.name} takes up to {_times(self.most_grid)}"
-        else:
-            most = f"{self.most_threads} in all, {_times(self.most_block)}"
-            text += f"blocks of {_times(block)} threads, {self.name} takes {most}"
-        raise CallError(error("E0864", text))
+        text = self.limits.refusal(kernel.name, self.name, grid, block, kernel.shared + shared)
+        if text is not None:
+            raise CallError(error("E0864", text))
 
     def synchronize(self) -> None:
         with self._driving() as driver:
@@ -321,7 +310,3 @@ def _fits(have: tuple[int, ...], need: tuple[int, ...], variant: str) -> bool:
     if variant == "a":
         return have == need
     return have >= need and (variant != "f" or have[0] == need[0])
-
-
-def _times(extents: Sequence[int]) -> str:
-    return " x ".join(map(str, extents))

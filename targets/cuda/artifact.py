@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.files import load_npz, npz_bytes, write_atomic
+from mlcc.gpu_facts import GpuFacts
 from mlcc.ir.tensor_data import TensorData
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.runtime.plan_files import Parts, write_archive, write_text
@@ -49,7 +50,7 @@ class CudaArtifact:
         """A device that runs the kernels on the CPU."""
         from mlcc.targets.emulate.device import EmulatedDevice
 
-        return EmulatedDevice(self.launch.kernels, check)
+        return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
 
     def assembled(self) -> dict[str, Assembled]:
         """What NVIDIA's assembler makes of the kernels, by name; nothing where it is not there or refuses."""

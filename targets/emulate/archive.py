@@ -10,6 +10,7 @@ from typing import Any
 
 import mlcc
 from mlcc.errors import CompileError, LoadError, error
+from mlcc.gpu_facts import GpuFacts
 from mlcc.grammar.parser import parse
 from mlcc.ir import tir
 from mlcc.passes.gpu import lower_gpu
@@ -24,7 +25,7 @@ _AGAIN = "compile it again with this mlcc, or emulate the text: `mlcc run model.
 
 def emulator(parts: Parts, path: str | None, check: bool) -> EmulatedDevice:
     """A device with the kernels of an artifact. Raises LoadError."""
-    return EmulatedDevice(kernels_of(parts, path), check)
+    return EmulatedDevice(kernels_of(parts, path), check, GpuFacts.of(str(parts.manifest["target"].get("text"))))
 
 
 def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:

@@ -117,7 +117,7 @@ class MeasuringDevice(EmulatedDevice):
     """An emulated device that reports on launches; findings do not stop it."""
 
     def __init__(self, kernels: Sequence[Any], facts: GpuFacts) -> None:
-        super().__init__(kernels)
+        super().__init__(kernels, facts=facts)
         self._mode = Mode(True, ROOM)
         self.report = Report(facts)
 

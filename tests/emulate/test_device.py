@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
+import mlcc
 from mlcc.errors import CallError, LoadError
 from mlcc.runtime.device import KernelSpec
 from mlcc.targets.emulate.device import EmulatedDevice
@@ -54,3 +55,59 @@ def test_the_end_of_an_allocation_is_known() -> None:
 def test_an_unknown_kernel() -> None:
     with pytest.raises(LoadError, match="no kernel `other`"):
         EmulatedDevice([]).load_module(b"", {"other": KernelSpec("other", ())})
+
+
+WIDE = """
+@T.prim_func
+def wide(a: T.handle, b: T.handle):
+    n = T.int32()
+    m = T.int32()
+    A = T.match_buffer(a, (m, n), "float32")
+    B = T.match_buffer(b, (m, n), "float32")
+    for i in T.thread_binding(m, thread="blockIdx.{axis}"):
+        for j in T.thread_binding({threads}, thread="threadIdx.x"):
+            {inner}
+"""
+BLOCKS = WIDE.format(axis="x", threads="n", inner="B[i, j] = A[i, j]")
+GRIDS = WIDE.format(axis="y", threads="1", inner="B[i, j] = A[i, j]")
+SHARED = """
+@T.prim_func
+def wide(a: T.handle, b: T.handle):
+    n = T.int32()
+    m = T.int32()
+    A = T.match_buffer(a, (m, n), "float32")
+    B = T.match_buffer(b, (m, n), "float32")
+    for i in T.thread_binding(m, thread="blockIdx.x"):
+        S = T.alloc_buffer((n,), "float32", scope="shared.dyn")
+        for j in T.thread_binding(32, thread="threadIdx.x"):
+            for k in range((n + 31) // 32):
+                if k * 32 + j < n:
+                    S[k * 32 + j] = A[i, k * 32 + j]
+        for j in T.thread_binding(32, thread="threadIdx.x"):
+            for k in range((n + 31) // 32):
+                if k * 32 + j < n:
+                    B[i, k * 32 + j] = S[n - 1 - (k * 32 + j)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fits", "shape", "said"),
+    [
+        (BLOCKS, (1, 1024), (1, 1025), "blocks of 1025 x 1 x 1 threads, an emulated sm_80 takes 1024 in all"),
+        (GRIDS, (65535, 1), (65536, 1), "a grid of 1 x 65536 x 1"),
+        (SHARED, (1, 41000), (1, 42000), "164.1 KiB of shared memory, an emulated sm_80 has 163.0 KiB"),
+    ],
+)
+def test_launches_that_the_gpu_would_refuse(
+    text: str, fits: tuple[int, int], shape: tuple[int, int], said: str
+) -> None:
+    """What is known at the launch alone is refused as on hardware, at a place of the kernel."""
+    exe = mlcc.load(mlcc.build(mlcc.parse(text, "wide.mlc"), "cuda{arch=sm_80}"), emulate=True, check=False)
+    a, b = rand(*fits), np.zeros(fits, "float32")
+    exe["wide"](a, b)
+    assert np.array_equal(b, a[:, ::-1] if text is SHARED else a)
+    with pytest.raises(CallError, match="E0864") as caught:
+        exe["wide"](rand(*shape), np.zeros(shape, "float32"))
+    (found,) = caught.value.diagnostics
+    assert said in found.message and found.primary is not None and found.primary.span is not None
+    assert found.primary.span.source.name == "wide.mlc"
