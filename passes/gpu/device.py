@@ -49,6 +49,22 @@ class DeviceKernel:
     attrs: Mapping[str, object] = field(default_factory=dict)
     maps: Mapping[tir.Var, TensorMap] = field(default_factory=dict)
 
+    @property
+    def dimensions(self) -> list[tir.Var]:
+        """The variables that sizes of buffers are, or are products of: none of them is negative."""
+        found: dict[tir.Var, None] = {}
+        for buffer in self.buffers:
+            stack = list(buffer.shape) if buffer is not None else []
+            while stack:
+                node = stack.pop()
+                if isinstance(node, tir.Mul):
+                    stack += [node.lhs, node.rhs]
+                elif isinstance(node, tir.Cast) and node.dtype.kind == "int":
+                    stack.append(node.value)
+                elif isinstance(node, tir.Var) and node.dtype.kind == "int":
+                    found[node] = None
+        return list(found)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceProgram:

@@ -1,7 +1,7 @@
 """Integer arithmetic of kernels in 32 bits where no value can pass their range: GPUs compute 64 bits in two parts.
 
 Loops and indices come with the graph level's int64. What the extents of the launch, constant sizes and conditions do
-not bound stays as it is.
+not bound stays as it is; but a place in the grid is divided in 32 bits by any size.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64
@@ -20,7 +21,8 @@ from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.mutator import Mutator
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
-_OPERATORS = (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod, tir.Min, tir.Max)
+_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
+_OPERATORS = (tir.Add, tir.Sub, tir.Mul, *_DIVISIONS, tir.Min, tir.Max)
 
 
 def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -33,7 +35,9 @@ def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
     narrowing = _Narrow()
     for axis, var in kernel.axes.items():
         extent = tir.const_int(kernel.extents[axis])
-        narrowing.analyzer.bind_bound(var, 0, 2**31 - 1 if extent is None else max(extent - 1, 0))
+        narrowing.analyzer.bind_bound(var, 0, _GREATEST - 1 if extent is None else max(extent - 1, 0))
+    for var in kernel.dimensions:
+        narrowing.analyzer.bind_bound(var, 0, INF)
     return replace(kernel, body=narrowing.body(kernel.body))
 
 
@@ -101,7 +105,22 @@ class _Narrow(Mutator):
                     return type(node)(node.dtype, a, b, span=node.span)
                 if isinstance(node, _OPERATORS) and self._fits(type(node)(INT64, lhs, rhs)):
                     return tir.Cast(INT64, type(node)(INT32, a, b))
+            if a is not None and isinstance(node, _DIVISIONS) and self._is_place(a):
+                divisor = self._clipped(rhs)
+                if divisor is not None:
+                    return tir.Cast(INT64, type(node)(INT32, a, divisor))
         return node if lhs is node.lhs and rhs is node.rhs else type(node)(node.dtype, lhs, rhs, span=node.span)
+
+    def _is_place(self, node: Expr) -> bool:
+        bound = self.analyzer.bound(node)
+        return bound.min >= 0 and bound.max < _GREATEST
+
+    def _clipped(self, divisor: Expr) -> Expr | None:
+        """A divisor of which nothing but its sign is known, for what lies below the greatest number of 32 bits: where
+        it is greater than that, quotient and remainder are those by that number."""
+        if self.analyzer.bound(divisor).min < 0:
+            return None
+        return tir.Cast(INT32, tir.Min(INT64, divisor, c.const(_GREATEST, INT64)))
 
     def expr_cast(self, node: tir.Cast) -> Expr:
         value = self.expr(node.value)

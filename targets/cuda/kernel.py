@@ -151,21 +151,11 @@ def _bind_axes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
 
 def _assume_sizes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
     """Tell LLVM that dimensions of buffers are not negative: then quotients by them are those of unsigned numbers."""
-    factors: dict[tir.Var, None] = {}
-    for buffer in kernel.buffers:
-        stack = list(buffer.shape) if buffer is not None else []
-        while stack:
-            node = stack.pop()
-            if isinstance(node, tir.Mul):
-                stack += [node.lhs, node.rhs]
-            elif isinstance(node, tir.Cast) and node.dtype.kind == "int":
-                stack.append(node.value)
-            elif isinstance(node, tir.Var):
-                factors[node] = None
+    factors = kernel.dimensions
     assume = e.ctx.module.declare("llvm.assume", "void", ["i1"]) if factors else ""
     for var in factors:
         value = e.values.get(var)
-        if value is not None and var.dtype.kind == "int":
+        if value is not None:
             e.fn.call("void", assume, [e.fn.icmp("sge", value, integer(value.type, 0))])
 
 

@@ -85,3 +85,21 @@ def main(x: R.Tensor((5, 33, "n"), "float16")):
         mlcc.build(module, "cuda{arch=sm_89}", opt_level=3)
     calls = sum(entry.callcount for entry in made.getstats())
     assert calls < 5_000_000, "a clock would not say whose time it was"
+
+
+def test_a_place_in_the_grid_is_divided_in_32_bits() -> None:
+    """By a size that is not known: where it is beyond 32 bits the quotient is 0, as it is by their greatest number."""
+    text = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (m, n), "float32")
+    for bx in T.thread_binding(n * m, thread="blockIdx.x"):
+        B[bx % m, bx // m] = A[bx // m, bx % m]
+"""
+    kernel = kernel_of(text)
+    divisions = [n for s in kernel.body for n in walk(s) if isinstance(n, (tir.FloorDiv, tir.FloorMod))]
+    assert divisions and all(n.dtype.bits == 32 for n in divisions)
+    greatest = [n.value for d in divisions for n in walk(d.rhs) if isinstance(n, tir.IntImm)]
+    assert set(greatest) == {2**31 - 1}

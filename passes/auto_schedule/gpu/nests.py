@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from mlcc.ir import tir
@@ -14,26 +15,56 @@ from mlcc.passes.schedule.refusal import Refusal
 
 THREADS = 256  # of a block, where nothing else decides: enough to fill a multiprocessor, few enough to balance
 VECTOR_BYTES = 16  # the widest access of a thread
+ON_THE_WAY = 32  # bytes of one operand that a thread has asked for and waits for
+MOST_TURNS = 4
+MOST_OPERATIONS = 64  # of a thread, beyond which it need not ask for more at a time
 
 
 def thread_nest(kernel: GpuKernel, block: BlockRV) -> str:
-    """A stage by one thread for each result, or for each vector of results that lie side by side; a thread computes its
-    sums by itself. Gives a few words on what was done."""
+    """A stage by one thread for each result, or for some vectors of results; a thread computes its sums by itself.
+    Gives a few words on what was done."""
     sch, stage = kernel.sch, kernel.stage(block)
     if not stage.spatial:
         sch.bind(sch.add_unit_loop(block if not stage.loops else kernel.loops(block)[0]), "threadIdx.x")
         return f"`{stage.block.name}`: one thread"
-    free = [n for n in stage.spatial if owned(stage, n)]
-    vector = None if stage.reduced or not stage.plain else vector_place(stage, free)
-    lanes = 1 if vector is None else _lanes(kernel, stage, vector)
+    if stage.plain and not stage.reduced:
+        return map_nest(kernel, block)
     loops = kernel.loops(block)
-    order = [n for n in stage.spatial if n != vector] + ([vector] if vector is not None else [])
-    if [*order, *stage.reduced] != sorted([*order, *stage.reduced]):
-        sch.reorder(*(loops[n] for n in (*order, *stage.reduced)))
-    times = _times(stage)
-    spread(kernel, [loops[n] for n in order], times, lanes)
-    per = f", {lanes} results each" if lanes > 1 else ""
-    return f"`{stage.block.name}`: a thread for each result" if lanes == 1 else f"`{stage.block.name}`: threads{per}"
+    order = [*stage.spatial, *stage.reduced]
+    if order != sorted(order):
+        sch.reorder(*(loops[n] for n in order))
+    spread(kernel, [loops[n] for n in stage.spatial], _times(stage, stage.spatial))
+    return f"`{stage.block.name}`: a thread for each result"
+
+
+def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
+    """A stage that only stores expressions: vectors along what it stores, and in large ones several turns of a thread,
+    so that enough is on its way from memory. Loops that run through memory alike become one."""
+    sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
+    free = [n for n in stage.spatial if owned(stage, n)]
+    last = vector_place(stage, free)
+    order = list(stage.spatial) if last is None else [*(n for n in stage.spatial if n != last), last]
+    if order != sorted(order):
+        sch.reorder(*(loops[n] for n in order))
+    together = 1
+    while (
+        last is not None and together < len(order) and stage.fusable(*order[-together - 1 : len(order) - together + 1])
+    ):
+        together += 1
+    inner, outer = order[-together:], order[:-together]
+    lanes = 1 if last is None else _lanes(kernel, stage, inner)
+    turns = _turns(kernel, stage, lanes)
+    if outer and _times(stage, inner) is None:  # an index is taken apart once for a whole piece of what lies alike
+        rows = sch.fuse(*(loops[n] for n in outer)) if len(outer) > 1 else loops[outer[0]]
+        row = sch.fuse(*(loops[n] for n in inner)) if len(inner) > 1 else loops[inner[0]]
+        piece, turn, thread = sch.split(row, [None, turns, THREADS // 2])
+        sch.bind(sch.fuse(rows, piece), "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+        sch.unroll(turn)
+        return f"`{stage.block.name}`: blocks for pieces of {turns * THREADS // 2} results that lie alike"
+    spread(kernel, [loops[n] for n in order], _times(stage, order), lanes, turns)
+    each = f"{lanes} results each" if lanes > 1 else "a thread for each result"
+    return f"`{stage.block.name}`: {each}" + (f", {turns} times" if turns > 1 else "")
 
 
 def combinable(stage: Stage) -> bool:
@@ -50,15 +81,20 @@ def stores_only(stage: Stage) -> bool:
     return all(isinstance(stmt, (tir.BufferStore, tir.Bind)) for stmt in stage.block.body)
 
 
-def spread(kernel: GpuKernel, loops: list[LoopRV], times: int | None, lanes: int = 1) -> None:
+def spread(kernel: GpuKernel, loops: list[LoopRV], times: int | None, lanes: int = 1, turns: int = 1) -> None:
     """Run nested loops (`times` iterations in all), given outermost first, on threads: `lanes` iterations side by side
-    on each, as a vector."""
+    on each, as a vector, and as many again after all threads of the block, in `turns`."""
     sch = kernel.sch
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
     if lanes > 1:
         fused, lane = sch.split(fused, [None, lanes])
         sch.vectorize(lane)
-    outer, inner = sch.split(fused, [None, block_threads(kernel, None if times is None else times // lanes)])
+    threads = block_threads(kernel, None if times is None else times // (lanes * turns))
+    if turns > 1:
+        outer, turn, inner = sch.split(fused, [None, turns, threads])
+        sch.unroll(turn)
+    else:
+        outer, inner = sch.split(fused, [None, threads])
     sch.bind(outer, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
 
@@ -72,19 +108,37 @@ def block_threads(kernel: GpuKernel, times: int | None) -> int:
     return threads
 
 
-def _times(stage: Stage) -> int | None:
-    extents = [stage.extents[n] for n in stage.spatial]
+def _times(stage: Stage, places: Sequence[int]) -> int | None:
+    extents = [stage.extents[n] for n in places]
     return None if None in extents else prod(n for n in extents if n is not None)
 
 
-def _lanes(kernel: GpuKernel, stage: Stage, place: int) -> int:
-    """How many results along a loop one thread computes: as many as one access loads, where all accesses are whole
-    vectors and enough threads remain."""
-    extent, times = stage.extents[place], _times(stage)
-    if extent is None or any(s not in (0, 1) for s in stage.steps_by(place)):
+def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
+    """How many results along loops that are one a thread computes side by side: as many as one access moves, where all
+    accesses are whole vectors and enough threads remain."""
+    times, length = _times(stage, stage.spatial), _times(stage, places)
+    if any(s not in (0, 1) for s in stage.steps_by(places[-1])):
+        return 1
+    known = length if length is not None else stage.extents[places[-1]]
+    if known is None:
         return 1
     lanes = max(VECTOR_BYTES // stage.element_bytes, 1)
     least = kernel.facts.sm_count * kernel.facts.warp
-    while lanes > 1 and (extent % lanes or (times is not None and times // lanes < least)):
+    while lanes > 1 and (known % lanes or (times is not None and times // lanes < least)):
         lanes //= 2
     return lanes
+
+
+def _turns(kernel: GpuKernel, stage: Stage, lanes: int) -> int:
+    """How many times a thread does its part: until it has bytes enough on their way, where every multiprocessor is full
+    all the same. What computes much has enough to do while it waits."""
+    facts, times = kernel.facts, _times(stage, stage.spatial)
+    turns = MOST_TURNS
+    full = facts.sm_count * facts.threads_per_sm
+    while turns > 1 and (
+        turns * lanes * stage.element_bytes > ON_THE_WAY
+        or turns * lanes * stage.operations > MOST_OPERATIONS
+        or (times is not None and times < turns * lanes * full)
+    ):
+        turns //= 2
+    return turns

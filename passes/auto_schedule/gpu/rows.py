@@ -13,7 +13,6 @@ from math import prod
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only
 from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is_row, share_rows, times
-from mlcc.passes.auto_schedule.halves import compute_halves_in_float32
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, try_inline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of
@@ -26,7 +25,6 @@ SHORT = 32  # elements of a row below which it has to be seen that rows do not o
 def rows(kernel: GpuKernel) -> str:
     """All stages of a row run one after the other in one block; what one hands to the next is in registers, or in
     shared memory where rows are long."""
-    compute_halves_in_float32(kernel)
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
