@@ -1,0 +1,278 @@
+"""The schedule of a product of matrices by `mma.sync`: loops over tiles of a block, of a warp, of an instruction;
+strips of both operands in shared memory, fragments of them in registers, and how fragments of sums are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.visit import substitute
+from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
+from mlcc.passes.auto_schedule.gpu.product_parts import absorb_readers, fetched, loops_down_to, pad_to_tiles
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PAD, Choice, WarpTile
+from mlcc.passes.auto_schedule.kernel import GpuKernel
+from mlcc.passes.auto_schedule.products import number_of
+from mlcc.passes.auto_schedule.stage import Access, Stage
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+SIDE = 16  # rows and columns of a fragment of sums
+_BANKS = 128  # bytes of all banks of shared memory side by side
+_GROUPS = (8, 4, 2)  # rows of tiles that blocks go through together, so that they find the other operand in the cache
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """How intrinsics name the types of operands and sums, and the depth of one product."""
+
+    operands: str
+    sums: str
+    depth: int
+
+    @property
+    def bytes(self) -> int:
+        return SIDE * 2 // self.depth
+
+    def keeps_depth(self, along: bool) -> bool:
+        """Does a strip lie along its depth in shared memory, if the operand does in global memory (`along`)? Bytes
+        always: `ldmatrix` transposes pairs of them."""
+        return along or self.bytes == 1
+
+    def load(self, operand: str, deep: bool) -> str:
+        """The intrinsic that loads a fragment of an operand from a strip that lies along its depth, or across."""
+        transposed = deep == (operand == "b")
+        return f"mma_ldmatrix_{self.operands}_{operand}{'_trans' if transposed else ''}_dyn"
+
+    def multiply(self, deep: Sequence[bool]) -> str:
+        transposed = ("" if deep[0] else "_trans_a") + ("_trans_b" if deep[1] else "")
+        return f"mma_{self.operands}{self.operands}{self.sums}{transposed}"
+
+    @property
+    def fill(self) -> str:
+        return f"mma_fill_16x16_{self.sums}"
+
+
+def by_fragments(
+    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice, along: Sequence[bool]
+) -> None:
+    """Schedule `C[b, m, n] += A[b, m, k] * B[b, n, k]`, of whose operands those lie along their depth in global memory
+    of which `along` says so."""
+    sch, tile = kernel.sch, choice.tile
+    pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
+    for reader in sch.get_consumers(block):  # while all of it is still whole
+        absorb_readers(kernel, reader)
+    deep = [kind.keeps_depth(a) for a in along]
+    strips = []
+    for operand, kept in zip((product.lhs, product.rhs), deep, strict=True):
+        strip, buffer = fetched(kernel, block, operand, "shared.dyn")
+        if not kept:
+            sch.transform_layout(strip, ("write", 0), _swapped(len(buffer.shape)))
+        strips.append(strip)
+    nest = _nest(kernel, block, product, kind, choice)
+    for strip, source, kept in zip(strips, along, deep, strict=True):
+        _fetch(kernel, strip, nest.step, tile, source, kept)
+    mma = nest.product
+    loads = [
+        sch.cache_read(mma, number_of(kernel, mma, kernel.stage(s).block.writes[0].buffer), "warp") for s in strips
+    ]
+    store = sch.cache_write(mma, 0, "warp")
+    for load in loads:
+        sch.compute_at(load, nest.deep)
+    sch.reverse_compute_at(store, nest.warp)
+    absorb_readers(kernel, store)
+    shapes = [(SIDE, kind.depth) if a else (kind.depth, SIDE) for a in (deep[0], deep[1])]
+    tiles = [_by_tiles(kernel, load, shape) for load, shape in zip(loads, shapes, strict=True)]
+    axes = len(product.outer) + 2
+    for load, shape in zip(loads, shapes, strict=True):
+        sch.transform_layout(load, ("write", 0), _lanes(axes, shape))
+    sch.transform_layout(store, ("read", 0), _lanes(axes, (SIDE, SIDE)))
+    start = sch.decompose_reduction(mma, nest.step)
+    sch.tensorize(start, kind.fill)
+    for side, rows, kept in zip("ab", tiles, deep, strict=True):
+        sch.tensorize(rows, kind.load(side, kept))
+    sch.tensorize(mma, kind.multiply(deep))
+    _pipeline(kernel, nest, choice)
+    _store(kernel, store, nest.warp)
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """The product of one instruction; the innermost loop over warps, those over steps and within one."""
+
+    product: BlockRV
+    warp: LoopRV
+    step: LoopRV
+    deep: LoopRV
+    fragments: tuple[LoopRV, ...]
+
+
+def _nest(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice) -> _Nest:
+    sch, tile, loops = kernel.sch, choice.tile, kernel.loops(block)
+    assert product.m is not None
+    (k,) = product.k
+    far_m, warp_m, m, mm = sch.split(loops[product.m], [None, tile.y, tile.rows // tile.y // SIDE, SIDE])
+    far_n, warp_n, n, nn = sch.split(loops[product.n], [None, tile.x, tile.columns // tile.x // SIDE, SIDE])
+    step, deep, kk = sch.split(loops[k], [None, choice.depth // kind.depth, kind.depth])
+    outer = [loops[p] for p in product.outer]
+    sch.reorder(*outer, far_m, far_n, warp_m, warp_n, step, deep, m, n, mm, nn, kk)
+    made = sch.blockize(mm)
+    _blocks(kernel, outer, far_m, far_n)
+    sch.bind(warp_m, "threadIdx.z")
+    sch.bind(warp_n, "threadIdx.y")
+    return _Nest(made, warp_n, step, deep, (deep, m, n))
+
+
+def _blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
+    """Loops over tiles as one over blocks. Those of sizes that are not known stand first, so that nothing is divided by
+    them, each but one by itself."""
+    sch = kernel.sch
+    sizes = {id(loop): tir.const_int(sch.get(loop).extent) for loop in (*outer, far_m, far_n)}
+    unknown = [loop for loop in (far_m, far_n, *outer) if sizes[id(loop)] is None]
+    known = [loop for loop in (*outer, far_m, far_n) if sizes[id(loop)] is not None]
+    if unknown:
+        sch.reorder(*unknown[1:], unknown[0], *known)
+        places = [unknown[0], *known]
+    else:
+        group = next((g for g in _GROUPS if sizes[id(far_m)] % g == 0), 1)  # type: ignore[operator]
+        far, near = sch.split(far_m, [None, group])
+        sch.reorder(far, far_n, near)
+        places = [*outer, far, far_n, near]
+    for loop, axis in zip(unknown[1:], ("blockIdx.y", "blockIdx.z"), strict=False):
+        sch.bind(loop, axis)
+    sch.bind(sch.fuse(*places) if len(places) > 1 else places[0], "blockIdx.x")
+
+
+def _pipeline(kernel: GpuKernel, nest: _Nest, choice: Choice) -> None:
+    """Copies some steps ahead of the products, which stand first."""
+    if choice.stages > 1:
+        kernel.sch.annotate(nest.step, "software_pipeline_stage", [0, 0, choice.stages - 1])
+        kernel.sch.annotate(nest.step, "software_pipeline_order", [1, 2, 0])
+        kernel.sch.annotate(nest.step, "software_pipeline_async_stages", [0])
+    for loop in nest.fragments:
+        kernel.sch.unroll(loop)
+
+
+# ---------------------------------------------------------------- operands
+
+
+def _fetch(kernel: GpuKernel, strip: BlockRV, step: LoopRV, tile: WarpTile, along: bool, kept: bool) -> None:
+    """All threads of a block copy a strip together, along what lies side by side in global memory."""
+    sch = kernel.sch
+    sch.compute_at(strip, step, preserve_unit_loops=True)
+    *_, own, deep = kernel.loops(strip)
+    if not along:
+        sch.reorder(deep, own)
+    lanes = _vector(kernel.stage(strip)) if along == kept else 1
+    fused = sch.fuse(*kernel.loops(strip)[-2:])
+    _, z, y, x, *vector = sch.split(fused, [None, tile.y, tile.x, kernel.facts.warp, *([lanes] if lanes > 1 else [])])
+    for loop, axis in ((z, "threadIdx.z"), (y, "threadIdx.y"), (x, "threadIdx.x")):
+        sch.bind(loop, axis)
+    for lane in vector:
+        sch.vectorize(lane)
+    size = kernel.stage(strip).block.writes[0].buffer.dtype.bytes
+    sch.storage_align(strip, 0, -2, _BANKS // 2 // size, PAD // size)
+
+
+def _vector(stage: Stage) -> int:
+    """Elements that one access copies: as many as are side by side, from a multiple of as many on."""
+    last, extent = stage.loops[-1].var, stage.extents[-1]
+    loads = [a for a in stage.accesses if not a.stored]
+    if extent is None or len(loads) != 1:
+        return 1
+    lanes = VECTOR_BYTES // loads[0].buffer.dtype.bytes
+    while lanes > 1 and (extent % lanes or not _side_by_side(stage, loads[0], last, lanes)):
+        lanes //= 2
+    return max(lanes, 1)
+
+
+def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
+    """Are the elements that `lanes` iterations load one after the other, the first at a multiple of as many in each of
+    the rows?"""
+    *before, row = load.buffer.shape
+    analyzer = Analyzer()
+    for loop in stage.loops[:-1]:
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    chunk, lane = tir.Var("chunk", var.dtype), tir.Var("lane", var.dtype)
+    analyzer.bind(chunk, tir.Range(c.const(0, var.dtype), c.floordiv(stage.loops[-1].extent, lanes)))
+    analyzer.bind(lane, tir.Range(c.const(0, var.dtype), c.const(lanes, var.dtype)))
+    first = {var: c.mul(chunk, lanes)}
+    each = {var: c.add(c.mul(chunk, lanes), lane)}
+    *outer, last = ((substitute(i, first), substitute(i, each)) for i in load.indices)
+    return (
+        analyzer.prove(c.equal(c.floormod(row, lanes), 0))
+        and analyzer.prove(c.equal(c.floormod(last[0], lanes), 0))
+        and analyzer.prove_equal(last[1], c.add(last[0], lane))
+        and all(analyzer.prove_equal(a, b) for a, b in outer)
+    )
+
+
+def _swapped(dims: int) -> tir.IndexMap:
+    """The two innermost dimensions the other way round."""
+    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(dims))
+    return tir.IndexMap(given, (*given[:-2], given[-1], given[-2]))
+
+
+# ---------------------------------------------------------------- fragments
+
+
+def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopRV:
+    """The loop over the rows of a fragment, in loops over fragments."""
+    sch = kernel.sch
+    i, j = kernel.loops(load)[-2:]
+    far_i, near_i = sch.split(i, [None, shape[0]])
+    far_j, near_j = sch.split(j, [None, shape[1]])
+    sch.reorder(far_i, far_j, near_i, near_j)
+    sch.unroll(far_i)
+    sch.unroll(far_j)
+    return near_i  # type: ignore[no-any-return]
+
+
+def _lanes(axes: int, shape: tuple[int, int]) -> tir.IndexMap:
+    """Which fragment an element of the two last axes is in, and of that which lane has it and as which of its elements:
+    what the intrinsics say (PTX ISA, "Matrix Fragments for mma")."""
+    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(axes))
+    *before, i, j = given
+    rows, columns = shape
+    if shape == (SIDE, SIDE):
+        lane = c.add(c.mul(c.floormod(i, 8), 4), c.floordiv(c.floormod(j, 8), 2))
+        number = (
+            c.mul(c.floordiv(c.floormod(j, 16), 8), 4),
+            c.mul(c.floordiv(c.floormod(i, 16), 8), 2),
+            c.floormod(j, 2),
+        )
+    elif columns == 32:
+        lane = c.add(c.mul(c.floormod(i, 8), 4), c.floordiv(c.floormod(j, 16), 4))
+        number = (
+            c.mul(c.floordiv(c.floormod(j, 32), 16), 8),
+            c.mul(c.floordiv(c.floormod(i, 16), 8), 4),
+            c.floormod(j, 4),
+        )
+    else:
+        raise AssertionError(shape)
+    made = c.add(c.add(number[0], number[1]), number[2])
+    return tir.IndexMap(given, (*before, c.floordiv(i, rows), c.floordiv(j, columns), lane, made))
+
+
+# ---------------------------------------------------------------- results
+
+
+def _store(kernel: GpuKernel, store: BlockRV, warp: LoopRV) -> None:
+    """A thread stores the sums that it has, with what follows element by element: two that lie side by side at once
+    where memory is so, and four threads those of 8 columns."""
+    sch = kernel.sch
+    own = kernel.loops(store)[loops_down_to(kernel, store, warp) :]
+    far_i, half_i, row = sch.split(own[-2], [None, 2, 8])
+    far_j, half_j, pair, column = sch.split(own[-1], [None, 2, 4, 2])
+    sch.reorder(far_i, far_j, half_i, half_j, row, pair, column)
+    sch.bind(sch.fuse(row, pair), "threadIdx.x")
+    for loop in (*own[:-2], far_i, far_j, half_i, half_j):
+        sch.unroll(loop)
+    stage = kernel.stage(store)
+    even = all((tir.const_int(a.buffer.shape[-1]) or 1) % 2 == 0 for a in stage.accesses if a.buffer.shape)
+    if even and set(stage.steps_by(len(stage.loops) - 1)) <= {0, 1}:
+        sch.vectorize(column)
+    else:
+        sch.unroll(column)

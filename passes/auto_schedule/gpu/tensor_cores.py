@@ -1,0 +1,80 @@
+"""Products of matrices on tensor cores: a block of warps has a tile of the result, a warp a smaller one in registers.
+
+Strips of both operands come to shared memory by asynchronous copies, some steps ahead of the products; from there warps
+load them as fragments (`ldmatrix`) and multiply them (`mma.sync`). The sums are stored as they lie in registers, with
+what follows element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.gpu.fragments import Fragments, by_fragments
+from mlcc.passes.auto_schedule.gpu.nests import thread_nest
+from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
+from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.products import only_product
+from mlcc.passes.schedule.handles import BlockRV
+
+LEAST = 16  # rows and columns from which on tiles pay
+UNKNOWN = 4096  # what sizes that are not known are taken to be
+
+# the types of the operands, which are one, and of the sums: how the intrinsics name them, and products of one
+_KINDS: Mapping[tuple[str, str], Fragments] = {
+    ("float16", "float32"): Fragments("f16", "f32", 16),
+    ("float16", "float16"): Fragments("f16", "f16", 16),
+    ("bfloat16", "float32"): Fragments("bf16", "f32", 16),
+    ("int8", "int32"): Fragments("i8", "i32", 32),
+}
+
+
+def tensor_cores(kernel: GpuKernel) -> str:
+    """The rule for products of matrices of halves and bytes, as the module says."""
+    _check(kernel)
+    block, product = only_product(kernel)
+    name = product.stage.block.name
+    _scheduled(kernel, block, product)
+    return f"`{name}` is a product of matrices for tensor cores"
+
+
+def tensor_conv(kernel: GpuKernel) -> str:
+    """The rule for convolutions of them: products of matrices, one of which is read at windows as it is fetched."""
+    _check(kernel)
+    block, product = only_product(kernel, windows=True)
+    name = product.stage.block.name
+    _scheduled(kernel, block, product)
+    return f"`{name}` is a convolution for tensor cores"
+
+
+def _check(kernel: GpuKernel) -> None:
+    if not kernel.facts.has_cp_async:
+        not_this(f"{kernel.facts.arch.name} has no asynchronous copies, and other shapes of products")
+
+
+def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
+    """Schedule a product, and whatever else there is."""
+    kind = _kind(product)
+    along = [product.consecutive(operand) in product.k for operand in (product.lhs, product.rhs)]
+    block, product = as_gemm(kernel, block, product)
+    if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
+        not_this("too few rows or columns for tiles")
+    m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
+    sizes = Sizes(m, n, k, product.times or LEAST, kind.bytes)
+    choice = choose(kernel.facts, sizes, kind.depth)
+    if choice is None:
+        not_this("no tile fits")
+    kernel.say(str(choice))
+    by_fragments(kernel, block, product, kind, choice, along)
+    for other in kernel.blocks():
+        if not any(loop.thread for loop in kernel.stage(other).loops):
+            kernel.say(thread_nest(kernel, other))
+
+
+def _kind(product: Contraction) -> Fragments:
+    operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
+    kind = _KINDS.get((operands.pop(), str(product.stage.stores[0].buffer.dtype))) if len(operands) == 1 else None
+    if kind is None:
+        not_this("tensor cores have no such product")
+    return kind

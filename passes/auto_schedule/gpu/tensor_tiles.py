@@ -1,0 +1,123 @@
+"""Tiles for products on tensor cores, chosen by what takes a multiprocessor longest: products, shared memory, or the
+way from the second-level cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.gpu_facts import GpuFacts
+
+# bytes or products per clock of a multiprocessor (A100, whitepaper); only what they are to one another counts
+PRODUCTS = 1024  # of 16 bits
+SHARED = 128
+CACHE = 64
+LATENCY = 250  # clocks from the copies of one step to its products, whatever the tile
+START = 1500  # clocks until the first products, and from the last ones on
+PAD = 16  # bytes between rows in shared memory, so that eight rows lie in different banks
+CORES = 4  # of a multiprocessor; a warp runs on one
+
+
+@dataclass(frozen=True)
+class WarpTile:
+    """`rows` x `columns` of the result in a block of `y` x `x` warps, `depth` products of 16 bits at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    y: int
+    x: int
+
+    @property
+    def warps(self) -> int:
+        return self.y * self.x
+
+    @property
+    def registers(self) -> int:
+        """About how many a thread needs: sums, fragments of both operands, and addresses."""
+        rows, columns = self.rows // self.y, self.columns // self.x
+        return rows * columns // 32 + (rows + columns) // 4 + 48
+
+
+TILES = (
+    WarpTile(128, 256, 32, 2, 4),
+    WarpTile(256, 128, 32, 4, 2),
+    WarpTile(128, 128, 32, 2, 2),
+    WarpTile(128, 64, 32, 2, 2),
+    WarpTile(64, 128, 32, 2, 2),
+    WarpTile(64, 64, 64, 2, 2),
+    WarpTile(32, 128, 64, 1, 4),
+    WarpTile(128, 32, 64, 4, 1),
+    WarpTile(32, 64, 64, 1, 2),
+    WarpTile(32, 32, 64, 1, 2),
+    WarpTile(16, 128, 64, 1, 4),
+    WarpTile(16, 64, 64, 1, 2),
+    WarpTile(16, 32, 64, 1, 2),
+)
+STAGES = 4  # steps whose operands are in shared memory at once, at most
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tile, with its depth in elements, and how many steps are in shared memory at once."""
+
+    tile: WarpTile
+    depth: int
+    stages: int
+
+    def __str__(self) -> str:
+        t = self.tile
+        return (
+            f"tiles of {t.rows} x {t.columns} in {t.y} x {t.x} warps, {self.depth} deep, {self.stages} in shared memory"
+        )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is to be multiplied: `batches` times m x n results of k products each, of operands of so many bytes."""
+
+    m: int
+    n: int
+    k: int
+    batches: int
+    bytes: int
+
+
+def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
+    """The tile with which the whole takes least; None if none fits. `least_depth`: products of one instruction."""
+    found = [
+        (_clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
+    ]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Choice | None:
+    """The stages that fit shared memory: so that two blocks run at once where these are three at least."""
+    depth = min(tile.depth * 2 // sizes.bytes, -(-sizes.k // least_depth) * least_depth)
+    step = _step_bytes(tile, depth, sizes.bytes)
+    shared = min(facts.shared_per_block, facts.shared_per_sm // 2 - 1024)
+    if shared < 3 * step or tile.registers * tile.warps * facts.warp * 2 > facts.registers_per_sm:
+        shared = facts.shared_per_block
+    stages = min(STAGES, shared // step, -(-sizes.k // depth))
+    if stages < 1 or tile.registers > facts.registers_per_thread or tile.warps * facts.warp > facts.max_threads:
+        return None
+    return Choice(tile, depth, stages)
+
+
+def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
+    """Bytes that one step takes in shared memory, at most: either operand may lie along its depth or across."""
+    return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
+
+
+def _clocks(facts: GpuFacts, sizes: Sizes, choice: Choice) -> float:
+    """About how long it takes."""
+    tile, depth = choice.tile, choice.depth
+    tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches
+    most = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
+    shared = choice.stages * _step_bytes(tile, depth, sizes.bytes)
+    together = min(max(facts.blocks_at_once(tile.warps * facts.warp, tile.registers, shared), 1), most)
+    rate = PRODUCTS * 2 / sizes.bytes * min(CORES, tile.warps * together) / CORES
+    fetched = (tile.rows + tile.columns) * depth * sizes.bytes
+    read = (tile.rows * tile.x + tile.columns * tile.y) * depth * sizes.bytes
+    busy = max(tile.rows * tile.columns * depth / rate, (fetched + read) / SHARED, fetched / CACHE)
+    steps = -(-sizes.k // depth)
+    return most * (steps * max(busy, LATENCY / together) + START / together)
