@@ -56,7 +56,7 @@ def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     many = worth_threads(kernel, stage)
     line = max(kernel.facts.line_bytes // stage.element_bytes, 2)
-    stored, loaded = _alike(stage, store, read), _alike(stage, read, store)
+    stored, loaded = alike(stage, store, read), alike(stage, read, store)
     outer = [loop for n, loop in enumerate(loops) if n not in (*stored, *loaded)]
     sch.reorder(*outer, *(loops[n] for n in (*loaded, *stored)))
     along, across = _one(kernel, [loops[n] for n in loaded]), _one(kernel, [loops[n] for n in stored])
@@ -71,7 +71,7 @@ def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
         share_out(kernel, [*outer, first, second])
 
 
-def _alike(stage: Stage, place: int, other: int) -> list[int]:
+def alike(stage: Stage, place: int, other: int) -> list[int]:
     """The loops that may as well be one with a loop, outermost first: everything lies alike along them."""
     found = [place]
     for n in reversed(range(place)):

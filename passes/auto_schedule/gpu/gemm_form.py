@@ -35,11 +35,11 @@ def to_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     for copy, own, inner in zip(copies, (rows, columns), (deep, deep), strict=True):
         written = kernel.stage(copy).block.writes[0].buffer
         mine = _places_of(kernel, block, written)
-        index_map = _map(mine, (both, own, inner), extents)
+        index_map = joined_axes(mine, (both, own, inner), extents)
         sch.transform_layout(block, ("read", number_of(kernel, block, written)), index_map)
     mine = _places_of(kernel, block, kernel.stage(block).block.writes[0].buffer)
-    sch.transform_layout(block, ("write", 0), _map(mine, (both, rows, columns), extents))
-    sch.transform_block_layout(block, _map(places, (both, rows, columns, deep), extents))
+    sch.transform_layout(block, ("write", 0), joined_axes(mine, (both, rows, columns), extents))
+    sch.transform_block_layout(block, joined_axes(places, (both, rows, columns, deep), extents))
 
 
 def _places_of(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[int]:
@@ -52,7 +52,7 @@ def _places_of(kernel: GpuKernel, block: BlockRV, buffer: tir.Buffer) -> list[in
     return [of_loop[i] for i in access.indices]  # type: ignore[index]
 
 
-def _map(given: Sequence[int], groups: Sequence[Sequence[int]], extents: dict[int, int]) -> tir.IndexMap:
+def joined_axes(given: Sequence[int], groups: Sequence[Sequence[int]], extents: dict[int, int]) -> tir.IndexMap:
     """Axes in the order of `given` to one axis for each group that has any."""
     dtype = c.as_expr(0).dtype
     names = {p: tir.Var(f"i{n}", dtype) for n, p in enumerate(given)}
