@@ -38,9 +38,13 @@ def test_narrow_elements_go_by_words(shape: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "axes", "sizes"),
     [
-        ("(33, 37)", "[1, 0]", {}), ("(3, 35, 5, 7)", "[0, 2, 3, 1]", {}), ('("n", 40, 6, 7)', "[0, 2, 3, 1]", {"n": 2}),
-        ('("n", "m")', "[1, 0]", {"n": 33, "m": 1}), ('("n", 33)', "[1, 0]", {"n": 0}), ("(40, 3, 34)", "[2, 1, 0]", {}),
+        ("(33, 37)", "[1, 0]", {}),
+        ("(3, 35, 5, 7)", "[0, 2, 3, 1]", {}),
+        ('("n", 40, 6, 7)', "[0, 2, 3, 1]", {"n": 2}),
+        ('("n", "m")', "[1, 0]", {"n": 33, "m": 1}),
+        ('("n", 33)', "[1, 0]", {"n": 0}),
+        ("(40, 3, 34)", "[2, 1, 0]", {}),
     ],
-)  # fmt: skip
+)
 def test_sizes_that_fit_nothing(shape: str, axes: str, sizes: dict[str, int]) -> None:
     assert costs_of(permuted(shape, axes, "float16"), sizes).rules == ["gpu-transposes"]
