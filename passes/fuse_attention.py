@@ -14,7 +14,6 @@ from mlcc.passes.attention.operands import Operands
 from mlcc.passes.attention.operator import NAMES, from_operator
 from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.tail import Tail
-from mlcc.passes.attention.tiles import tile_for
 from mlcc.passes.attention.written_out import WrittenOut, find, from_graph
 from mlcc.passes.graph import Mutator, Uses, call_tir, map_relax_functions, prim_value
 from mlcc.passes.lower_to_tir import shapes_known
@@ -82,10 +81,9 @@ class _Fuser(Mutator):
         """The call of a kernel; None if there is none for what is asked."""
         if what is None or not supported(what):
             return None
-        tile = tile_for(what, self.facts)
-        if tile is None:
+        func = kernel(what, self.facts)
+        if func is None:
             return None
-        func = kernel(what, tile)
         name = self.builder.add(func, hint)
         given = operands.given
         back = {new: old for old, new in given.fresh.items()}

@@ -1,259 +1,49 @@
-"""The kernel of an attention: a text (`fma.mlc`, `mma.mlc`) with sizes for its placeholders, and code in the place of
-its calls.
-
-The calls of the texts, all of externs:
-
-    fetch_query(b, h, first, thread, tile)    all threads of a block fill a tile in shared memory with rows from `first`
-    fetch_key, fetch_value                    on, and with zeros beyond the last
-    prepare(b, first, thread)                 what `begin` and `stop` need
-    begin(b, first), stop(b, first)           the keys that queries from `first` on may see
-    bounds(b, i, place, low, high)            stores the keys that count for a query at a place of two buffers
-    above(start, low), under(start, high)     these bounds, from the first key of a tile and within it
-    score(b, h, i, j, n, above, under, s)     what the graph makes of a product with key j + n; -inf where it does not
-                                              count: what is n keys on is not from `above` and before `under`
-    divisor(total)                            what results are divided by at the end
-    result(b, h, i, column, n, value)         stores a result, n columns on
-    wait()                                    until what this thread fetches has come
-"""
+"""The function that computes an attention: one kernel, or for a few queries two, of which the first shares out keys."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
-from importlib.resources import files
-from string import Template
-from typing import Any
 
-from mlcc.arith.analyzer import Analyzer
+from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import FLOAT32, INT32, INT64
-from mlcc.ir.node import Attrs, replace, walk
-from mlcc.ir.tir import Expr, Stmt
-from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.attention.spec import Attention, Element
-from mlcc.passes.attention.tiles import Tile
+from mlcc.ir.node import Attrs
+from mlcc.ir.tir import Stmt
+from mlcc.passes.attention.fill import Fill
+from mlcc.passes.attention.parts import Combine, Parts, Share
+from mlcc.passes.attention.spec import Attention
+from mlcc.passes.attention.tiles import Tile, small_tile_for, tile_for
 from mlcc.passes.auto_schedule.untouched import MADE_BY, SCHEDULED
 from mlcc.passes.gpu.sync import MANUAL
-from mlcc.passes.lowering.folding import Folding
-
-VECTOR_BYTES = 16
 
 
-def kernel(what: Attention, tile: Tile) -> tir.PrimFunc:
-    """The function that computes an attention by tiles."""
-    pair = "range" if tile.columns > what.columns else "T.vectorized"  # of columns that are stored
-    func = _text(tile.text, tuple(sorted({**tile.values(), "pair": pair}.items())))
-    body = _Fill(what, tile, func).body(func.body)
-    attrs = Attrs({SCHEDULED: True, MADE_BY: f"fuse-attention: {tile}", MANUAL: True, "tir.noalias": True})
-    return tir.PrimFunc(what.params, what.buffers, attrs, body)
-
-
-@functools.lru_cache(maxsize=64)
-def _text(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
-    from mlcc.grammar.parser import parse
-
-    source = (files(__package__) / f"{name}.mlc").read_text(encoding="utf-8")
-    filled = Template(source).substitute({k: str(v) for k, v in values})
-    (func,) = parse(filled, name=f"<attention, {name}>").functions.values()
-    assert isinstance(func, tir.PrimFunc)
-    return func
-
-
-class _Fill(Folding):
-    """Puts code in the place of the text's calls, and everything else in new nodes of its own."""
-
-    def __init__(self, what: Attention, tile: Tile, text: tir.PrimFunc) -> None:
-        self.what = what
-        self.tile = tile
-        given = (what.batch, what.heads, what.queries, what.keys)
-        super().__init__(dict(zip(text.params, given, strict=True)))
-        self.vars: dict[tir.Var, tir.Var] = {}
-        self.buffers: dict[tir.Buffer, tir.Buffer] = {}
-        self.by_data: dict[tir.Var, tir.Buffer] = {}
-        self.scratch: list[tir.AllocBuffer] = []
-        self.copies = False  # are there asynchronous ones?
-        self.reach: tuple[Expr, Expr] = (text.params[0], text.params[0])
-
-    # ------------------------------------------------------------ the text's own variables and buffers
-
-    def var(self, node: tir.Var) -> Expr:
-        return self.values.get(node) or self.binder(node)
-
-    def binder(self, node: tir.Var) -> tir.Var:
-        if node not in self.vars:
-            self.vars[node] = tir.Var(node.name, node.dtype, node.pointer)
-        return self.vars[node]
-
-    def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        if node not in self.buffers:
-            made = replace(node, data=self.binder(node.data))
-            self.buffers[node] = self.by_data[made.data] = made
-        return self.buffers[node]
-
-    def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
-        buffers = [self.buffer(b) for b in node.block.alloc_buffers]
-        body = self.body(node.block.body)
-        buffers += [s.buffer for s in self.scratch]
-        return replace(node, block=replace(node.block, alloc_buffers=tuple(buffers), body=body))  # type: ignore[no-any-return]
-
-    # ------------------------------------------------------------ calls
-
-    def expr_call(self, node: tir.Call) -> Expr:
-        made = super().expr_call(node)
-        assert isinstance(made, tir.Call)
-        name, args = _extern(made)
-        return getattr(self, f"call_{name}")(*args) if name else made  # type: ignore[no-any-return]
-
-    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
-        name, args = _extern(node.value)
-        if not name:
-            return super().stmt_evaluate(node)
-        given = self.exprs(tuple(args))
-        return getattr(self, f"do_{name}")(*given)  # type: ignore[no-any-return]
-
-    def do_prepare(self, b: Expr, first: Expr, thread: Expr) -> list[Stmt]:
-        limits = self.what.limits
-        if limits is None:
-            self.reach = c.const(0, INT64), self.what.keys
-            return []
-        begin, stop, before = limits.reach(first, self.tile.rows, thread)
-        self.reach = begin, stop
-        self.scratch = [s for s in before if isinstance(s, tir.AllocBuffer)]
-        return [s for s in before if not isinstance(s, tir.AllocBuffer)]
-
-    def call_begin(self, b: Expr, first: Expr) -> Expr:
-        return self.reach[0]
-
-    def call_stop(self, b: Expr, first: Expr) -> Expr:
-        return self.reach[1]
-
-    def do_bounds(self, b: Expr, i: Expr, place: Expr, low: tir.Var, high: tir.Var) -> list[Stmt]:
-        limits = self.what.limits
-        return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], place)
-
-    def _within(self, start: Expr, bound: Expr) -> Expr:
-        keys = c.const(self.tile.keys, INT64)
-        return c.cast(INT32, c.maximum(c.const(0, INT64), c.minimum(c.sub(bound, start), keys)))
-
-    def call_above(self, start: Expr, low: Expr) -> Expr:
-        return c.const(0, INT32) if self.what.limits is None else self._within(start, low)
-
-    def call_under(self, start: Expr, high: Expr) -> Expr:
-        return self._within(start, self.what.keys if self.what.limits is None else high)
-
-    def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, n: Expr, above: Expr, under: Expr, s: Expr) -> Expr:
-        made = self.what.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
-        counts = c.less(n, under)
-        if self.what.limits is not None:
-            counts = c.logical_and(c.less_equal(above, n), counts)
-        none = c.const(-math.inf, FLOAT32)
-        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
-            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, none)
-        return tir.Select(FLOAT32, counts, made, none)
-
-    def call_divisor(self, total: Expr) -> Expr:
-        none = c.equal(self.what.keys, 0) if self.what.limits is None else c.equal(total, 0.0)
-        return tir.Select(FLOAT32, none, c.const(1, FLOAT32), total)
-
-    # ------------------------------------------------------------ memory
-
-    def do_result(self, b: Expr, h: Expr, i: Expr, column: Expr, n: Expr, value: Expr) -> list[Stmt]:
-        column = c.add(c.cast(INT64, column), c.cast(INT64, n))
-        buffer, at = self.what.result(b, h, i, column)
-        store = tir.BufferStore(buffer, c.cast(buffer.dtype, value), at)
-        if self.tile.columns == self.what.columns:
-            return [store]
-        return [tir.IfThenElse(c.less(column, self.what.columns), (store,))]
-
-    def do_wait(self) -> list[Stmt]:
-        return [tir.Evaluate(c.call("void", "ptx_wait_group", 0))] if self.copies else []
-
-    def do_fetch_query(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.what
-        return self._fetch(what.query, what.queries, (what.width, self.tile.width), (b, h, first), thread, tile)
-
-    def do_fetch_key(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.what
-        return self._fetch(what.key, what.keys, (what.width, self.tile.width), (b, h, first), thread, tile)
-
-    def do_fetch_value(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
-        what = self.what
-        return self._fetch(what.value, what.keys, (what.columns, self.tile.columns), (b, h, first), thread, tile)
-
-    def _fetch(
-        self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,
-        tile: Expr,
-    ) -> list[Stmt]:  # fmt: skip
-        """Rows of a tile, by threads side by side along the columns; vectors where they are whole."""
-        b, h, first = at
-        assert isinstance(tile, tir.Var)
-        target = self.by_data[tile]
-        rows = tir.const_int(target.shape[0]) or 0
-        own, whole = columns
-        lanes = next(n for n in (VECTOR_BYTES // self.what.dtype.bytes, 4, 2, 1) if own % n == 0 and whole % n == 0)
-        across = whole // lanes
-        count = rows * across
-        zero = c.const(0, thread.dtype)
-        turn, lane = tir.Var("turn", thread.dtype), tir.Var("lane", thread.dtype) if lanes > 1 else zero
-        place = c.add(c.mul(turn, self.tile.threads), thread)
-        row, column = c.floordiv(place, across), c.mul(c.floormod(place, across), lanes)
-        i = c.add(first, c.cast(INT64, row))
-        inside = c.less(i, extent)
-        if whole > own:
-            inside = c.logical_and(inside, c.less(column, own))  # whole vectors are
-        at_column = tir.Var("column", INT64)
-        value = element(b, h, i, at_column)
-        source = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
-        if source is not None and target.dtype is value.dtype:
-            self.copies = True
-            begin = substitute(source, {at_column: c.cast(INT64, column)})
-            store = _copy(target, _flat(target, (row, column)), value.buffer, begin, inside)  # type: ignore[attr-defined]
-        else:
-            each = c.add(column, lane)
-            value = substitute(value, {at_column: c.cast(INT64, each)})
-            loaded = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
-            store = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, each))
-            if isinstance(lane, tir.Var):
-                store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
-        turns = -(-count // self.tile.threads)
-        if count % self.tile.threads:
-            store = tir.IfThenElse(c.less(place, count), (store,))
-        made: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.UNROLLED, (store,))]
-        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if source is not None else made
-
-
-def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
-    """Where elements of a buffer lie, from its start; None where they are no loads, are not side by side along
-    `column`, or those of a column that `lanes` divides need not begin at a multiple of `lanes`."""
-    if not isinstance(value, tir.BufferLoad) or not value.indices:
+def kernel(what: Attention, facts: GpuFacts) -> tir.PrimFunc | None:
+    """The function; None where its tiles have no room on the chip."""
+    tile, small = tile_for(what, facts), small_tile_for(what, facts)
+    queries = tir.const_int(what.queries)
+    if tile is None:
         return None
-    *outer, last = value.indices
-    analyzer = Analyzer()
-    rest = substitute(last, {column: c.const(0, INT64)})
-    if any(column in used_vars(n) for n in outer) or not analyzer.prove_equal(last, c.add(rest, column)):
-        return None
-    if any(step % lanes or start % lanes for step, start in map(analyzer.modular_set, (rest, value.buffer.shape[-1]))):
-        return None
-    return _flat(value.buffer, value.indices)
+    if small is None or queries is not None and queries > small.rows:
+        return _function(what, *Fill(what, tile).code(), why=str(tile))
+    share = Share.of(what, small, facts)
+    buffers, body = _apart(what, small, share)
+    why = f"{small}, keys shared out to {share.most} blocks"
+    if queries is None:
+        whole, otherwise = Fill(what, tile).code()
+        few = c.less_equal(what.queries, small.rows)
+        body, buffers = (tir.IfThenElse(few, body, otherwise),), (*buffers, *whole)
+        why = f"{tile}; up to {small.rows} queries {why}"
+    return _function(what, buffers, body, why)
 
 
-def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:
-    made: Expr = at[0]
-    for index, extent in zip(at[1:], buffer.shape[1:], strict=True):
-        made = c.add(c.mul(made, extent), index)
-    return made
+def _apart(what: Attention, tile: Tile, share: Share) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
+    """Parts of the keys by blocks of their own, then what they give put together."""
+    first, parts = Parts(what, tile, share).code()
+    second, combine = Combine(what, share).code()
+    return (share.partial, *first, *second), (*parts, *combine)
 
 
-def _copy(target: tir.Buffer, to: Expr, source: tir.Buffer, begin: Expr, inside: Expr) -> Stmt:
-    """16 bytes from global to shared memory, zeros where they are not `inside`; they may come later."""
-    args = (target.data, to, source.data, begin, VECTOR_BYTES, inside)
-    return tir.Evaluate(c.call(target.dtype, "ptx_cp_async", *args))
-
-
-def _extern(node: Any) -> tuple[str, Sequence[Expr]]:
-    match node:
-        case tir.Call(op=tir.Op("tir.call_extern" | "tir.call_pure_extern"), args=(tir.StringImm(value=name), *args)):
-            return name, args
-    return "", ()
+def _function(what: Attention, buffers: Sequence[tir.Buffer], body: tuple[Stmt, ...], why: str) -> tir.PrimFunc:
+    root = tir.Block("root", (), (), (), body, alloc_buffers=tuple(buffers))
+    attrs = Attrs({SCHEDULED: True, MADE_BY: f"fuse-attention: {why}", MANUAL: True, "tir.noalias": True})
+    return tir.PrimFunc(what.params, what.buffers, attrs, (tir.BlockRealize((), tir.TRUE, root),))

@@ -18,6 +18,8 @@ WIDE = 8  # columns of a thread from which on rows are long
 QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
 MMA = 16  # rows, columns and depth of a step of tensor cores
 KEPT = 128  # columns of a query of which a thread keeps its part in registers
+SHARED_OUT = 32  # keys of a tile where blocks share them out
+_FEWEST = {"fma": 8, "mma": 16}  # queries of a tile
 _KINDS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -123,12 +125,27 @@ class MmaTile(Tile):
 def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
     """The largest tile of which two fit a multiprocessor, or one; fewer queries where there are few of them, or too few
     tiles for all multiprocessors. None where not even the smallest has room."""
-    mma = str(what.dtype) in _KINDS and facts.arch.number >= 80
-    found = [t for t in (_mma(what) if mma else _fma(what)) if t.shared <= facts.shared_per_block]
+    found = _possible(what, facts)
     if not found:
         return None
     twice = [t for t in found if 2 * (t.shared + 1024) <= facts.shared_per_sm] or found
     return max(twice, key=lambda t: (_busy(what, t, facts), t.rows, t.keys))
+
+
+def small_tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
+    """The tile for as few queries as there are tiles for, where so few may be asked and blocks can share out the keys;
+    None elsewhere."""
+    found = [t for t in _possible(what, facts) if t.rows == _FEWEST[t.text]]
+    queries, keys = tir.const_int(what.queries), tir.const_int(what.keys)
+    if not found or queries is not None and queries > found[0].rows:
+        return None
+    tile = min(found, key=lambda t: abs(t.keys - SHARED_OUT))
+    return None if keys is not None and keys <= 2 * tile.keys else tile
+
+
+def _possible(what: Attention, facts: GpuFacts) -> list[Tile]:
+    mma = str(what.dtype) in _KINDS and facts.arch.number >= 80
+    return [t for t in (_mma(what) if mma else _fma(what)) if t.shared <= facts.shared_per_block]
 
 
 def _busy(what: Attention, tile: Tile, facts: GpuFacts) -> float:

@@ -1,0 +1,210 @@
+"""Code in the place of the calls of a kernel's text (`fma.mlc`, `mma.mlc`).
+
+The calls of the texts, all of externs:
+
+    fetch_query(b, h, first, thread, tile)    all threads of a block fill a tile in shared memory with rows from `first`
+    fetch_key, fetch_value                    on, and with zeros beyond the last
+    parts(), first(number)                    how many blocks have a head, and the first query of one of them
+    prepare(first, thread)                    what `begin` and `stop` need
+    begin(number), stop(number)               the tiles of keys that a block goes over
+    bounds(i, place, low, high)               stores the keys that count for a query at a place of two buffers
+    above(start, low), under(start, high)     these bounds, from the first key of a tile and within it
+    score(b, h, i, j, n, above, under, s)     what the graph makes of a product with key j + n; -inf where it does not
+                                              count: what is n keys on is not from `above` and before `under`
+    factor(total)                             what results are multiplied with at the end
+    state(number, b, h, i, lane, most, total) stores the maximum and the sum of a query, if somebody needs them
+    result(number, b, h, i, column, n, value) stores a result, n columns on
+    wait()                                    until what this thread fetches has come
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import FLOAT32, INT32, INT64
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.attention.spec import Attention, Element
+from mlcc.passes.attention.text import Text, read
+from mlcc.passes.attention.tiles import Tile
+
+VECTOR_BYTES = 16
+
+
+class Fill(Text):
+    """Puts code in the place of the text's calls, and everything else in new nodes of its own."""
+
+    def __init__(self, what: Attention, tile: Tile) -> None:
+        self.what = what
+        self.tile = tile
+        pair = "range" if tile.columns > what.columns else "T.vectorized"  # of columns that are stored
+        super().__init__(read(tile.text, **tile.values(), pair=pair), (what.batch, what.heads, what.queries, what.keys))
+        self.copies = False  # are there asynchronous ones?
+        self.range = (what.keys, what.keys)  # of tiles of keys
+
+    def call_parts(self) -> Expr:
+        return tiles(self.what.queries, self.tile.rows)
+
+    def call_first(self, number: Expr) -> Expr:
+        return c.mul(number, self.tile.rows)
+
+    def do_prepare(self, first: Expr, thread: Expr) -> list[Stmt]:
+        limits = self.what.limits
+        begin, stop = c.const(0, INT64), self.what.keys
+        before: list[Stmt] = []
+        if limits is not None:
+            begin, stop, before = limits.reach(first, self.tile.rows, thread)
+        self.range = c.floordiv(begin, self.tile.keys), tiles(stop, self.tile.keys)
+        self.scratch = [s.buffer for s in before if isinstance(s, tir.AllocBuffer)]
+        return [s for s in before if not isinstance(s, tir.AllocBuffer)]
+
+    def call_begin(self, number: Expr) -> Expr:
+        return self.range[0]
+
+    def call_stop(self, number: Expr) -> Expr:
+        return self.range[1]
+
+    def do_bounds(self, i: Expr, place: Expr, low: tir.Var, high: tir.Var) -> list[Stmt]:
+        limits = self.what.limits
+        return [] if limits is None else limits.bounds(i, self.by_data[low], self.by_data[high], place)
+
+    def _within(self, start: Expr, bound: Expr) -> Expr:
+        keys = c.const(self.tile.keys, INT64)
+        return c.cast(INT32, c.maximum(c.const(0, INT64), c.minimum(c.sub(bound, start), keys)))
+
+    def call_above(self, start: Expr, low: Expr) -> Expr:
+        return c.const(0, INT32) if self.what.limits is None else self._within(start, low)
+
+    def call_under(self, start: Expr, high: Expr) -> Expr:
+        return self._within(start, self.what.keys if self.what.limits is None else high)
+
+    def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, n: Expr, above: Expr, under: Expr, s: Expr) -> Expr:
+        made = self.what.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
+        counts = c.less(n, under)
+        if self.what.limits is not None:
+            counts = c.logical_and(c.less_equal(above, n), counts)
+        none = c.const(-math.inf, FLOAT32)
+        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
+            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, none)
+        return tir.Select(FLOAT32, counts, made, none)
+
+    def call_factor(self, total: Expr) -> Expr:
+        return factor(self.what, total)
+
+    # ------------------------------------------------------------ memory
+
+    def do_state(self, number: Expr, b: Expr, h: Expr, i: Expr, lane: Expr, most: Expr, total: Expr) -> list[Stmt]:
+        return []
+
+    def do_result(self, number: Expr, b: Expr, h: Expr, i: Expr, column: Expr, n: Expr, value: Expr) -> list[Stmt]:
+        column = c.add(c.cast(INT64, column), c.cast(INT64, n))
+        buffer, at = self.place(number, b, h, i, column)
+        store = tir.BufferStore(buffer, c.cast(buffer.dtype, value), at)
+        if self.tile.columns == self.what.columns:
+            return [store]
+        return [tir.IfThenElse(c.less(column, self.what.columns), (store,))]
+
+    def place(self, number: Expr, b: Expr, h: Expr, i: Expr, column: Expr) -> tuple[tir.Buffer, tuple[Expr, ...]]:
+        """Where a result goes."""
+        return self.what.result(b, h, i, column)
+
+    def do_wait(self) -> list[Stmt]:
+        return [tir.Evaluate(c.call("void", "ptx_wait_group", 0))] if self.copies else []
+
+    def do_fetch_query(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.query, what.queries, (what.width, self.tile.width), (b, h, first), thread, tile)
+
+    def do_fetch_key(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.key, what.keys, (what.width, self.tile.width), (b, h, first), thread, tile)
+
+    def do_fetch_value(self, b: Expr, h: Expr, first: Expr, thread: Expr, tile: Expr) -> list[Stmt]:
+        what = self.what
+        return self._fetch(what.value, what.keys, (what.columns, self.tile.columns), (b, h, first), thread, tile)
+
+    def _fetch(
+        self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,
+        tile: Expr,
+    ) -> list[Stmt]:  # fmt: skip
+        """Rows of a tile, by threads side by side along the columns; vectors where they are whole."""
+        b, h, first = at
+        assert isinstance(tile, tir.Var)
+        target = self.by_data[tile]
+        rows = tir.const_int(target.shape[0]) or 0
+        own, whole = columns
+        lanes = next(n for n in (VECTOR_BYTES // self.what.dtype.bytes, 4, 2, 1) if own % n == 0 and whole % n == 0)
+        across = whole // lanes
+        count = rows * across
+        zero = c.const(0, thread.dtype)
+        turn, lane = tir.Var("turn", thread.dtype), tir.Var("lane", thread.dtype) if lanes > 1 else zero
+        place = c.add(c.mul(turn, self.tile.threads), thread)
+        row, column = c.floordiv(place, across), c.mul(c.floormod(place, across), lanes)
+        i = c.add(first, c.cast(INT64, row))
+        inside = c.less(i, extent)
+        if whole > own:
+            inside = c.logical_and(inside, c.less(column, own))  # whole vectors are
+        at_column = tir.Var("column", INT64)
+        value = element(b, h, i, at_column)
+        source = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
+        if source is not None and target.dtype is value.dtype:
+            self.copies = True
+            begin = substitute(source, {at_column: c.cast(INT64, column)})
+            store = _copy(target, _flat(target, (row, column)), value.buffer, begin, inside)  # type: ignore[attr-defined]
+        else:
+            each = c.add(column, lane)
+            value = substitute(value, {at_column: c.cast(INT64, each)})
+            loaded = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
+            store = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, each))
+            if isinstance(lane, tir.Var):
+                store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
+        turns = -(-count // self.tile.threads)
+        if count % self.tile.threads:
+            store = tir.IfThenElse(c.less(place, count), (store,))
+        made: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.SERIAL, (store,))]
+        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if source is not None else made
+
+
+def factor(what: Attention, total: Expr) -> Expr:
+    """What results are multiplied with at the end. Where nothing counts, and that is not for infinite scores, they are
+    zeros."""
+    none = c.equal(what.keys, 0) if what.limits is None else c.equal(total, 0.0)
+    return c.div(c.const(1, FLOAT32), tir.Select(FLOAT32, none, c.const(1, FLOAT32), total))
+
+
+def tiles(extent: Expr, size: int) -> Expr:
+    """How many tiles of a size there are."""
+    return c.floordiv(c.add(extent, size - 1), size)
+
+
+def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
+    """Where elements of a buffer lie, from its start; None where they are no loads, are not side by side along
+    `column`, or those of a column that `lanes` divides need not begin at a multiple of `lanes`."""
+    if not isinstance(value, tir.BufferLoad) or not value.indices:
+        return None
+    *outer, last = value.indices
+    analyzer = Analyzer()
+    rest = substitute(last, {column: c.const(0, INT64)})
+    if any(column in used_vars(n) for n in outer) or not analyzer.prove_equal(last, c.add(rest, column)):
+        return None
+    if any(step % lanes or start % lanes for step, start in map(analyzer.modular_set, (rest, value.buffer.shape[-1]))):
+        return None
+    return _flat(value.buffer, value.indices)
+
+
+def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:
+    made: Expr = at[0]
+    for index, extent in zip(at[1:], buffer.shape[1:], strict=True):
+        made = c.add(c.mul(made, extent), index)
+    return made
+
+
+def _copy(target: tir.Buffer, to: Expr, source: tir.Buffer, begin: Expr, inside: Expr) -> Stmt:
+    """16 bytes from global to shared memory, zeros where they are not `inside`; they may come later."""
+    args = (target.data, to, source.data, begin, VECTOR_BYTES, inside)
+    return tir.Evaluate(c.call(target.dtype, "ptx_cp_async", *args))
