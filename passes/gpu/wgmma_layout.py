@@ -101,9 +101,13 @@ def is_product(node: object) -> bool:
     return isinstance(node, tir.Call) and node.op in PRODUCTS
 
 
+def products(body: tuple[tir.Stmt, ...]) -> list[tir.Call]:
+    """All such calls in code."""
+    return [n for s in body for n in walk(s) if isinstance(n, tir.Call) and is_product(n)]
+
+
 def accumulators(body: tuple[tir.Stmt, ...]) -> dict[tir.Var, tir.Buffer]:
     """The buffers that products of warpgroups add to, by data variable."""
-    calls = [n for s in body for n in walk(s) if is_product(n)]
-    named = {a for n in calls if isinstance(n, tir.Call) for a in n.args[8:9] if isinstance(a, tir.Var)}
+    named = {a for n in products(body) for a in n.args[8:9] if isinstance(a, tir.Var)}
     made = (n.buffer for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer))
     return {b.data: b for b in made if b.data in named}

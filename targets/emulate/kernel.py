@@ -17,7 +17,7 @@ from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
-from mlcc.passes.gpu.wgmma_layout import accumulators
+from mlcc.passes.gpu.wgmma_layout import products
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.barriers import by_one_thread
@@ -50,7 +50,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
         threads = Threads.of(kernel)
         checks = Checks(kernel, threads, trace)
         grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
-        body = hoist_collectives(_Prepare(kernel, threads).kernel())
+        body = hoist_collectives(_Prepare(kernel, threads, checking).kernel())
         if checking:
             checks.find_roots(body)
         code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
@@ -144,12 +144,11 @@ def _bind(e: ThreadEmitter, params: Sequence[tir.Var], values: Sequence[Value]) 
 class _Prepare(Mutator):
     """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind."""
 
-    def __init__(self, kernel: DeviceKernel, threads: Threads) -> None:
+    def __init__(self, kernel: DeviceKernel, threads: Threads, checking: bool) -> None:
         self._kernel = kernel
         self._threads = threads
         self._maps = kernel.maps
-        self._accumulators = accumulators(kernel.body)
-        self._sums = Sums()
+        self._sums = Sums(products(kernel.body), threads.number, checking)
         self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
         error = kernel.params[-1] if kernel.asserts else None
         self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
@@ -157,13 +156,13 @@ class _Prepare(Mutator):
     def kernel(self) -> Body:
         """The code of the kernel."""
         made = self.body(self._kernel.body)
-        if not self._accumulators:
+        if not self._sums:
             return made
         groups = self._sums.groups
         return (tir.AllocBuffer(groups), c.store(groups, c.const(0, INT32), 0), *made)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        return self._sums.allocated(node) if node.buffer.data in self._accumulators else node
+        return self._sums.allocated(node) if self._sums else node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
@@ -176,7 +175,7 @@ class _Prepare(Mutator):
             return matrix_rows(node.value, self._threads.lane)
         match node.value:
             case tir.Call(op=tir.Op("tir.ptx_wgmma_ss" | "tir.ptx_wgmma_rs")) as call:
-                return self._sums.product(call, self._threads.number)
+                return self._sums.product(call)
             case tir.Call(op=tir.Op("tir.ptx_wgmma_fence")):
                 return self._sums.fence()
             case tir.Call(op=tir.Op("tir.ptx_wgmma_commit_group")):

@@ -247,3 +247,22 @@ def test_what_is_refused() -> None:
         program(kernel(*CASES["bf16"], width=-1).replace('"permuted_layout": 128', '"permuted_layout": 0'))
     with pytest.raises(mlcc.CompileError, match="E0774.*rows of 128 bytes; `wgmma` reads rows of 64"):
         program(kernel(*CASES["bf16"], width=-1).replace('"permuted_layout": 128', '"permuted_layout": 64'))
+
+
+WRITE, SYNC = "SA[t % 64, t // 64 + 20] = A[0, 0]", "T.tvm_storage_sync('shared')"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [(f"{WRITE}; {WAIT}", "E0742"), (f"{SYNC}; {WRITE}; {SYNC}; {WAIT}", "not equal"),
+     (f"{SYNC}; {WAIT}; {WRITE}", "E0742"), (f"{WAIT}; {SYNC}; {WRITE}", "")],
+)  # fmt: skip
+def test_what_products_read_stays_until_the_wait(lines: str, code: str) -> None:
+    after = f"{COMMIT}; {lines}".replace("; ", "\n            ")
+    text = kernel(*CASES["bf16"], calls=(f"{SYNC}\n            {FENCE}", after))
+    first = "    for t in T.thread_binding"
+    made = program(text.replace(first, '    T.func_attr({"mlcc.manual_barriers": True})\n' + first, 1))
+    if not code:
+        return check(made, "bfloat16", "float32", 24, 16)
+    with pytest.raises((AssertionError, mlcc.CallError), match=code):
+        check(made, "bfloat16", "float32", 24, 16)
