@@ -233,6 +233,13 @@ CODES: dict[str, tuple[str, str]] = {
         "dimension first and without a stride. Boxes have up to 256 elements along a dimension, in rows of multiples "
         "of 16 bytes; strides are multiples of 16 bytes. All of it is known before the kernel starts.",
     ),
+    "E0778": (
+        "a block that cannot be a bulk copy",
+        "`mlcc.bulk_copy` on a block has the copy engine do what it copies (sm_90 and later): a box of a tensor in "
+        "global memory, to shared memory as it is, dimension by dimension, without conversion, rows one after the "
+        "other. Its loops are not bound to threads, since one thread asks for all of it. Rows of the box and strides "
+        "of the tensor are multiples of 16 bytes. A condition with zeros otherwise says where the tensor ends.",
+    ),
     "E0750": (
         "two functions with one C symbol",
         "Every public function `f` is exported as `PREFIX_f`, with helpers such as `PREFIX_f_ws`; characters that C "

@@ -12,6 +12,8 @@ from mlcc.passes.gpu.allreduce import lower_allreduce
 from mlcc.passes.gpu.async_copy import inject_async_copies
 from mlcc.passes.gpu.barriers import place_barriers
 from mlcc.passes.gpu.bind_views import bind_views
+from mlcc.passes.gpu.bulk_barriers import lower_bulk_tiles
+from mlcc.passes.gpu.bulk_tiles import bulk_tiles
 from mlcc.passes.gpu.cross_thread import combine_threads
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.dynamic import dynamic_shared
@@ -52,12 +54,13 @@ def lower_gpu(
     with deep_recursion():
         func = realize_blocks(combine_threads(with_empty_inits(func)), kernels=True)
         func = lower_allreduce(form_kernels(share_out_memory(func)))
-        func = plan_permuted(compact_buffers(simplify_divisions(func)))
+        func = bulk_tiles(plan_permuted(compact_buffers(simplify_divisions(func))))
         func = resolve_views(flatten_buffers(bind_views(func), functions or {}))
         func = lower_wmma(lower_warp_memory(inject_virtual_threads(pipeline_loops(func))))
         func = place_barriers(func)
         func = group_products(insert_barriers(narrow_func(resolve_views(expand_matrix_calls(func)))))
         func = permute_shared(encode_descriptors(inject_async_copies(vectorize_loops(func, options))))
+        func = lower_bulk_tiles(func)
         func = unroll_loops(func, options.unroll_limit) if unroll else func
         made = split_host_device(name, func)
         return replace(made, kernels=tuple(dynamic_shared(narrow_kernel(kernel)) for kernel in made.kernels))

@@ -12,8 +12,9 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.guarded import guarded
 from mlcc.passes.gpu.pipeline import ASYNC
 from mlcc.passes.lowering.mutator import Mutator
 
@@ -49,7 +50,7 @@ class _Copies(Mutator):
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         if not self._inside or not node.buffer.scope.startswith("shared"):
             return node
-        condition, value = _guarded(node.value)
+        condition, value = guarded(node.value)
         if (
             not isinstance(value, tir.BufferLoad)
             or value.buffer.scope != "global"
@@ -80,25 +81,3 @@ def _start(index: Expr) -> Expr | None:
     if isinstance(index, tir.Ramp):
         return index.base if tir.const_int(index.stride) == 1 else None
     return index if index.dtype.lanes == 1 else None
-
-
-def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
-    """A condition (None: always) and what is copied under it, where it is zero otherwise."""
-    match value:
-        case (
-            tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no))
-            | tir.Select(condition=condition, true_value=yes, false_value=no)
-        ) if _is_zero(no) and condition.dtype.lanes == 1:
-            inner, value = _guarded(yes)
-            if inner is None:
-                return condition, value
-            if not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(inner)):  # what may be asked anyway
-                return c.logical_and(condition, inner), value
-            return condition, yes
-    return None, value
-
-
-def _is_zero(value: Expr) -> bool:
-    if isinstance(value, tir.Broadcast):
-        return _is_zero(value.value)
-    return isinstance(value, (tir.IntImm, tir.FloatImm)) and value.value == 0 and str(value.value) != "-0.0"

@@ -42,6 +42,7 @@ from mlcc.passes.gpu.private import check_private
 from mlcc.passes.lowering.compact import OUTSIDE
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.pipeline_parts import BULK
 
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -139,6 +140,7 @@ class _Thread(Folding):
         super().__init__({})
         self._launch = launch
         self._open: list[str] = []
+        self._bulk = False  # inside of what the copy engine is to do
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
 
     # ------------------------------------------------------------ axes
@@ -156,6 +158,11 @@ class _Thread(Folding):
         found = thread_axis(node)
         if found is not None:
             return self._bound(node, *found, c.const(0, found[1].dtype))
+        if node.key == BULK:  # one thread asks for it anyway
+            outer, self._bulk = self._bulk, True
+            made = super().stmt_attr(node)
+            self._bulk = outer
+            return made
         return super().stmt_attr(node)
 
     def _bound(
@@ -193,7 +200,7 @@ class _Thread(Folding):
 
     def _once(self, stmt: Stmt, scope: str, buffer: tir.Buffer | None) -> Stmt:
         missing = [tag for tag in self._launch.axes if tag not in self._open]
-        if not missing or scope == "local":
+        if not missing or scope == "local" or self._bulk:
             return stmt
         first: Expr = tir.TRUE
         for tag in missing:

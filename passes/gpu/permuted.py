@@ -34,7 +34,7 @@ ALIGNMENT = 1024
 # intrinsics that read or write up to a piece of shared memory: the pointer, and the offset beside it
 _PIECES = {"ptx_ldmatrix": ((5, 6),), "ptx_cp_async": ((0, 1),)}
 # and those that know of the order: they are told where elements would lie without it
-BY_ADDRESS = frozenset({"ptx_shared_address"})
+BY_ADDRESS = frozenset({"ptx_shared_address", "mlcc_cp_async_bulk_tile"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ its first stages stand under a condition then, and nothing stands there twice.
 
 In asynchronous stages copies to shared memory (`async_copy`) may end later. Each round closes a group of them per run
 of such parts, copies or not, so that one count of the groups that may still be on their way is right in every round;
-the wait for it, and the barrier that shows everyone's copies to all, stand before the first part that uses them.
+the wait for it, and the barrier that shows everyone's copies to all, stand before the first part that uses them. Tiles
+that the copy engine moves belong to no group (`pipeline_tiles`): they have barriers of their own in memory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
+from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles, waits
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -92,7 +94,12 @@ class _Pipeline:
         self.row = sorted(range(len(self.parts)), key=plan.order.__getitem__)
         self.fragments = fragment_sizes(loop.body)
         self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
-        self.groups = self._groups()
+        self.runs = self._runs()
+        asynchronous = [n for n, s in enumerate(plan.stage) if s in plan.asynchronous]
+        private = {a.buffer.data for a in self.allocated}
+        self.tiles = find_tiles(self.parts, asynchronous, private, self._users)
+        engine = {t.writer for t in self.tiles if only_tiles(self.parts[t.writer])}
+        self.groups = [g for g in self.runs if not engine.issuperset(self.row[g.first : g.last + 1])]
         self.rolled = bool(loop.annotations.get(ROLLED))
         self.cleared: dict[int, int] = {}  # places before which memory is still being read, from which round on
         self.pending = [0] * len(self.parts)  # of each part: how many groups of its products may go on after it
@@ -122,7 +129,7 @@ class _Pipeline:
         var = tir.Var(loop.var.name, loop.var.dtype, span=loop.var.span)
         inner = tuple(self._round(c.add(var, depth), body=True))
         rest = loop.annotations.without(STAGE, ORDER, ASYNC_STAGES, ROLLED)
-        if self.groups:
+        if self.runs:
             rest = Attrs({**rest, ORDERED: True})
         rounds = loop.extent if self.rolled else c.sub(most, depth)
         start, trips = c.const(0, var.dtype), c.cast(var.dtype, rounds)
@@ -208,15 +215,29 @@ class _Pipeline:
         value = c.add(self.loop.min, c.cast(self.loop.min.dtype, number))
         copy = Placed({self.loop.var: c.cast(self.loop.var.dtype, value)}, self._placed(number), self.fragments)
         code = copy.body(self.parts[part])
+        slots = {t.key: self._slot(t, number) for t in self.tiles if part in (t.writer, t.user)}
+        if slots:
+            code = Slotted(slots).body(code)
         if self.plan.stage[part] in self.plan.asynchronous:
             code = (tir.AttrStmt(tir.StringImm("async"), ASYNC, 1, code),)
         if self.pending[part]:
             code = (tir.AttrStmt(tir.StringImm("products"), PENDING, self.pending[part], code),)
+        code = (*waits([t for t in self.tiles if t.user == part], slots), *code)
         return code if tir.const_int(active) == 1 else (tir.IfThenElse(active, code),)
+
+    def _slot(self, tile: Tile, number: Expr) -> tuple[Expr, int]:
+        """Where the tile of iteration `number` is, and of how many places."""
+        count = self.places[tile.data][2] if tile.data in self.places else 1
+        return c.cast(INT32, c.floormod(_reduced(number, count), count)), count
 
     # ------------------------------------------------------------ groups of copies
 
-    def _groups(self) -> list[_Group]:
+    def _users(self, data: tir.Var, writer: int) -> list[int]:
+        """The parts that use memory, without the one that fills it; those first that an iteration comes to first."""
+        found = {n for n, ts in enumerate(self.touches) if n != writer and any(t.data is data for t in ts)}
+        return sorted(found, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
+
+    def _runs(self) -> list[_Group]:
         found: list[_Group] = []
         for place, part in enumerate(self.row):
             stage = self.plan.stage[part]
@@ -247,7 +268,7 @@ class _Pipeline:
         places before which one has to stand, and from which round on."""
         found: dict[int, int] = {}
         barriers = self._barriers()
-        for group in self.groups:
+        for group in self.runs:
             for writer in self.row[group.first : group.last + 1]:
                 written = [t.data for t in self.touches[writer] if t.writes]
                 count = max((self.places[d][2] for d in written if d in self.places), default=1)
@@ -281,7 +302,7 @@ class _Pipeline:
                 self.pending[part] = 1
                 for at, rounds in ahead:
                     start = self.plan.stage[part] + rounds
-                    first = next((g.first for g in self.groups if g.first <= at <= g.last), at)
+                    first = next((g.first for g in self.runs if g.first <= at <= g.last), at)
                     self.cleared[first] = min(start, self.cleared.get(first, start))
 
     def _barriers(self) -> set[int]:

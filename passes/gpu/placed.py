@@ -23,7 +23,8 @@ OFFSETS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "ptx_mma": ((6, 7), (8, 9), (10, 11)), "ptx_mma_sp": ((6, 7), (8, 9), (10, 11), (12, 13)),
     "ptx_ldmatrix": ((3, 4), (5, 6)), "mma_store": ((3, 4),), "mma_fill": ((1, 2),),
     "ptx_wgmma_ss": ((8, 9),), "ptx_wgmma_rs": ((4, 5), (8, 9)),
-    "ptx_cp_async": ((0, 1), (2, 3)), "ptx_cp_async_bulk": ((0, 1), (2, 3)),
+    "ptx_cp_async": ((0, 1), (2, 3)), "ptx_cp_async_bulk": ((0, 1), (2, 3)), "mlcc_cp_async_bulk_tile": ((0, 1),),
+    "ptx_cp_async_bulk_tensor": ((0, 1),), "ptx_cp_async_bulk_tensor_store": ((0, 1),),
 }  # fmt: skip
 # and of fragments, whose numbers count matrices rather than elements: (variable, number, places of the matrix's sizes)
 FRAGMENTS: Mapping[str, tuple[tuple[int, int], ...]] = {

@@ -21,6 +21,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.bulk_tiles import TILE, is_call
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
 from mlcc.passes.gpu.kernels import thread_nest
@@ -70,6 +71,7 @@ class _Use:
     guards: tuple[Expr, ...]
     loops: tuple[tir.For, ...]
     later: bool  # a copy that may end later
+    bulk: bool = False  # what the copy engine does
 
     @property
     def shared(self) -> bool:
@@ -290,7 +292,8 @@ class _Sync:
             for touch in touches(part):
                 root = self._aliases.of(touch.data).root
                 if root is None or _scope(root) in ("global", "shared", "shared.dyn"):
-                    made.append(_Use(touch, root, stmt.span, tuple(self._guards), tuple(self._loops), self._later))
+                    around = tuple(self._guards), tuple(self._loops)
+                    made.append(_Use(touch, root, stmt.span, *around, self._later, is_call(stmt, TILE)))
         return made
 
     def _clash(
@@ -304,6 +307,8 @@ class _Sync:
             for b in after:
                 if not (a.touch.writes or b.touch.writes):
                     continue
+                if a.bulk:
+                    continue  # who uses what a bulk copy brings waits for that (`bulk_tiles`)
                 if a.root is b.root and a.root in self._results:
                     continue
                 if a.root is not b.root and a.root is not None and b.root is not None:

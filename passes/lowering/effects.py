@@ -15,6 +15,8 @@ _POINTERS: Mapping[str, Mapping[int, str]] = {
     "ptx_ldmatrix": {3: "w", 5: "r"}, "mma_store": {2: "w", 3: "r"}, "mma_fill": {1: "w"},
     "ptx_wgmma_ss": {8: "rw"}, "ptx_wgmma_rs": {4: "r", 8: "rw"}, "ptx_wgmma_descriptor": {0: "r"},
     "ptx_cp_async": {0: "w", 2: "r"}, "ptx_cp_async_bulk": {0: "w", 2: "r"},
+    "ptx_cp_async_bulk_tensor": {0: "w"}, "ptx_cp_async_bulk_tensor_store": {0: "r"},
+    "mlcc_cp_async_bulk_tile": {0: "w"},
     "tvm_load_matrix_sync": {0: "w", 5: "r"}, "tvm_store_matrix_sync": {0: "r", 5: "w"}, "tvm_fill_fragment": {0: "w"},
     "tvm_mma_sync": {0: "w", 2: "r", 4: "r", 6: "r"}, "tvm_bmma_sync": {0: "w", 2: "r", 4: "r", 6: "r"},
 }  # fmt: skip

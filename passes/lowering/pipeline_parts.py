@@ -18,6 +18,7 @@ ASYNC_STAGES = "software_pipeline_async_stages"
 ROLLED = "mlcc.pipeline_rolled"  # what is left to do after the loop is done in it
 PART = "software_pipeline_part"  # the key of the brackets
 DOUBLE = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
+BULK = "mlcc.bulk_copy"  # of a block: the copy engine of a GPU does what it copies, see `mlcc.passes.gpu.bulk_tiles`
 MOST_STAGES = 16
 
 

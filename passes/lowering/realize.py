@@ -9,7 +9,7 @@ from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
-from mlcc.passes.lowering.pipeline_parts import DOUBLE, bracketed, is_pipelined, opened
+from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
 
 
 def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
@@ -62,7 +62,7 @@ class _Realizer(Mutator):
         made = views + [s for group in groups for s in group]
         block = node.block
         for key, value in block.annotations.items():
-            if key.startswith("pragma_") or (self._kernels and key == DOUBLE):
+            if key.startswith("pragma_") or (self._kernels and (key == DOUBLE or (key == BULK and _is_set(value)))):
                 made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
         self._align(block)
         body = place_allocations(allocated, tuple(made), self._notes)
@@ -117,6 +117,11 @@ class _Realizer(Mutator):
             data = block.writes[number].buffer.data
             known = self._notes.get(data, EMPTY)
             self._notes[data] = known.with_item(ALIGN, (*known.get(ALIGN, ()), tuple(rule)))
+
+
+def _is_set(value: object) -> bool:
+    """Whether an annotation says yes."""
+    return bool(tir.const_int(value) if isinstance(value, tir.Expr) else value)
 
 
 def _guarded(condition: Expr, body: Body) -> Body:

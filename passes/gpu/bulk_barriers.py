@@ -1,0 +1,149 @@
+"""Tiles that the copy engine moves (`bulk_tiles`) as instructions, when barriers between threads have been placed.
+
+Each tile of the text has barriers in shared memory, one for each of the slots that a pipeline gave it. The first thread
+of the block announces the bytes and asks for the copy; all threads wait at the barrier before they use the tile. The
+phases of a barrier alternate: a bit of a register for each slot says which one a thread waits for next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.barriers import barrier_address, barrier_buffer
+from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
+from mlcc.passes.gpu.device import BLOCK
+from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.tensor_map import TensorMap
+from mlcc.passes.lowering.mutator import Mutator
+
+_VOID = DType.of("void")
+_WORD = DType.of("uint32")
+
+
+def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code with kernels in one form, with instructions in place of tiles."""
+    if not any(is_call(n, TILE) for s in func.body for n in walk(s)):
+        return func
+    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+
+
+class _Kernels(Mutator):
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_nest(node)
+        if found is None:
+            return super().stmt_for(node)
+        loops, body = found
+        slots: dict[int, int] = {}
+        for call in (n for s in body for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+            key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
+            slots[key] = max(count, slots.get(key, 1))
+        if not slots:
+            return node
+        first: Expr = tir.TRUE
+        for loop in loops:
+            if loop.thread in BLOCK and tir.const_int(loop.extent) != 1:
+                first = c.logical_and(first, c.equal(loop.var, 0))
+        lower = _Lower(slots, first)
+        made = (*lower.start(), *lower.body(body))
+        for loop in reversed(loops):
+            made = (replace(loop, body=made),)
+        return made[0]
+
+
+def _number(node: Expr) -> int:
+    known = tir.const_int(node)
+    assert known is not None
+    return known
+
+
+@dataclass
+class _Lower(Mutator):
+    """`slots` has how many there are for each key; `first` says whether a thread is the block's first."""
+
+    slots: dict[int, int]
+    first: Expr
+    _starts: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        total = 0
+        for key, count in self.slots.items():
+            self._starts[key] = total
+            total += count
+        self._barriers = barrier_buffer(total)
+        self._phases = {key: c.make_buffer("phases", (1,), _WORD, "local") for key in self.slots}
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def start(self) -> list[Stmt]:
+        """What a kernel begins with."""
+        made: list[Stmt] = [tir.AllocBuffer(self._barriers)]
+        for buffer in self._phases.values():
+            made += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
+        (count,) = self._barriers.shape
+        inits = [_call("ptx_init_barrier_thread_count", self._barrier(n), c.const(1)) for n in range(_number(count))]
+        fences = [_call("ptx_fence_barrier_init"), _call("ptx_fence_proxy_async")]
+        return [*made, self._once([*inits, *fences]), _call("tvm_storage_sync", tir.StringImm("shared"))]
+
+    def _once(self, body: list[Stmt]) -> Stmt:
+        return tir.IfThenElse(self.first, tuple(body)) if tir.const_int(self.first) != 1 else _together(body)
+
+    def _barrier(self, number: Expr | int) -> Expr:
+        return barrier_address(self._barriers, c.as_expr(number))
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        if is_call(node, TILE):
+            assert isinstance(node.value, tir.Call)
+            return self._tile(node.value)
+        if is_call(node, WAIT):
+            assert isinstance(node.value, tir.Call)
+            return self._wait(node.value)
+        return node
+
+    def _tile(self, call: tir.Call) -> list[Stmt]:
+        data, offset, stated, *_ = call.args
+        assert isinstance(stated, tir.Call)
+        box = TensorMap.of(stated)
+        parts, axis, apart = (_number(call.args[at]) for at in (PARTS, AXIS, APART))
+        barrier = self._barrier(c.add(self._starts[_number(call.args[KEY])], call.args[SLOT]))
+        made = [_call("ptx_arrive_barrier_expect_tx", barrier, c.const(parts * box.box_bytes), span=call.span)]
+        for part in range(parts):
+            corner = list(call.args[CORNER:])
+            corner[axis] = c.add(corner[axis], part * box.box[axis])
+            args = (data, c.add(offset, part * apart), stated, barrier, *corner)
+            op = tir.Op("tir.ptx_cp_async_bulk_tensor")
+            made.append(tir.Evaluate(tir.Call(call.dtype, op, args, span=call.span), span=call.span))
+        return [self._once(made)]
+
+    def _wait(self, call: tir.Call) -> list[Stmt]:
+        key, slot = _number(call.args[0]), call.args[1]
+        phases, count = self._phases[key], self.slots[key]
+        at = c.cast(_WORD, slot)
+        bit: Expr = c.const(1, _WORD)
+        word: Expr = c.load(phases, 0)
+        if count > 1:
+            bit, word = _op("shift_left", bit, at), _op("shift_right", word, at)
+        parity = c.cast(INT32, _op("bitwise_and", word, c.const(1, _WORD)))
+        barrier = self._barrier(c.add(self._starts[key], slot))
+        wait = _call("ptx_wait_barrier", barrier, parity, span=call.span)
+        return [wait, c.store(phases, _op("bitwise_xor", c.load(phases, 0), bit), 0)]
+
+
+def _op(name: str, a: Expr, b: Expr) -> Expr:
+    return tir.Call(a.dtype, tir.Op(f"tir.{name}"), (a, b))
+
+
+def _call(name: str, *args: Expr, span: object = None) -> Stmt:
+    return tir.Evaluate(tir.Call(_VOID, tir.Op(f"tir.{name}"), args, span=span), span=span)  # type: ignore[arg-type]
+
+
+def _together(body: list[Stmt]) -> Stmt:
+    return tir.AttrStmt(tir.StringImm("bulk"), "bulk_copy", 1, tuple(body))

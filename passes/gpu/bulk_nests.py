@@ -1,0 +1,83 @@
+"""Blocks annotated with `mlcc.bulk_copy`, with the loops around them that hold nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.ir.visit import substitute
+from mlcc.passes.gpu.guarded import guarded
+from mlcc.passes.lowering.pipeline_parts import BULK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """An annotated copy with the loops around that hold nothing else."""
+
+    loops: Sequence[tir.For]
+    store: tir.BufferStore
+    load: tir.BufferLoad
+    condition: Expr
+
+    @property
+    def vars(self) -> set[tir.Var]:
+        return {x.var for x in self.loops}
+
+    @staticmethod
+    def of(node: Stmt) -> Copy | None:
+        """The copy that a nest is, if it is annotated. Conditions around it only leave elements out. Raises
+        CompileError for an annotated block that is no copy."""
+        loops: list[tir.For] = []
+        values: dict[tir.Var, Expr] = {}
+        annotated = False
+        while True:
+            match node:
+                case tir.For(body=(inner,)) if _is_part(node) and not annotated:
+                    if tir.const_int(node.extent) == 1:
+                        values[node.var] = node.min
+                    else:
+                        loops.append(node)
+                case tir.IfThenElse(then_body=(inner,), else_body=None):
+                    pass
+                case tir.AttrStmt(key=key, body=(inner,)) if key == BULK:
+                    annotated = True
+                case tir.AttrStmt(key=key) if key == BULK:
+                    raise refused(node, "the block does more than copy")
+                case tir.BufferStore() if annotated:
+                    condition, value = guarded(node.value)
+                    if not isinstance(value, tir.BufferLoad):
+                        raise refused(node, "the block does more than copy", "it stores what it loads, or zeros")
+                    store, load, condition = (
+                        substitute(x, values) for x in (node, value, tir.TRUE if condition is None else condition)
+                    )
+                    return Copy(loops, store, load, condition)
+                case _:
+                    if annotated:
+                        raise refused(node, "the block does more than copy")
+                    return None
+            node = inner
+
+    def refuse(self, why: str, help: str | None = None) -> NoReturn:
+        raise refused(self.store, why, help)
+
+
+def _is_part(loop: tir.For) -> bool:
+    """Whether a loop may be one over a tile."""
+    plain = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
+    return plain and tir.const_int(loop.step) in (None, 1) and not any("pipeline" in key for key in loop.annotations)
+
+
+def refused(node: Stmt, why: str, help: str | None = None) -> CompileError:
+    return CompileError(error("E0778", f"a block with `{BULK}` cannot be a bulk copy: {why}", node.span, help=help))
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    if isinstance(condition, tir.And):
+        return [*conjuncts(condition.lhs), *conjuncts(condition.rhs)]
+    if isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely"):
+        return conjuncts(condition.args[0])
+    return [] if tir.const_int(condition) == 1 else [condition]

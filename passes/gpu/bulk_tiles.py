@@ -1,0 +1,340 @@
+"""Tiles that a schedule asks the copy engine for: `sch.annotate(copy, "mlcc.bulk_copy", True)` on a block that copies
+from global to shared memory, from sm_90 on.
+
+    for i, j in T.grid(128, 64):
+        S[i, j] = A[by * 128 + i, k * 64 + j]
+
+becomes, inside of the compiler,
+
+    T.mlcc_cp_async_bulk_tile(S.data, 0, T.tensor_map(...), ..., k * 64, by * 128)
+    T.mlcc_cp_async_bulk_wait(...)
+
+The loops around the block that hold nothing else are the tile: a box of the tensor, which lies in shared memory as it
+is (`permuted_layout` becomes the swizzle of the tensor map). What the box has beyond the tensor are zeros, so a
+condition with zeros otherwise, as `pad_einsum` makes, is one on the extents of the map. A pipeline moves waits to where
+the tile is used; `bulk_barriers` makes instructions of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.visit import used_vars
+from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
+from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.permuted import Permutation
+from mlcc.passes.gpu.tensor_map import TensorMap
+from mlcc.passes.lowering.allocate import PERMUTED
+from mlcc.passes.lowering.effects import touches
+from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.runtime.tensor_map import MOST_BOX, MOST_DIMS
+
+TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"
+# arguments of a tile: pointer, offset, map, key, slot, slots, boxes, the axis along which they lie in the tensor, the
+# elements of shared memory that they are apart, corner...; of a wait: key, slot
+KEY, SLOT, SLOTS, PARTS, AXIS, APART, CORNER = 3, 4, 5, 6, 7, 8, 9
+ALIGNMENT = 128  # of a box in shared memory
+_VOID = DType.of("void")
+
+
+def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, loop code with kernels in one form and buffers as long as they stay, with tiles in place of annotated
+    copies. Raises CompileError E0778 for a copy that is no box."""
+    if not any(isinstance(n, tir.AttrStmt) and n.key == BULK for s in func.body for n in walk(s)):
+        return func
+    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+
+
+def is_call(stmt: object, name: str) -> bool:
+    """Whether a statement is one of these calls."""
+    return isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call) and stmt.value.op == tir.Op(name)
+
+
+def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
+    """Until the tile of that key is there."""
+    return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
+
+
+class _Kernels(Mutator):
+    def __init__(self) -> None:
+        self._keys = 0
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_nest(node)
+        if found is None:
+            return super().stmt_for(node)
+        loops, body = found
+        tiles = _Tiles(body, {x.var for x in loops}, self._keys)
+        body = tiles.body(body)
+        body = _Aligned(tiles.targets).body(body)
+        self._keys = tiles.keys
+        for loop in reversed(loops):
+            body = (replace(loop, body=body),)
+        return body[0]
+
+
+class _Aligned(Mutator):
+    """Shared memory of tiles begins where the copy engine writes to."""
+
+    def __init__(self, targets: set[tir.Buffer]) -> None:
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {
+            b: replace(b, alignment=max(b.alignment, ALIGNMENT)) for b in targets
+        }
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return self._buffers.get(node, node)
+
+
+class _Tiles(Mutator):
+    """Finds the copies of one kernel. `threads` are the places of the thread in the grid."""
+
+    def __init__(self, body: Body, threads: set[tir.Var], keys: int) -> None:
+        self.keys = keys
+        self.targets: set[tir.Buffer] = set()
+        self._threads = threads
+        self._analyzer = Analyzer()
+        self._orders: dict[tir.Buffer, Permutation] = {}
+        self._views: set[tir.Var] = set()
+        self._writes: dict[tir.Var, int] = {}
+        self._inside = set(threads)  # variables that the kernel binds
+        for node in (n for s in body for n in walk(s)):
+            match node:
+                case tir.AllocBuffer(buffer=buffer, annotations=notes):
+                    if isinstance(notes.get(PERMUTED), Permutation):
+                        self._orders[buffer] = notes[PERMUTED]
+                case tir.DeclBuffer(buffer=buffer):
+                    self._views.add(buffer.data)
+                case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
+                    self._inside.add(var)
+        for touch in (t for s in body for t in touches(s)):
+            if touch.writes:
+                self._writes[touch.data] = self._writes.get(touch.data, 0) + 1
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        copy = Copy.of(node)
+        if copy is not None:
+            return self._made(copy)
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        copy = Copy.of(node)
+        return super().stmt_attr(node) if copy is None else self._made(copy)
+
+    # ------------------------------------------------------------ one copy
+
+    def _made(self, copy: Copy) -> list[Stmt]:
+        target, source = copy.store.buffer, copy.load.buffer
+        if not target.scope.startswith("shared") or source.scope != "global":
+            copy.refuse("it copies from global to shared memory", "annotate the block that fills the shared buffer")
+        if source.data in self._views or target.data in self._views:
+            copy.refuse("it goes by a view (`match_buffer`)")
+        if source.data in self._writes:
+            copy.refuse(f"the kernel writes `{source.name}` too", "the copy engine may read it before or after that")
+        if self._writes.get(target.data, 0) != 1:
+            copy.refuse(f"something else writes `{target.name}` too")
+        if source.dtype is not target.dtype or copy.load.dtype.lanes > 1 or source.dtype.lanes > 1:
+            copy.refuse(f"it converts {source.dtype} to {target.dtype}", "copy first, convert where it is used")
+        return self._tile(copy, self._box(copy))
+
+    def _box(self, copy: Copy) -> _Box:
+        """Which dimensions of the tensor and of the tile go together, and from where on."""
+        target, source = copy.store.indices, copy.load.indices
+        domains = {x.var: from_range(tir.Range(x.min, x.extent)) for x in copy.loops}
+        starts: list[Expr] = list(target)
+        counts = [1] * len(target)
+        corner: list[Expr] = list(source)
+        sizes = [1] * len(source)
+        moving = [e for e, index in enumerate(source) if used_vars(index) & copy.vars]
+        pieces: _Pieces | None = None
+        for d, index in enumerate(target):
+            if not used_vars(index) & copy.vars:
+                continue
+            low, counts[d] = self._reach(copy, index, domains)
+            starts[d] = low
+            whole = index
+            match index:
+                case tir.FloorDiv(lhs=whole, rhs=tir.IntImm(value=size)) if pieces is None:
+                    pieces = _Pieces(d, whole, size, counts[d])
+                    continue
+                case tir.FloorMod(lhs=whole, rhs=tir.IntImm(value=size)) if pieces is not None and self._is_zero(
+                    c.sub(whole, pieces.whole)
+                ):
+                    low, _ = self._reach(copy, whole, domains)
+                    if size != pieces.size or counts[d] != size or not self._is_zero(c.floormod(low, size)):
+                        copy.refuse(f"index {d} of `{copy.store.buffer.name}` goes with no other one")
+                case _:
+                    whole = index
+            e = moving.pop(0) if moving else None
+            ahead = None if e is None else self._analyzer.simplify(c.sub(source[e], c.cast(source[e].dtype, whole)))
+            if e is None or ahead is None or used_vars(ahead) & copy.vars:
+                text = f"index {d} of `{copy.store.buffer.name}` does not run along a dimension of the tensor"
+                copy.refuse(text, "a box lies in shared memory as it does in the tensor, dimension by dimension")
+            corner[e] = self._analyzer.simplify(c.add(ahead, c.cast(ahead.dtype, low)))
+            sizes[e] = counts[d]
+            if whole is not index and pieces is not None:
+                pieces.axis = e
+        if moving:
+            text = f"index {moving[0]} of `{copy.load.buffer.name}` runs along no dimension of the tile"
+            copy.refuse(text, "a box lies in shared memory as it does in the tensor, dimension by dimension")
+        block = {v for v in self._threads if v.name.startswith("threadIdx")}
+        if any(used_vars(e) & block for e in (*starts, *corner)):
+            copy.refuse(
+                "its tile depends on the thread", "one thread asks for the tile of a block: bind none of its loops"
+            )
+        if pieces is not None and pieces.axis < 0:
+            copy.refuse(f"index {pieces.dim} of `{copy.store.buffer.name}` goes with no other one")
+        return _Box(starts, counts, corner, sizes, pieces)
+
+    def _is_zero(self, value: Expr) -> bool:
+        return tir.const_int(self._analyzer.simplify(value)) == 0
+
+    def _reach(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
+        """The least value of an index in the tile, and how many there are."""
+        found = eval_set(index, domains, self._analyzer)
+        if found.low is not None and found.high is not None:
+            count = tir.const_int(self._analyzer.simplify(c.add(c.sub(found.high, found.low), 1)))
+            if count is not None and count > 0:
+                return self._analyzer.simplify(found.low), count
+        copy.refuse(f"how far `{index}` reaches in the tile is not constant", "tiles have constant sizes")
+
+    def _tile(self, copy: Copy, box: _Box) -> list[Stmt]:
+        target, source = copy.store.buffer, copy.load.buffer
+        size = source.dtype.bytes
+        shape = [tir.const_int(d) for d in target.shape]
+        steps = [tir.const_int(s) for s in target.strides] if target.strides else None
+        compact = [tir.const_int(s) for s in compact_strides(target.shape)]
+        if None in shape or None in compact or (steps is not None and steps != compact):
+            help = "leave `storage_align` out; `permuted_layout` spreads columns over the banks without padding"
+            copy.refuse(f"rows of `{target.name}` do not follow each other", help)
+        apart = box.pieces.dim if box.pieces is not None else -1
+        first = next((d for d, n in enumerate(box.counts) if n > 1 and d != apart), len(shape) - 1)
+        for d in range(first + 1, len(shape)):
+            if box.counts[d] != shape[d] or d == apart:
+                copy.refuse(
+                    f"the tile fills {box.counts[d]} of {shape[d]} elements along dimension {d} of `{target.name}`"
+                )
+        rank = len(source.shape)
+        if not 1 <= rank <= MOST_DIMS:
+            copy.refuse(f"`{source.name}` has {rank} dimensions; up to {MOST_DIMS} are copied")
+        offset: Expr = c.const(0, INT64)
+        for start, stride in zip(box.starts, compact, strict=True):
+            offset = c.add(offset, c.mul(c.cast(INT64, start), stride or 0))
+        offset = self._analyzer.simplify(offset)
+        axis = next((e for e, n in enumerate(box.sizes) if n > 1), rank - 1)
+        parts = step = 1
+        if box.pieces is not None:
+            axis, parts, step = box.pieces.axis, box.pieces.count, compact[apart] or 0
+        elif box.sizes[axis] > MOST_BOX:  # the outermost dimension, in pieces
+            piece = max(n for n in range(1, MOST_BOX + 1) if box.sizes[axis] % n == 0)
+            parts, box.sizes[axis] = box.sizes[axis] // piece, piece
+            step = prod(box.sizes)
+        strides = source.strides or compact_strides(source.shape)
+        shift = 0 if source.elem_offset is None else tir.const_int(source.elem_offset)
+        if tir.const_int(strides[-1]) != 1 or shift != 0:
+            copy.refuse(f"`{source.name}` does not begin at its pointer, or its last index does not count neighbours")
+        distances = tuple(c.mul(c.cast(INT64, s), size) for s in reversed(strides[:-1]))
+        extents = tuple(reversed(self._extents(copy)))
+        swizzle, sizes = self._swizzle(copy, box, size), tuple(reversed(box.sizes))
+        made = TensorMap(source.data, source.dtype, swizzle, extents, distances, sizes, (1,) * rank)
+        problem = made.problem()
+        if problem is not None:
+            copy.refuse(problem)
+        self._check_round(copy, offset, made, step if parts > 1 else 0)
+        self.targets.add(target)
+        key = c.const(self.keys, INT32)
+        self.keys += 1
+        zero = c.const(0, INT32)
+        fixed = (c.const(n, INT32) for n in (1, parts, rank - 1 - axis, step))
+        args = (target.data, offset, made.call(), key, zero, *fixed, *(c.cast(INT64, e) for e in reversed(box.corner)))
+        tile = tir.Call(target.dtype, tir.Op(TILE), args, span=copy.store.span)
+        return [tir.Evaluate(tile, span=copy.store.span), wait_for(key, zero, copy.store.span)]
+
+    def _swizzle(self, copy: Copy, box: _Box, size: int) -> int:
+        order = self._orders.get(copy.store.buffer)
+        if order is None:
+            return 0
+        row = box.sizes[-1] * size
+        if not order.is_by_address or order.row != row:
+            help = f"give the buffer rows of {order.width} bytes (`transform_layout`), one box for each"
+            copy.refuse(f"a swizzle of {order.width} bytes, and rows of {order.row}", help)
+        return order.width
+
+    def _extents(self, copy: Copy) -> list[Expr]:
+        """Those of the tensor, or, under a condition with zeros otherwise, what that leaves of it."""
+        source = copy.load
+        extents = [c.cast(INT64, d) for d in source.buffer.shape]
+        for part in conjuncts(copy.condition):
+            match part:
+                case tir.LT(lhs=low, rhs=high) | tir.GT(lhs=high, rhs=low):
+                    least = c.const(1, low.dtype)
+                case tir.LE(lhs=low, rhs=high) | tir.GE(lhs=high, rhs=low):
+                    least = c.const(0, low.dtype)
+                case _:
+                    copy.refuse(f"its condition `{part}` is none on the extents of the tensor")
+            if not self._limits(source, extents, low, c.sub(high, least), copy):
+                help = "zeros outside of the tensor come by themselves; other conditions belong where the tile is used"
+                copy.refuse(f"its condition `{part}` is none on the extents of the tensor", help)
+        return extents
+
+    def _limits(self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: Copy) -> bool:
+        """Take note of `low <= most` as an extent, where `low` counts along a dimension; false if it says more."""
+        if self._analyzer.prove(c.less_equal(low, most)):
+            return True
+        for e, index in enumerate(source.indices):
+            index = c.cast(low.dtype, index)
+            extent = self._analyzer.simplify(c.add(c.add(c.sub(index, low), most), 1))
+            if not used_vars(extent) & (self._inside | copy.vars):
+                extents[e] = self._analyzer.simplify(c.minimum(c.cast(INT64, extent), extents[e]))
+                return True
+            if tir.const_int(self._analyzer.simplify(c.sub(index, c.sub(most, low)))) == 0:
+                return True  # not before the tensor's first element
+        return False
+
+    def _check_round(self, copy: Copy, offset: Expr, made: TensorMap, step: int) -> None:
+        """Boxes lie at multiples of 128 bytes, of the swizzle's period where there is one."""
+        unit = (8 * made.swizzle if made.swizzle else ALIGNMENT) // made.dtype.bytes
+        if not self._is_zero(c.floormod(offset, unit)) or step % unit:
+            text = f"a box would lie in `{copy.store.buffer.name}` at no multiple of {unit * made.dtype.bytes} bytes"
+            copy.refuse(text, "make tiles, or what precedes them in the buffer, a multiple of that")
+
+
+@dataclass(slots=True)
+class _Box:
+    """`starts` and `counts` of each dimension in shared memory, `corner` and `sizes` of each in the tensor."""
+
+    starts: list[Expr]
+    counts: list[int]
+    corner: list[Expr]
+    sizes: list[int]
+    pieces: _Pieces | None
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A dimension `axis` of the tensor in pieces of `size` elements, `count` of them along dimension `dim` in shared
+    memory: `whole // size` there, and `whole % size` in a later one."""
+
+    dim: int
+    whole: Expr
+    size: int
+    count: int
+    axis: int = -1

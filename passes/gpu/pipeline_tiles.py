@@ -1,0 +1,75 @@
+"""Tiles of the copy engine (`bulk_tiles`) in asynchronous stages of a pipeline: each iteration has its tile in a slot
+of its own, and threads wait for it where it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.bulk_tiles import KEY, SLOT, SLOTS, TILE, WAIT, is_call, wait_for
+from mlcc.passes.lowering.mutator import Body, Mutator
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile that part `writer` asks for, in memory `data`; part `user` is the first that uses it."""
+
+    key: int
+    data: tir.Var
+    writer: int
+    user: int
+
+
+def find_tiles(
+    parts: Sequence[Body], asynchronous: Sequence[int], private: Set[tir.Var],
+    users: Callable[[tir.Var, int], Sequence[int]],
+) -> list[Tile]:  # fmt: skip
+    """The tiles of asynchronous parts in memory that is each iteration's own; `users` gives who uses such memory but
+    for a writer, the first first. Others, and those that nobody uses, are waited for where they stand."""
+    found: list[Tile] = []
+    for part in asynchronous:
+        for call in (n for s in parts[part] for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+            data, key = call.args[0], tir.const_int(call.args[KEY])
+            if not isinstance(data, tir.Var) or data not in private or key is None:
+                continue
+            found += [Tile(key, data, part, user) for user in users(data, part)[:1]]
+    return found
+
+
+def only_tiles(part: Body) -> bool:
+    """Whether nothing of a part is a copy that threads make."""
+    stores = (n for s in part for n in walk(s) if isinstance(n, tir.BufferStore))
+    return not any(n.buffer.scope.startswith("shared") for n in stores)
+
+
+class Slotted(Mutator):
+    """The code of a part whose tiles (by key) lie in a slot of so many; where they are used is waited for them."""
+
+    def __init__(self, slots: Mapping[int, tuple[Expr, int]]) -> None:
+        self._slots = slots
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        call = node.value
+        if is_call(node, WAIT) and isinstance(call, tir.Call) and tir.const_int(call.args[0]) in self._slots:
+            return []
+        if not is_call(node, TILE) or not isinstance(call, tir.Call):
+            return node
+        found = self._slots.get(tir.const_int(call.args[KEY]) or 0)
+        if found is None:
+            return node
+        args = list(call.args)
+        args[SLOT], args[SLOTS] = found[0], c.const(found[1], INT32)
+        return tir.Evaluate(replace(call, args=tuple(args)), span=node.span)
+
+
+def waits(tiles: Sequence[Tile], slots: Mapping[int, tuple[Expr, int]]) -> list[Stmt]:
+    """For the tiles of one iteration."""
+    return [wait_for(c.const(t.key, INT32), slots[t.key][0]) for t in tiles]
