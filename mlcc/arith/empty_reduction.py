@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -10,7 +11,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import map_children, replace, walk
+from mlcc.ir.node import EMPTY, map_children, replace, walk
 from mlcc.ir.visit import substitute, used_vars
 
 Body = tuple[tir.Stmt, ...]
@@ -22,45 +23,91 @@ def with_empty_inits(func: tir.PrimFunc) -> tir.PrimFunc:
 
     Before the outermost loop of such a block stands a condition on the extents of its reduce axes, and under it the
     init as a block of its own over all spatial axes. Blocks whose reduce axes are known to have elements stay as they
-    are, and so do those under conditions, in `while` loops or in loops bound to threads.
+    are, and so do those under conditions or in `while` loops.
+
+    Loops bound to threads around all others stay around: before the outermost loop in them a thread runs the init at
+    the places that are its own, which the loops that drive spatial axes tell.
     """
     return _Empty().rewrite(func)  # type: ignore[no-any-return]
 
 
 class _Empty:
-    """Rebuilds bodies of blocks; a node without such reductions inside is kept."""
+    """Rebuilds bodies of blocks; a node without such reductions inside is kept. `_threads`: whether all loops around,
+    one at least, are bound to threads; None below others."""
+
+    def __init__(self) -> None:
+        self._threads: bool | None = False
+        self._done: set[tir.BlockRealize] = set()
 
     def rewrite(self, node: Any) -> Any:
         if isinstance(node, (tir.Expr, tir.Buffer)):
             return node
+        outer = self._threads
         if isinstance(node, (tir.Block, tir.PrimFunc)):
-            body = self._body(node.body)
-            return node if body is node.body else replace(node, body=body)
-        return map_children(node, self.rewrite)
+            self._threads = False
+        elif _is_threads(node) and outer is not None:
+            self._threads = True
+        elif isinstance(node, tir.Stmt) and not isinstance(node, tir.BlockRealize):
+            self._threads = None
+        try:
+            if isinstance(node, (tir.Block, tir.PrimFunc)) or (self._threads and _is_threads(node)):
+                body = self._body(node.body)
+                return node if body is node.body else replace(node, body=body)
+            return map_children(node, self.rewrite)
+        finally:
+            self._threads = outer
 
     def _body(self, body: Body) -> Body:
         made: list[tir.Stmt] = []
         for stmt in body:
-            for hidden, realize in _realizes(stmt):
-                made += _init_of_nothing(hidden, realize, stmt)
+            for found in _realizes(stmt):
+                if found.realize not in self._done and self._goes_before(stmt, found):
+                    self._done.add(found.realize)
+                    made += _init_of_nothing(found, stmt, bool(self._threads))
             made.append(self.rewrite(stmt))
         same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
         return body if same else tuple(made)
 
+    @staticmethod
+    def _goes_before(stmt: tir.Stmt, found: _Found) -> bool:
+        """Whether the init stands before a statement, not inside of it: it does so before the threads that share the
+        reduction out."""
+        if not _is_threads(stmt):
+            return True
+        values = zip(found.realize.block.iter_vars, found.realize.values, strict=True)
+        driving = used_vars(tuple(v for axis, v in values if axis.kind is not tir.IterKind.SPATIAL))
+        return isinstance(stmt, tir.For) and stmt.var in driving
 
-def _realizes(stmt: tir.Stmt) -> list[tuple[Names, tir.BlockRealize]]:
-    """The blocks below a statement, with the variables and buffers that are bound between."""
-    found: list[tuple[Names, tir.BlockRealize]] = []
-    stack: list[tuple[tir.Stmt, Names]] = [(stmt, frozenset())]
+
+def _is_threads(node: Any) -> bool:
+    match node:
+        case tir.For(kind=tir.ForKind.THREAD_BINDING) | tir.AttrStmt(key="thread_extent" | "virtual_thread"):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A block, with the variables and buffers that are bound between a statement and it, and the loops there."""
+
+    realize: tir.BlockRealize
+    hidden: Names
+    loops: tuple[tir.For, ...]
+
+
+def _realizes(stmt: tir.Stmt) -> list[_Found]:
+    """The blocks below a statement."""
+    found: list[_Found] = []
+    stack: list[tuple[tir.Stmt, Names, tuple[tir.For, ...]]] = [(stmt, frozenset(), ())]
     while stack:
-        at, hidden = stack.pop()
+        at, hidden, loops = stack.pop()
         if isinstance(at, tir.BlockRealize):
-            found.append((hidden, at))
-        elif isinstance(at, tir.For) and at.kind is not tir.ForKind.THREAD_BINDING:
+            found.append(_Found(at, hidden, loops))
+        elif isinstance(at, tir.For):
             inside = hidden | {at.var} | _bound(at.body)
-            stack += [(inner, inside) for inner in reversed(at.body)]
-        elif isinstance(at, tir.AttrStmt):
-            stack += [(inner, hidden | _bound(at.body)) for inner in reversed(at.body)]
+            stack += [(inner, inside, (*loops, at)) for inner in reversed(at.body)]
+        elif isinstance(at, tir.AttrStmt) and not _is_threads(at):
+            stack += [(inner, hidden | _bound(at.body), loops) for inner in reversed(at.body)]
     return found
 
 
@@ -70,9 +117,10 @@ def _bound(body: Body) -> Names:
     return frozenset(made | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
 
 
-def _init_of_nothing(hidden: Names, realize: tir.BlockRealize, around: tir.Stmt) -> list[tir.Stmt]:
+def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[tir.Stmt]:
     """What to run before `around`, the outermost loop; nothing where the block cannot be empty, or where that is not
     known there: what its ranges or its init load must not be stored inside."""
+    realize, hidden = found.realize, found.hidden
     block = realize.block
     reduced = [a for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
     if block.init is None or all((tir.const_int(a.dom.extent) or 0) > 0 for a in reduced):
@@ -87,17 +135,46 @@ def _init_of_nothing(hidden: Names, realize: tir.BlockRealize, around: tir.Stmt)
     if loaded and any(isinstance(n, tir.BufferStore) and n.buffer in loaded for n in walk(around)):
         return []
     axes = [replace(a, var=tir.Var(a.var.name, a.var.dtype)) for a in spatial]
-    loops = [tir.Var(a.var.name.removeprefix("v_"), a.var.dtype) for a in spatial]
     renamed: dict[Any, Any] = {old.var: new.var for old, new in zip(spatial, axes, strict=True)}
     init = tir.Block(
         f"{block.name}_init", tuple(axes), (), substitute(block.writes, renamed), substitute(block.init, renamed),
         match_buffers=substitute(block.match_buffers, renamed), annotations=block.annotations,
     )  # fmt: skip
-    body: tuple[tir.Stmt, ...] = (tir.BlockRealize(tuple(loops), tir.TRUE, init),)
-    for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
-        body = (tir.For(loop, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, body),)
+    if in_threads or any(map(_is_threads, found.loops)):
+        body = _own_places(init, spatial, found)
+    else:
+        body = _all_places(init)
     empty = reduce(c.logical_or, (c.less_equal(a.dom.extent, c.const(0, a.dom.extent.dtype)) for a in reduced))
     return list(body) if tir.const_int(empty) else [tir.IfThenElse(empty, body)]
+
+
+def _all_places(init: tir.Block) -> Body:
+    loops = [tir.Var(a.var.name.removeprefix("v_"), a.var.dtype) for a in init.iter_vars]
+    body: Body = (tir.BlockRealize(tuple(loops), tir.TRUE, init),)
+    for axis, loop in zip(reversed(init.iter_vars), reversed(loops), strict=True):
+        body = (tir.For(loop, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, body),)
+    return body
+
+
+def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) -> Body:
+    """The places that the loops around the block give its spatial axes: those loops again, without the others."""
+    drives = dict(zip((a.var for a in found.realize.block.iter_vars), found.realize.values, strict=True))
+    values: Any = tuple(drives[a.var] for a in spatial)
+    wanted = used_vars(values)
+    for loop in reversed(found.loops):
+        if loop.var in wanted:
+            wanted |= used_vars((loop.min, loop.extent))
+    kept = [loop for loop in found.loops if loop.var in wanted]
+    dropped = {loop.var for loop in found.loops} - wanted
+    limits = [part for part in operands(found.realize.predicate) if not used_vars(part) & dropped]
+    start: tir.Expr = tir.TRUE
+    predicate = reduce(c.logical_and, limits, start)
+    body: Body = (tir.BlockRealize(values, predicate, init),)
+    for loop in reversed(kept):
+        annotations = loop.annotations if _is_threads(loop) else EMPTY
+        body = (replace(loop, body=body, annotations=annotations),)
+    new: Any = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in kept}
+    return substitute(body, new)  # type: ignore[no-any-return]
 
 
 def _is_bound(realize: tir.BlockRealize) -> bool:

@@ -177,3 +177,56 @@ def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
 """
     func = mlcc.parse(text)["main"]
     assert with_empty_inits(func) is func
+
+
+BOUND = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+{loops}
+{indent}with T.block("sum"):
+{indent}    vi = T.axis.spatial(n, {i})
+{indent}    vk = T.axis.reduce(m, {k})
+{indent}    T.where({where})
+{indent}    with T.init():
+{indent}        B[vi] = T.float32({start})
+{indent}    B[vi] = B[vi] + A[vi, vk]
+"""
+BLOCKS = 'for i_0 in T.thread_binding((n + 31) // 32, thread="blockIdx.x"):'
+THREADS = 'for i_1 in T.thread_binding(32, thread="threadIdx.x"):'
+SHARED_OUT = 'for k_1 in T.thread_binding(32, thread="threadIdx.x"):'
+ROWS = 'for i in T.thread_binding(n, thread="blockIdx.x"):'
+PARTS = "for k_0 in range((m + 31) // 32):"
+ALL_I, ALL_K = "i_0 * 32 + i_1", "k_0 * 32 + k_1"
+
+
+@pytest.mark.parametrize(
+    ("loops", "i", "k"),
+    [
+        ((BLOCKS, THREADS, "for k in range(m):"), ALL_I, "k"),
+        (("for k in range(m):", BLOCKS, THREADS), ALL_I, "k"),
+        ((BLOCKS, "for k in range(m):", THREADS), ALL_I, "k"),
+        ((ROWS, PARTS, SHARED_OUT), "i", ALL_K),
+        ((ROWS, SHARED_OUT, PARTS), "i", ALL_K),
+        ((BLOCKS, 'for i_1 in T.thread_binding(32, thread="vthread.x"):', "for k in range(m):"), ALL_I, "k"),
+    ],
+)
+def test_loops_bound_by_hand(loops: tuple[str, ...], i: str, k: str) -> None:
+    """Whoever bound them, and wherever the reduction stands between: threads give their places the init."""
+    where = " and ".join(f"{whole} < {n}" for whole, n in ((i, "n"), (k, "m")) if "*" in whole)
+    shared_out = SHARED_OUT in loops
+    lines = "\n".join("    " * (1 + depth) + line for depth, line in enumerate(loops))
+    text = BOUND.format(
+        loops=lines, indent="    " * (1 + len(loops)), i=i, k=k, where=where, start=0 if shared_out else 5
+    )
+    module = mlcc.parse(text)
+    built = [mlcc.load(mlcc.build(module, "cuda{arch=sm_80}", pipeline=""), emulate=True)]
+    built += [] if shared_out else [mlcc.load(mlcc.build(module, pipeline=""))]
+    for exe in built:
+        for count in (3, 0):
+            b = np.full(40, 99, "float32")
+            exe["f"](np.ones((40, count), "float32"), b)
+            assert set(b.tolist()) == {count + (0 if shared_out else 5)}
