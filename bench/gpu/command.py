@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     print(f"{describe(device)}; copies at {bandwidth / 1e9:.0f} GB/s", flush=True)
     lines = []
     for work in workloads(asked.quick):
-        if asked.only in work.name:
+        if asked.only in work.name and work.runs_on(device.capability):
             lines.append(one(work, device, asked.level, rounds, bandwidth))
             print(lines[-1], flush=True)
     if not asked.quick and not asked.only:
@@ -89,7 +89,7 @@ def one(work: Workload, device: CudaDevice, level: int, rounds: int, bandwidth: 
     """A line of the table."""
     target = f"cuda{{arch={best_for(device.capability)}}}"
     try:
-        exe: Any = mlcc.load(mlcc.build(mlcc.parse(work.text), target=target, opt_level=level), device=device)
+        exe: Any = mlcc.load(mlcc.build(work.module(), target=target, opt_level=level), device=device)
     except MlccError as exc:
         return f"| {work.name} | not built: {exc.diagnostics[0].message} | | | | |"
     arrays = work.arrays()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
 
+import mlcc
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "tensor-cores"
 Peer = Callable[..., Any]  # (torch, arrays...) -> a function that runs once
 
 
@@ -15,7 +20,9 @@ Peer = Callable[..., Any]  # (torch, arrays...) -> a function that runs once
 class Workload:
     """A graph over `shapes`. `flops` of one run, or `bytes` that it has to move; `peer` names what others call it.
 
-    `goal` is the part of the peer's speed (for `bytes`: of the copy bandwidth) that the project asks for.
+    `goal` is the part of the peer's speed (for `bytes`: of the copy bandwidth) that the project asks for. `script` is a
+    schedule of samples/tensor-cores, for a product as the text there has it, and `least` the compute capability that it
+    takes (`only`: and no other).
     """
 
     name: str
@@ -26,6 +33,27 @@ class Workload:
     bytes: float = 0.0
     peer: str = ""
     goal: float = 0.9
+    script: str = ""
+    least: tuple[int, int] = (0, 0)
+    only: bool = False
+
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        return capability == self.least if self.only else capability >= self.least
+
+    def module(self) -> mlcc.IRModule:
+        """What is compiled: a graph of the operator, or of the kernel that a schedule makes."""
+        if not self.script:
+            return mlcc.parse(self.text)
+        n = self.shapes[0][0]
+        kernel = (SAMPLES / "matmul.mlc").read_text().replace("1024", str(n))
+        graph = (
+            f"@R.function\ndef main(x0: R.Tensor(({n}, {n}), 'bfloat16'), x1: R.Tensor(({n}, {n}), 'bfloat16')):\n"
+            "    cls = Module\n    with R.dataflow():\n"
+            f"        out = R.call_tir(cls.matmul, (x0, x1), R.Tensor(({n}, {n}), 'float32'))\n"
+            "        R.output(out)\n    return out\n"
+        )
+        text = f"@I.ir_module\nclass Module:\n{indent(kernel + graph, '    ')}"
+        return mlcc.apply_schedule(mlcc.parse(text), (SAMPLES / self.script).read_text())
 
     @property
     def text(self) -> str:
@@ -50,6 +78,14 @@ def product(n: int, dtype: str, goal: float) -> Workload:
     )
 
 
+def scheduled(n: int, script: str, least: tuple[int, int], only: bool = False) -> Workload:
+    """A product of bfloat16 matrices by a sample's schedule."""
+    return Workload(
+        f"matmul {n} bfloat16, {script}", "", ((n, n), (n, n)), "bfloat16", flops=2.0 * n**3, peer="matmul", goal=0.8,
+        script=script, least=least, only=only,
+    )  # fmt: skip
+
+
 def workloads(quick: bool) -> list[Workload]:
     """All of them; `quick`: at sizes that take a moment."""
     small = 4 if quick else 1
@@ -58,6 +94,8 @@ def workloads(quick: bool) -> list[Workload]:
     return [
         product(4096 // small, "float32", 0.9),
         product(8192 // small, "bfloat16", 0.8),
+        scheduled(8192 // small, "mma-sync.mls", (8, 0)),
+        scheduled(8192 // small, "wgmma.mls", (9, 0), only=True),
         Workload("add", "R.add(x0, x1)", ((rows, columns), (rows, columns)), bytes=3 * size, peer="add"),
         Workload("softmax", "R.nn.softmax(x0, axis=-1)", ((rows, columns),), bytes=2 * size, peer="softmax"),
         Workload(

@@ -36,7 +36,9 @@ def test_a_line_of_the_table(work: Workload, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_texts() -> None:
-    assert all(mlcc.parse(w.text)["main"] for w in workloads(True))
+    assert all(w.module()["main"] for w in workloads(True))
+    for capability, scripts in (((7, 5), 0), ((8, 0), 1), ((9, 0), 2), ((10, 0), 1)):
+        assert sum(bool(w.script) for w in workloads(True) if w.runs_on(capability)) == scripts
 
 
 def test_figures_are_put_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

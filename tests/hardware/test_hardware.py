@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from bench.gpu.workloads import Workload, workloads
 from mlcc.errors import CallError
 from mlcc.runtime.cuda.device import CudaDevice
 from tests.hardware.cases import CASES, ROOT, Case
@@ -58,6 +60,18 @@ def test_the_digits_and_lenet_samples(target: str) -> None:
         x = rng.random((7, 64), dtype=np.float32)
         want = mlcc.load(mlcc.build(module))["main"](x)
         np.testing.assert_allclose(mlcc.load(mlcc.build(module, target=target))["main"](x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("work", [w for w in workloads(quick=True) if w.script], ids=lambda w: str(w.script))
+def test_schedules_for_tensor_cores(work: Workload, gpu: CudaDevice, target: str) -> None:
+    if not work.runs_on(gpu.capability):
+        pytest.skip(f"{work.script} is for compute capability {work.least}")
+    n = 512
+    small = replace(work, shapes=((n, n), (n, n)))
+    values = np.random.default_rng(0).integers(-3, 4, (2, n, n)).astype(np.float32)
+    exe = mlcc.load(mlcc.build(small.module(), target=target))
+    got = exe["main"](*((values.view(np.uint32) >> 16).astype(np.uint16)))
+    np.testing.assert_array_equal(got, values[0] @ values[1])
 
 
 def test_arrays_stay_on_the_device(gpu: CudaDevice, target: str) -> None:
