@@ -85,5 +85,5 @@ class Text(Folding):
 def _extern(node: Any) -> tuple[str, Sequence[Expr]]:
     match node:
         case tir.Call(op=tir.Op("tir.call_extern" | "tir.call_pure_extern"), args=(tir.StringImm(value=name), *args)):
-            return name, args
+            return ("", ()) if name.startswith("__") else (name, args)  # those are CUDA's own
     return "", ()

@@ -38,8 +38,16 @@ def _shared_address(e: Emitter, node: tir.Call) -> Value:
     return e.fn.convert("ptrtoint", e.expr(node.args[0]), "i32")
 
 
+def _extern(e: Emitter, node: tir.Call) -> Value:
+    """CUDA's `__expf` is exp; other functions are those of a CPU."""
+    match node.args:
+        case (tir.StringImm(value="__expf"), x):
+            return e.CALLS["exp"](e, tir.Call(node.dtype, tir.Op("tir.exp"), (x,), span=node.span))
+    return calls.TABLE["call_pure_extern"](e, node)
+
+
 INTRINSICS: dict[str, Emit] = {
-    "atomic_add": _atomic_add, barriers.BARRIER: barriers.emit,
+    "atomic_add": _atomic_add, "call_pure_extern": _extern, barriers.BARRIER: barriers.emit,
     "ptx_shared_address": _shared_address,
     **dict.fromkeys(
         (
