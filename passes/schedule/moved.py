@@ -10,6 +10,7 @@ from mlcc.arith.proofs import is_one
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import IterKind
+from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.analysis import analyzer_of, bound_vars, domain_above, outside_write, vars_of
 from mlcc.passes.schedule.new_nest import NewNest
 from mlcc.passes.schedule.refusal import Refusal
@@ -87,8 +88,14 @@ def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...])
     """An axis of which the loops reach a part only, as far as that can be told."""
     if not any(axis.kind in kinds for axis in realize.block.iter_vars):
         return None
-    analyzer = analyzer_of(tree)
-    found = detect_iter_map(realize.values, domain_above(tree, realize), realize.predicate, "surjective", analyzer)
+    analyzer, domain = analyzer_of(tree), domain_above(tree, realize)
+    for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
+        span = domain.get(value) if isinstance(value, tir.Var) else None
+        if axis.kind not in kinds or span is None or not any(v in domain for v in used_vars(span.extent)):
+            continue
+        if not analyzer.prove(c.greater_equal(span.extent, axis.dom.extent)):  # a triangle: as far as another loop
+            return axis
+    found = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer)
     for axis, index in zip(realize.block.iter_vars, found.indices, strict=False):
         if axis.kind in kinds and _falls_short(index, axis.dom, analyzer):
             return axis

@@ -186,6 +186,14 @@ def test_loops_that_leave_out_a_part(step: str, args: tuple[Any, ...], code: str
         getattr(sch, step)("B", *args)
 
 
+def test_an_output_of_a_triangle_does_not_move() -> None:
+    """Its loops would be made anew, for all of what the copy has."""
+    sch = schedule(TRIANGLE)
+    copy = sch.cache_read("B", 0, "global")
+    with refused("E0651", "for a part of its axis `vj` only"):
+        sch.reverse_compute_at("B", sch.get_loops(copy)[0])
+
+
 def test_a_copy_stays_in_what_the_block_around_has() -> None:
     sch = schedule(TILES)
     sch.split(sch.get_loops("B")[0], [2, None, 4])
