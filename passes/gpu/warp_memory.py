@@ -9,6 +9,7 @@ that name a thread's part by an offset (`ptx_mma`, `ptx_ldmatrix`) get the offse
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, error
@@ -18,6 +19,7 @@ from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
 from mlcc.ir.visit import rewrite_bottom_up, substitute
+from mlcc.passes.gpu.divergence import Varying
 from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 
@@ -162,8 +164,36 @@ class _Lower(ThreadMutator):
         super().__init__()
         self._registers = registers
         self._lanes = lanes
+        self._varying = Varying()
+        self._apart: list[Expr] = []  # what decides here, not for all lanes alike
+
+    @contextmanager
+    def _where(self, *deciding: Expr) -> Iterator[None]:
+        found = [e for e in deciding if self._varying.differs(e)]
+        self._apart += found
+        yield
+        del self._apart[len(self._apart) - len(found) :]
+
+    def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
+        if self._varying.differs(node.value):
+            self._varying.mark(node.var)
+        return super().stmt_bind(node)
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        with self._where(node.condition):
+            return super().stmt_if(node)
+
+    def stmt_while(self, node: tir.While) -> Stmt | list[Stmt]:
+        with self._where(node.condition):
+            return super().stmt_while(node)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if node.kind is ForKind.THREAD_BINDING and node.thread == _AXIS:
+            self._varying.thread(node)
+        with self._where(node.min, node.extent):
+            return self._for(node)
+
+    def _for(self, node: tir.For) -> Stmt | list[Stmt]:
         if node.kind is not ForKind.THREAD_BINDING and tir.const_int(node.step) in (None, 1):
             self._lanes.analyzer.bind(node.var, tir.Range(node.min, node.extent))
         return super().stmt_for(node)
@@ -217,12 +247,18 @@ class _Lower(ThreadMutator):
             raise _wrong(of.old, "a thread reads an element that another one holds", node)
         if self._lanes.vary(mine):
             raise _wrong(of.old, "threads read different elements of another thread at once", node)
+        if self._apart:
+            help = "let loops that are bound to threads divide what there is, or pad it"
+            raise _wrong(of.old, f"a thread is read that may have left by `{self._apart[-1]}`", node, help)
         mask = tir.Call(DType.of("uint32"), tir.Op("tir.tvm_warp_activemask"), ())
         source = c.cast(INT32, self._back(of, thread, node))
         args = (mask, load, source, c.const(self._lanes.width), c.const(WARP))
         return tir.Call(node.dtype, tir.Op("tir.tvm_warp_shuffle"), args, span=node.span)
 
     def expr_call(self, node: tir.Call) -> Expr:
+        if node.op == tir.Op("tir.if_then_else"):
+            with self._where(node.args[0]):
+                return replace(node, args=self.exprs(node.args))  # type: ignore[no-any-return]
         name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
         args = list(node.args)
         for at, beside in OFFSETS.get(name, ()):

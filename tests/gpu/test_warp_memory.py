@@ -83,3 +83,21 @@ def test_what_no_thread_holds_is_refused(write: str, read: str, message: str) ->
     with pytest.raises(mlcc.CompileError, match="E0772") as caught:
         lowered(text)
     assert message in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_legal"), [("vb < 1", True), ("vt < 20", False), ("A[vb, vt, 0] > T.float32(0)", False)]
+)
+def test_threads_that_have_left_are_not_read(condition: str, is_legal: bool) -> None:
+    """A shuffle gives nothing of a lane that is not there."""
+    text = ROTATE.format(blocks=2, threads=32, run=1, dtype="float32", width=32, by=1)
+    read = "                    B[vb, vt, i] ="
+    guarded = text.replace(read, f"                    if {condition}:\n    {read}")
+    assert guarded != text
+    if is_legal:
+        assert lowered(guarded).kernels
+        return
+    with pytest.raises(mlcc.CompileError, match="a thread is read that may have left"):
+        lowered(guarded)
+    own = guarded.replace("W[(vt + 1) % 32, i]", "W[vt % 32, i]")
+    assert lowered(own).kernels
