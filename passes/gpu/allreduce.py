@@ -186,8 +186,10 @@ class _Combination:
 
     def _by_memory(self, values: Values) -> Values:
         store = self._memory(values, self._threads)
-        base = c.mul(self._group, self._size)
-        at = c.add(base, self._member)
+        # neighbours in a warp have neighbouring places, whether they are of one group or each of its own
+        unit = 1 if self._along else self._threads // self._size
+        base = c.mul(self._group, self._size) if self._along else self._group
+        at = c.add(base, c.mul(self._member, unit))
         self._put(store, values, at, tir.TRUE)
         step = 1 << (self._size - 1).bit_length() - 1
         while step:
@@ -195,7 +197,7 @@ class _Combination:
             inner = _Combination.__new__(_Combination)
             inner._reducer, inner._call, inner.made = self._reducer, self._call, []
             left = inner._named([c.load(b, at) for b in store])
-            right = inner._named([c.load(b, c.add(at, step)) for b in store])
+            right = inner._named([c.load(b, c.add(at, step * unit)) for b in store])
             both = inner._combine(left, right)
             inner.made += [tir.BufferStore(b, v, (at,)) for b, v in zip(store, both, strict=True)]
             self.made.append(tir.IfThenElse(takes, tuple(inner.made), span=self._call.span))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from mlcc.errors import CompileError
+from mlcc.passes.auto_schedule.gpu.columns import column_nest, column_place
 from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only, thread_nest
 from mlcc.passes.auto_schedule.gpu.rows import SHORT, grid_rows
 from mlcc.passes.auto_schedule.inlining import inline_cheap
@@ -37,6 +38,9 @@ def _stage(kernel: GpuKernel, block: BlockRV) -> None:
     if not _few_results(kernel, stage):
         kernel.say(thread_nest(kernel, block))
         return
+    if column_place(stage) is not None:
+        kernel.say(column_nest(kernel, block))
+        return
     name = stage.block.name
     length = _count(stage, stage.reduced)
     results = _count(stage, stage.spatial)
@@ -47,7 +51,7 @@ def _stage(kernel: GpuKernel, block: BlockRV) -> None:
         and results < kernel.facts.sm_count
         and stage.plain
     ):
-        size = _chunk(length)
+        size = _chunk(length, kernel.facts.sm_count)
         loops = [kernel.loops(block)[n] for n in stage.reduced]
         if size or len(loops) == 1:
             fused = kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
@@ -59,10 +63,12 @@ def _stage(kernel: GpuKernel, block: BlockRV) -> None:
     kernel.say(f"`{name}`: a block of threads for each result")
 
 
-def _chunk(length: int) -> int:
-    """The size nearest to CHUNK that leaves no rest; 0 if there is none near."""
-    dividing = [n for n in range(CHUNK // 4, 2 * CHUNK + 1) if length % n == 0]
-    return min(dividing, key=lambda n: abs(n - CHUNK), default=0)
+def _chunk(length: int, sm_count: int) -> int:
+    """The size that leaves no rest nearest to CHUNK, or to what gives every multiprocessor a block; 0 if there is none
+    near."""
+    wanted = max(min(CHUNK, length // sm_count), CHUNK // 8)
+    dividing = [n for n in range(wanted // 2, 2 * wanted + 1) if length % n == 0]
+    return min(dividing, key=lambda n: abs(n - wanted), default=0)
 
 
 def _few_results(kernel: GpuKernel, stage: Stage) -> bool:
