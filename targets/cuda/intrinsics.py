@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import FLOAT32, DType
-from mlcc.targets.llvm import casts, memory, vmath
+from mlcc.targets.llvm import casts, memory
+from mlcc.targets.llvm.device_externs import extern
 from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
-from mlcc.targets.llvm.libm import LIBM
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.types import memory_type, register_type, zero
 
@@ -156,13 +155,7 @@ def _dp4a(e: DeviceEmitter, node: tir.Call) -> Value:
 
 # ---------------------------------------------------------------- functions of C
 
-_SAME = {name: name for name in (*vmath.UNARY, *vmath.ROUNDING, *vmath.BINARY, "fabs", "copysign", "fma", "ldexp")}
-_SAME["rint"] = "nearbyint"
 _LOG2_E = round_float(1.4426950408889634, FLOAT32)
-# C's name -> the intrinsic that computes it, and the bits of its floats
-EXTERNS = {
-    name: (same, bits) for base, same in _SAME.items() for name, bits in ((base, 64), (f"{base}f", 32)) if name in LIBM
-}
 
 
 def _fast_exp(e: DeviceEmitter, x: Value) -> Value:
@@ -172,19 +165,11 @@ def _fast_exp(e: DeviceEmitter, x: Value) -> Value:
 
 
 def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
-    """A function of libm, by the intrinsic that is the same, or CUDA's `__expf`; there are no others."""
+    """A function of libm that a device has, or CUDA's `__expf`; there are no others."""
     name = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
     if name == "__expf" and len(node.args) == 2 and node.dtype is node.args[1].dtype is FLOAT32:
         return _fast_exp(e, e.expr(node.args[1]))
-    same, bits = EXTERNS.get(name, ("", 0))
-    if not same or node.dtype.kind != "float" or node.dtype.bits != bits:
-        near = did_you_mean(name, EXTERNS)
-        help = "a kernel can call the functions of libm that TensorIR has intrinsics for" + (
-            f"; {near}" if near else ""
-        )
-        message = f"the extern `{name}` cannot be called inside a kernel as {node.dtype}"
-        raise unsupported(message, node.span, help=help)
-    return e.CALLS[same](e, tir.Call(node.dtype, tir.Op(f"tir.{same}"), node.args[1:], span=node.span))
+    return extern(e, node)
 
 
 # ---------------------------------------------------------------- what a kernel does not do

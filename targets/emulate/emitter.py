@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from mlcc.ir import tir
 from mlcc.targets.emulate import barriers
 from mlcc.targets.llvm import calls, casts, memory
+from mlcc.targets.llvm.device_externs import extern
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.refuse import unsupported
@@ -39,16 +40,17 @@ def _shared_address(e: Emitter, node: tir.Call) -> Value:
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:
-    """CUDA's `__expf` is exp; other functions are those of a CPU."""
+    """CUDA's `__expf` is exp; other functions are those of a device."""
     match node.args:
         case (tir.StringImm(value="__expf"), x):
             return e.CALLS["exp"](e, tir.Call(node.dtype, tir.Op("tir.exp"), (x,), span=node.span))
-    return calls.TABLE["call_pure_extern"](e, node)
+    return extern(e, node)
 
 
 INTRINSICS: dict[str, Emit] = {
-    "atomic_add": _atomic_add, "call_pure_extern": _extern, barriers.BARRIER: barriers.emit,
+    "atomic_add": _atomic_add, barriers.BARRIER: barriers.emit,
     "ptx_shared_address": _shared_address,
+    **dict.fromkeys(("call_extern", "call_pure_extern"), _extern),
     **dict.fromkeys(
         (
             "ptx_commit_group", "ptx_wait_group", "ptx_fence_barrier_init", "ptx_fence_proxy_async",

@@ -8,6 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+import mlcc
 from bench import ulps
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH
 from mlcc.targets.cuda.ptx import TRIPLE
@@ -102,3 +103,60 @@ def test_the_approximate_reciprocal_root_is_near_enough() -> None:
     truth = 1 / np.sqrt(x.astype("float64"))
     for error in (1 + 2.0**-22.4, 1 - 2.0**-22.4):
         assert np.max(ulps.distance((truth * error).astype("float32"), truth)) <= LIMIT
+
+
+OF_C = """
+@T.prim_func
+def f(X: T.Buffer(({count},), "{dtype}"), Y: T.Buffer(({count},), "{dtype}"), Z: T.Buffer(({count},), "{dtype}")):
+    for b in T.thread_binding({count} // 256, thread="blockIdx.x"):
+        for t in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("z"):
+                i = T.axis.spatial({count}, b * 256 + t)
+                Z[i] = T.call_pure_extern("{dtype}", "{name}", {args})
+"""
+
+
+def round_away(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(x), np.copysign(np.trunc(np.abs(x) + 0.5), x), x)
+
+
+def fdim(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(x > y, x - y, 0))
+
+
+TRUTH = {"expm1": np.expm1, "cbrt": np.cbrt, "round": round_away, "fdim": fdim, "fmin": np.fmin, "fmax": np.fmax}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_functions_of_c(name: str, dtype: str) -> None:
+    """What kernels compute by own formulas, under emulation as on a device."""
+    if not ulps.can_judge(dtype):
+        pytest.skip("no wider type to judge by")
+    truth, two = TRUTH[name], name.startswith("fm") or name == "fdim"
+    args = "X[i], Y[i]" if two else "X[i]"
+    symbol = name + ("f" if dtype == "float32" else "")
+    text = OF_C.format(count=COUNT, dtype=dtype, name=symbol, args=args)
+    made = mlcc.load(mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}"), emulate=True, check=False)["f"]
+    for x in everywhere(dtype, 5):
+        y = np.roll(x, 1)
+        z = np.zeros_like(x)
+        made(x, y, z)
+        with np.errstate(all="ignore"):
+            wanted = truth(*(a.astype(ulps.wide(dtype)) for a in ((x, y) if two else (x,))))
+        if name in ("fmin", "fmax"):
+            assert np.array_equal(z, wanted.astype(dtype), equal_nan=True)
+            continue
+        error = ulps.distance(z, wanted)
+        worst = int(np.argmax(error))
+        assert error[worst] <= (2 if name in ("expm1", "cbrt") else 0.5), (x[worst], z[worst], wanted[worst])
+
+
+def test_functions_of_c_that_no_kernel_has() -> None:
+    for given, said in (
+        ('"tgammaf", X[i]', "cannot be called inside a kernel"),
+        ('"fdimf", X[i]', "takes 2 arguments"),
+    ):
+        text = OF_C.format(count=COUNT, dtype="float32", name="NAME", args="").replace('"NAME", ', given)
+        with pytest.raises(mlcc.CompileError, match=said):
+            mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}")

@@ -11,7 +11,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
-from mlcc.targets.llvm.vmath import circular, errors, exponentials, hyperbolic, logarithms, powers, quotients, rounding
+from mlcc.targets.llvm.vmath import (
+    circular,
+    errors,
+    exponentials,
+    hyperbolic,
+    logarithms,
+    more,
+    powers,
+    quotients,
+    rounding,
+)
 from mlcc.targets.llvm.vmath.ops import DOUBLE, FLOAT, Code, Format, Int, Num
 
 if TYPE_CHECKING:
@@ -32,7 +42,12 @@ BINARY: dict[str, Callable[[Code, Num, Num], Num]] = {
 ROUNDING: dict[str, Callable[[Code, Num], Num]] = {
     "floor": rounding.floor, "ceil": rounding.ceil, "trunc": rounding.trunc, "nearbyint": rounding.nearbyint,
 }  # fmt: skip
-_FORMULAS: dict[str, Callable[..., Num]] = {**UNARY, **BINARY, **ROUNDING, "fma": rounding.fma}
+# functions of C alone, by their names there
+OF_C: dict[str, Callable[..., Num]] = {
+    "expm1": more.expm1, "cbrt": more.cbrt, "round": more.round_away, "fdim": more.fdim, "fmin": more.fmin,
+    "fmax": more.fmax,
+}  # fmt: skip
+_FORMULAS: dict[str, Callable[..., Num]] = {**UNARY, **BINARY, **ROUNDING, **OF_C, "fma": rounding.fma}
 
 _ATTRS = "alwaysinline nounwind"
 # a vector of more registers than this is worked on in a loop; long code repeats less
