@@ -20,10 +20,11 @@ LEVELS: dict[str, str] = {
 GPU_LEVELS: dict[str, str] = {
     "O0": f"{LEVELS['O0']},bind-threads",
     "O1": f"{LEVELS['O1']},bind-threads",
-    "O2": f"normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,{_KERNELS},auto-schedule,"
-    "bind-threads",
+    "O2": "normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,lower-to-tir,fold-transposes,"
+    f"dead-code,{_FUSED},auto-schedule,bind-threads",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"fuse-attention,dead-code,lower-to-tir,split-kernels,{_FUSED},auto-schedule,bind-threads",
+    f"fuse-attention,dead-code,lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,"
+    "bind-threads",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ import mlcc
 from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
+from mlcc.passes.levels import level_text
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.targets.build import from_bfloat16, to_bfloat16
 
 GPU = "cuda{arch=sm_90}"
 SMALL = "cuda{arch=sm_90 shared-bytes=16384}"  # a device with room for small tiles alone
+ENCODER = Path(__file__).parents[2] / "samples" / "transformer" / "encoder.mlc"
 EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "int32": 0.0}
 
 
@@ -63,7 +66,7 @@ def product(dtype: str, m: object, n: object, k: object, out: str = "") -> str:
 PRODUCTS: dict[str, tuple[str, object, object, object, str]] = {
     "primes": ("float16", 17, 31, 13, ""),
     "whole tiles": ("float16", 32, 64, 128, ""),
-    "rows by eight": ("float16", 24, 24, 72, "float32"),
+    "rows by eight": ("float16", 16, 24, 72, "float32"),
     "rows by two": ("bfloat16", 18, 34, 50, ""),
     "bfloat16": ("bfloat16", 64, 48, 40, "float32"),
     "bytes": ("int8", 16, 16, 32, "int32"),
@@ -82,6 +85,56 @@ def test_products(name: str, all_cases: bool) -> None:
 def test_sizes_that_are_not_known(m: object, n: object, k: object, all_cases: bool) -> None:
     if all_cases:
         agree(product("float16", m, n, k), np.matmul, sizes={"m": 37, "n": 19, "k": 50}, target=SMALL)
+
+
+def rows_of_batches() -> tuple[str, Callable[..., np.ndarray]]:
+    """Rows of two axes of unknown sizes, and an epilogue that reads something before the product."""
+    given = params("float16", x='("b", "n", 24)', w="(24, 24)", v="(24,)")
+    text = graph(given, "y = R.matmul(x, w)", "z = R.add(y, v)", "o = R.add(x, z)", result="o")
+    return text, lambda x, w, v: x + (x @ w + v)
+
+
+def test_rows_of_two_unknown_axes(all_cases: bool) -> None:
+    text, want = rows_of_batches()
+    if all_cases:
+        agree(text, want, sizes={"b": 2, "n": 19}, target=SMALL)
+    (found,) = chosen(lowered(text), GPU).values()
+    assert found.rule == "gpu-tensor-cores", found.passed
+
+
+def kernels(mod: mlcc.IRModule) -> dict[str, str | None]:
+    """The rules that take the functions of a module as it is compiled."""
+    made = mlcc.run_passes(mod, level_text(2, "cuda").removesuffix(",auto-schedule,bind-threads"), target=GPU)
+    return {name: one.rule for name, one in chosen(made, GPU).items()}
+
+
+def test_a_linear_layer_is_one_kernel() -> None:
+    """Weights of (out, in) lie along the depth: nothing is transposed."""
+    given = params("float16", x="(64, 32)", w="(48, 32)", b="(48,)")
+    assert list(kernels(mlcc.parse(graph(given, "y = R.linear(x, w, b)", result="y"))).values()) == ["gpu-tensor-cores"]
+
+
+def test_a_network_of_halves(all_cases: bool) -> None:
+    """The block of a transformer for any batch and length."""
+    text = ENCODER.read_text()
+    half = mlcc.parse(text.replace("float32", "float16").replace("-1e9", "-6e4"))
+    found = kernels(half)
+    assert [r for n, r in found.items() if "matmul" in n] == ["gpu-tensor-cores"] * 4
+    if not all_cases:
+        return
+    rng = np.random.default_rng(0)
+    given = []
+    for p in half["main"].params:
+        shape = [tir.const_int(n) or {"b": 2, "n": 7}[n.name] for n in p.struct_info.dims]
+        bits = str(p.struct_info.dtype) == "bool"
+        given.append(rng.random(shape) < 0.8 if bits else (rng.standard_normal(shape) * 0.3).astype("float16"))
+    want = mlcc.load(mlcc.build(mlcc.parse(text), "llvm{cpu=native}"))["main"](
+        *(a if a.dtype == bool else a.astype("float32") for a in given)
+    )
+    cpu = mlcc.load(mlcc.build(half, "llvm{cpu=native}", opt_level=3))["main"](*given).astype("float32")
+    got = mlcc.load(mlcc.build(half, GPU), emulate=True)["main"](*given).astype("float32")
+    room = np.abs(cpu - want).max()
+    assert np.abs(got - want).max() <= 2 * room and np.abs(got - cpu).max() <= 2 * room
 
 
 OTHERS: dict[str, tuple[str, list[str], Callable[..., np.ndarray]]] = {

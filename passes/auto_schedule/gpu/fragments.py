@@ -58,44 +58,59 @@ class Fragments:
 def by_fragments(
     kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice, along: Sequence[bool]
 ) -> None:
-    """Schedule `C[b, m, n] += A[b, m, k] * B[b, n, k]`, of whose operands those lie along their depth in global memory
-    of which `along` says so."""
+    """Schedule a product with one axis of each part and any others around, of whose operands those lie along their
+    depth in global memory of which `along` says so."""
     sch, tile = kernel.sch, choice.tile
+    assert product.m is not None
+    (k,) = product.k
+    result = _result_places(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
     for reader in sch.get_consumers(block):  # while all of it is still whole
         absorb_readers(kernel, reader)
     deep = [kind.keeps_depth(a) for a in along]
     strips = []
-    for operand, kept in zip((product.lhs, product.rhs), deep, strict=True):
+    dims = [(o.places.index(own), o.places.index(k)) for o, own in ((product.lhs, product.m), (product.rhs, product.n))]
+    for operand, (own, down), kept in zip((product.lhs, product.rhs), dims, deep, strict=True):
         strip, buffer = fetched(kernel, block, operand, "shared.dyn")
-        if not kept:
-            sch.transform_layout(strip, ("write", 0), _swapped(len(buffer.shape)))
+        last = (own, down) if kept else (down, own)
+        sch.transform_layout(strip, ("write", 0), _map(len(buffer.shape), last))
         strips.append(strip)
     nest = _nest(kernel, block, product, kind, choice)
-    for strip, source, kept in zip(strips, along, deep, strict=True):
-        _fetch(kernel, strip, nest.step, tile, source, kept)
+    for strip, places, source, kept in zip(strips, dims, along, deep, strict=True):
+        _fetch(kernel, strip, nest.step, tile, places, source, kept)
     mma = nest.product
     loads = [
         sch.cache_read(mma, number_of(kernel, mma, kernel.stage(s).block.writes[0].buffer), "warp") for s in strips
     ]
     store = sch.cache_write(mma, 0, "warp")
+    sums = kernel.stage(store).block.reads[0].buffer
     for load in loads:
         sch.compute_at(load, nest.deep)
-    sch.reverse_compute_at(store, nest.warp)
+    sch.reverse_compute_at(store, nest.warp, preserve_unit_loops=True)
     absorb_readers(kernel, store)
     shapes = [(SIDE, kind.depth) if a else (kind.depth, SIDE) for a in (deep[0], deep[1])]
     tiles = [_by_tiles(kernel, load, shape) for load, shape in zip(loads, shapes, strict=True)]
-    axes = len(product.outer) + 2
-    for load, shape in zip(loads, shapes, strict=True):
-        sch.transform_layout(load, ("write", 0), _lanes(axes, shape))
-    sch.transform_layout(store, ("read", 0), _lanes(axes, (SIDE, SIDE)))
+    for load, operand, shape in zip(loads, (product.lhs, product.rhs), shapes, strict=True):
+        rank = len(operand.places)
+        sch.transform_layout(load, ("write", 0), _lanes(rank, (rank - 2, rank - 1), shape))
+    rows_columns = (result.index(product.m), result.index(product.n))
+    sch.transform_layout(
+        store, ("read", number_of(kernel, store, sums)), _lanes(len(result), rows_columns, (SIDE, SIDE))
+    )
     start = sch.decompose_reduction(mma, nest.step)
     sch.tensorize(start, kind.fill)
     for side, rows, kept in zip("ab", tiles, deep, strict=True):
         sch.tensorize(rows, kind.load(side, kept))
     sch.tensorize(mma, kind.multiply(deep))
     _pipeline(kernel, nest, choice)
-    _store(kernel, store, nest.warp)
+    _store(kernel, store, nest.warp, rows_columns)
+
+
+def _result_places(product: Contraction) -> list[int | None]:
+    """The axis of each dimension of what a product stores."""
+    stage = product.stage
+    of_loop: dict[tir.Expr, int] = {loop.var: n for n, loop in enumerate(stage.loops)}
+    return [of_loop.get(stage.axes[i]) if isinstance(i, tir.Var) else None for i in stage.stores[0].indices]
 
 
 @dataclass(frozen=True)
@@ -158,13 +173,17 @@ def _pipeline(kernel: GpuKernel, nest: _Nest, choice: Choice) -> None:
 # ---------------------------------------------------------------- operands
 
 
-def _fetch(kernel: GpuKernel, strip: BlockRV, step: LoopRV, tile: WarpTile, along: bool, kept: bool) -> None:
-    """All threads of a block copy a strip together, along what lies side by side in global memory."""
+def _fetch(
+    kernel: GpuKernel, strip: BlockRV, step: LoopRV, tile: WarpTile, dims: tuple[int, int], along: bool, kept: bool
+) -> None:
+    """All threads of a block copy a strip together, along what lies side by side in global memory. `dims`: the
+    dimension of the operand that is its own, and the one that is its depth."""
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)
-    *_, own, deep = kernel.loops(strip)
-    if not along:
-        sch.reorder(deep, own)
+    mine = kernel.loops(strip)[loops_down_to(kernel, strip, step) :]
+    own, deep = (mine[d] for d in dims)
+    others = [loop for n, loop in enumerate(mine) if n not in dims]
+    sch.reorder(*others, *((own, deep) if along else (deep, own)))
     lanes = _vector(kernel.stage(strip)) if along == kept else 1
     fused = sch.fuse(*kernel.loops(strip)[-2:])
     _, z, y, x, *vector = sch.split(fused, [None, tile.y, tile.x, kernel.facts.warp, *([lanes] if lanes > 1 else [])])
@@ -209,10 +228,10 @@ def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
     )
 
 
-def _swapped(dims: int) -> tir.IndexMap:
-    """The two innermost dimensions the other way round."""
-    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(dims))
-    return tir.IndexMap(given, (*given[:-2], given[-1], given[-2]))
+def _map(rank: int, last: tuple[int, int]) -> tir.IndexMap:
+    """Two dimensions after all others."""
+    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
+    return tir.IndexMap(given, (*(v for n, v in enumerate(given) if n not in last), *(given[n] for n in last)))
 
 
 # ---------------------------------------------------------------- fragments
@@ -230,11 +249,12 @@ def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopR
     return near_i  # type: ignore[no-any-return]
 
 
-def _lanes(axes: int, shape: tuple[int, int]) -> tir.IndexMap:
-    """Which fragment an element of the two last axes is in, and of that which lane has it and as which of its elements:
+def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.IndexMap:
+    """Which fragment an element of two dimensions is in, and of that which lane has it and as which of its elements:
     what the intrinsics say (PTX ISA, "Matrix Fragments for mma")."""
-    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(axes))
-    *before, i, j = given
+    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
+    before = [v for n, v in enumerate(given) if n not in dims]
+    i, j = (given[n] for n in dims)
     rows, columns = shape
     if shape == (SIDE, SIDE):
         lane = c.add(c.mul(c.floormod(i, 8), 4), c.floordiv(c.floormod(j, 8), 2))
@@ -259,16 +279,17 @@ def _lanes(axes: int, shape: tuple[int, int]) -> tir.IndexMap:
 # ---------------------------------------------------------------- results
 
 
-def _store(kernel: GpuKernel, store: BlockRV, warp: LoopRV) -> None:
+def _store(kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int]) -> None:
     """A thread stores the sums that it has, with what follows element by element: two that lie side by side at once
-    where memory is so, and four threads those of 8 columns."""
+    where memory is so, and four threads those of 8 columns. `dims` are the dimensions of rows and columns."""
     sch = kernel.sch
     own = kernel.loops(store)[loops_down_to(kernel, store, warp) :]
-    far_i, half_i, row = sch.split(own[-2], [None, 2, 8])
-    far_j, half_j, pair, column = sch.split(own[-1], [None, 2, 4, 2])
-    sch.reorder(far_i, far_j, half_i, half_j, row, pair, column)
+    far_i, half_i, row = sch.split(own[dims[0]], [None, 2, 8])
+    far_j, half_j, pair, column = sch.split(own[dims[1]], [None, 2, 4, 2])
+    others = [loop for n, loop in enumerate(own) if n not in dims]
+    sch.reorder(*others, far_i, far_j, half_i, half_j, row, pair, column)
     sch.bind(sch.fuse(row, pair), "threadIdx.x")
-    for loop in (*own[:-2], far_i, far_j, half_i, half_j):
+    for loop in (*others, far_i, far_j, half_i, half_j):
         sch.unroll(loop)
     stage = kernel.stage(store)
     even = all((tir.const_int(a.buffer.shape[-1]) or 1) % 2 == 0 for a in stage.accesses if a.buffer.shape)

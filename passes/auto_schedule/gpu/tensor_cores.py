@@ -8,6 +8,8 @@ what follows element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import Fragments, by_fragments
@@ -57,11 +59,15 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     """Schedule a product, and whatever else there is."""
     kind = _kind(product)
     along = [product.consecutive(operand) in product.k for operand in (product.lhs, product.rhs)]
-    block, product = as_gemm(kernel, block, product)
+    if None not in product.stage.extents or len(product.k) > 1 or product.lhs.windows or product.rhs.windows:
+        block, product = as_gemm(kernel, block, product)
+    else:
+        product = _by_inner_rows(product)
     if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
         not_this("too few rows or columns for tiles")
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
-    sizes = Sizes(m, n, k, product.times or LEAST, kind.bytes)
+    batches = prod(product.extent(p) or LEAST for p in product.outer)
+    sizes = Sizes(m, n, k, batches, kind.bytes)
     choice = choose(kernel.facts, sizes, kind.depth)
     if choice is None:
         not_this("no tile fits")
@@ -70,6 +76,15 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     for other in kernel.blocks():
         if not any(loop.thread for loop in kernel.stage(other).loops):
             kernel.say(thread_nest(kernel, other))
+
+
+def _by_inner_rows(product: Contraction) -> Contraction:
+    """Of several axes of rows whose sizes are not known the inner one by tiles: outer ones are more often short."""
+    unknown = [p for p in product.outer if product.lhs.has(p) and not product.rhs.has(p) and product.extent(p) is None]
+    if product.extent(product.m) is not None or not unknown or product.m is None or max(unknown) < product.m:
+        return product
+    outer = tuple(product.m if p == max(unknown) else p for p in product.outer)
+    return replace(product, m=max(unknown), outer=outer)
 
 
 def _kind(product: Contraction) -> Fragments:
