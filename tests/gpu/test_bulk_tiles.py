@@ -290,8 +290,10 @@ def test_a_cpu_copies_as_ever() -> None:
 SAMPLE = Path(__file__).parents[2] / "samples" / "tensor-cores"
 
 
-def sample(m: int, n: int, k: int, changes: dict[str, str], unroll: bool = True) -> DeviceProgram:
-    script = (SAMPLE / "bulk-copies.mls").read_text()
+def sample(
+    m: int, n: int, k: int, changes: dict[str, str], unroll: bool = True, name: str = "bulk-copies.mls"
+) -> DeviceProgram:
+    script = (SAMPLE / name).read_text()
     for old, new in changes.items():
         assert old in script
         script = script.replace(old, new)
@@ -305,14 +307,36 @@ def sample(m: int, n: int, k: int, changes: dict[str, str], unroll: bool = True)
     return lower_gpu("matmul", func, unroll=unroll)
 
 
-def test_the_sample_with_two_warps() -> None:
-    small = {"[None, 2, 4, 16]": "[None, 1, 2, 16]", "[None, 4, 2, 16]": "[None, 2, 2, 16]"}
+def check_product(made: DeviceProgram, m: int) -> None:
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((64, 256), (256, 64)))
-    got = np.zeros((64, 64), np.float32)
-    made = sample(64, 64, 256, small, unroll=False)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, 256), (256, 64)))
+    got = np.zeros((m, 64), np.float32)
     run_program(made, *((x.view(np.uint32) >> 16).astype(np.uint16) for x in (a, b)), got)
     np.testing.assert_array_equal(got, a @ b)
+
+
+def test_products_of_warpgroups(all_cases: bool) -> None:
+    """Products go on while the next tiles are asked for; a slot is filled again when they are done."""
+    small = {
+        "n=256": "n=64", "64x256": "64x64", "lambda k, j: (j // 64, k, j % 64)": "lambda k, j: (k, j)",
+        '"software_pipeline_stage", [0, 0, 3]': '"software_pipeline_stage", [0, 0, 1]',
+    }  # fmt: skip
+    made = sample(128, 64, 256, small, unroll=False, name="wgmma-bulk.mls")
+    check_product(made, 128)
+    drop = without(made, lambda call: call.op == tir.Op("tir.ptx_wait_barrier"), 0)
+    with pytest.raises(CallError, match="E0742"):
+        check_product(drop, 128)
+    if find_ptxas() is not None:
+        sizes, changes = ((1024, 1024, 1024), {}) if all_cases else ((128, 64, 256), small)
+        whole = sample(*sizes, changes, name="wgmma-bulk.mls")
+        (found,) = assemble(emit_ptx(whole.kernels, "cuda{arch=sm_90a}").text, "sm_90a").values()
+        assert found.spill_stores == found.spill_loads == 0 and not found.serialized
+
+
+def test_the_sample_with_two_warps() -> None:
+    small = {"[None, 2, 4, 16]": "[None, 1, 2, 16]", "[None, 4, 2, 16]": "[None, 2, 2, 16]"}
+    made = sample(64, 64, 256, small, unroll=False)
+    check_product(made, 64)
     assert {(x.box, x.swizzle) for x in made.kernels[0].maps.values()} == {((64, 32), 128), ((64, 64), 128)}
 
 
