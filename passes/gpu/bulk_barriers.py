@@ -42,7 +42,9 @@ class _Kernels(Mutator):
             return super().stmt_for(node)
         loops, body = found
         slots: dict[int, int] = {}
+        span = None
         for call in (n for s in body for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+            span = span or call.span
             key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
             slots[key] = max(count, slots.get(key, 1))
         if not slots:
@@ -51,7 +53,7 @@ class _Kernels(Mutator):
         for loop in loops:
             if loop.thread in BLOCK and tir.const_int(loop.extent) != 1:
                 first = c.logical_and(first, c.equal(loop.var, 0))
-        lower = _Lower(slots, first)
+        lower = _Lower(slots, first, span)
         made = (*lower.start(), *lower.body(body))
         for loop in reversed(loops):
             made = (replace(loop, body=made),)
@@ -66,10 +68,12 @@ def _number(node: Expr) -> int:
 
 @dataclass
 class _Lower(Mutator):
-    """`slots` has how many there are for each key; `first` says whether a thread is the block's first."""
+    """`slots` has how many there are for each key; `first` says whether a thread is the block's first; `span` is the
+    place of a tile."""
 
     slots: dict[int, int]
     first: Expr
+    span: object
     _starts: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,8 +93,9 @@ class _Lower(Mutator):
         for buffer in self._phases.values():
             made += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
         (count,) = self._barriers.shape
-        inits = [_call("ptx_init_barrier_thread_count", self._barrier(n), c.const(1)) for n in range(_number(count))]
-        fences = [_call("ptx_fence_barrier_init"), _call("ptx_fence_proxy_async")]
+        init, span = "ptx_init_barrier_thread_count", self.span
+        inits = [_call(init, self._barrier(n), c.const(1), span=span) for n in range(_number(count))]
+        fences = [_call(name, span=span) for name in ("ptx_fence_barrier_init", "ptx_fence_proxy_async")]
         return [*made, self._once([*inits, *fences]), _call("tvm_storage_sync", tir.StringImm("shared"))]
 
     def _once(self, body: list[Stmt]) -> Stmt:

@@ -17,9 +17,10 @@ the tile is used; `bulk_barriers` makes instructions of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import Interval, eval_set, from_range
@@ -27,7 +28,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import replace, walk
-from mlcc.ir.tir import Expr, Stmt
+from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
 from mlcc.passes.gpu.kernels import thread_nest
@@ -105,12 +106,15 @@ class _Tiles(Mutator):
     def __init__(self, body: Body, threads: set[tir.Var], keys: int) -> None:
         self.keys = keys
         self.targets: set[tir.Buffer] = set()
-        self._threads = threads
         self._analyzer = Analyzer()
         self._orders: dict[tir.Buffer, Permutation] = {}
         self._views: set[tir.Var] = set()
         self._writes: dict[tir.Var, int] = {}
         self._inside = set(threads)  # variables that the kernel binds
+        self._apart: set[tir.Var] = {
+            v for v in threads if v.name.startswith("threadIdx")
+        }  # what differs between threads
+        self._parted = 0  # scopes around that not all threads come to
         for node in (n for s in body for n in walk(s)):
             match node:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):
@@ -133,7 +137,32 @@ class _Tiles(Mutator):
             return self._made(copy)
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
-        return super().stmt_for(node)
+        if node.kind is ForKind.THREAD_BINDING:  # virtual threads: several in the code of one
+            self._apart.add(node.var)
+        return self._scope(node, node.extent, super().stmt_for)
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        return self._scope(node, node.condition, super().stmt_if)
+
+    def stmt_while(self, node: tir.While) -> Stmt | list[Stmt]:
+        return self._scope(node, node.condition, super().stmt_while)
+
+    def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
+        if self._differs(node.value):
+            self._apart.add(node.var)
+        return node
+
+    def _scope(self, node: Any, condition: Expr, inside: Callable[[Any], Stmt | list[Stmt]]) -> Stmt | list[Stmt]:
+        differs = self._differs(condition)
+        self._parted += differs
+        made = inside(node)
+        self._parted -= differs
+        return made
+
+    def _differs(self, value: Expr) -> bool:
+        """Whether threads of a block may see different values."""
+        local = (n for n in walk(value) if isinstance(n, tir.BufferLoad) and not n.buffer.scope.startswith(("g", "s")))
+        return bool(used_vars(value) & self._apart) or any(True for _ in local)
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         copy = Copy.of(node)
@@ -143,6 +172,8 @@ class _Tiles(Mutator):
 
     def _made(self, copy: Copy) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
+        if self._parted:
+            copy.refuse("not all threads come to it", "take it out of the condition, which differs between threads")
         if not target.scope.startswith("shared") or source.scope != "global":
             copy.refuse("it copies from global to shared memory", "annotate the block that fills the shared buffer")
         if source.data in self._views or target.data in self._views:
@@ -195,8 +226,7 @@ class _Tiles(Mutator):
         if moving:
             text = f"index {moving[0]} of `{copy.load.buffer.name}` runs along no dimension of the tile"
             copy.refuse(text, "a box lies in shared memory as it does in the tensor, dimension by dimension")
-        block = {v for v in self._threads if v.name.startswith("threadIdx")}
-        if any(used_vars(e) & block for e in (*starts, *corner)):
+        if any(self._differs(e) for e in (*starts, *corner)):
             copy.refuse(
                 "its tile depends on the thread", "one thread asks for the tile of a block: bind none of its loops"
             )

@@ -45,8 +45,8 @@ def name_of(node: tir.Call) -> str:
 def require(e: DeviceEmitter, node: tir.Call) -> None:
     """Ask for the PTX ISA of these instructions. Raises CompileError for an architecture without them."""
     if e.arch.number < FIRST_ARCH:
-        text = f"`T.{name_of(node)}` on {e.arch.name}"
-        raise unsupported(text, node.span, help=f"there is such an instruction from sm_{FIRST_ARCH} on")
+        help = f"they are there from sm_{FIRST_ARCH} on; for others leave out `mlcc.bulk_copy`, or calls such as these"
+        raise unsupported(f"barriers in memory and bulk copies on {e.arch.name}", node.span, help=help)
     e.needs_isa(ISA)
 
 

@@ -303,7 +303,7 @@ class CheckedEmitter(ThreadEmitter):
             return
         fn, of = self.fn, self._checks
         offset, count = piece
-        if of.trace:
+        if of.trace and self._copied is None:  # what the copy engine does is no request of a warp
             key = integer("i64", 0)
             for var in self._loops:
                 if var in self.values and var not in of.threads.axes:

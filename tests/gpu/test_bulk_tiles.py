@@ -272,6 +272,23 @@ def test_memory_that_threads_write_too_is_refused() -> None:
     bound = SCRIPT.replace("    sch.bind(i0", '    sch.bind(sch.get_loops(s)[-1], "threadIdx.x")\n    sch.bind(i0')
     with pytest.raises(mlcc.CompileError, match="E0778.*depends on the thread"):
         twice(bound)
+    apart = COPY.format(**USUAL).replace(
+        "        for i, j in T.grid(16, 64):\n",
+        """\
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+          for i, j in T.grid(16, 64):
+""",
+        1,
+    )
+    func = mlcc.parse(apart)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    with pytest.raises(mlcc.CompileError, match="E0778.*not all threads come to it"):
+        lower_gpu("f", func)
+    virtual = SCRIPT.replace("[None, 64]", "[None, 2, 32]").replace("j0, j1 =", "j0, v, j1 =").replace(
+        "reorder(i0, j0, i1, j1)", "reorder(i0, j0, v, i1, j1)").replace("compute_at(s, j0)", "compute_at(s, v)"
+    )  # fmt: skip
+    with pytest.raises(mlcc.CompileError, match="E0778.*depends on the thread"):
+        twice(virtual + '    sch.bind(v, "vthread.x")\n')
 
 
 def test_an_older_architecture_is_told_of() -> None:
