@@ -132,42 +132,56 @@ class Fill(Text):
         self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,
         tile: Expr,
     ) -> list[Stmt]:  # fmt: skip
-        """Rows of a tile, by threads side by side along the columns; vectors where they are whole."""
+        """Rows of a tile, by threads side by side where the elements are: along the columns, in vectors where these are
+        whole, or along the rows."""
         b, h, first = at
         assert isinstance(tile, tir.Var)
         target = self.by_data[tile]
         rows = tir.const_int(target.shape[0]) or 0
         own, whole = columns
-        lanes = next(n for n in (VECTOR_BYTES // self.what.dtype.bytes, 4, 2, 1) if own % n == 0 and whole % n == 0)
+        at_row, at_column = tir.Var("row", INT64), tir.Var("column", INT64)
+        value = element(b, h, at_row, at_column)
+        turned = _beside(value, at_row) and not _beside(value, at_column)  # such as keys by columns
+        sizes = (1,) if turned else (VECTOR_BYTES // self.what.dtype.bytes, 4, 2, 1)
+        lanes = next(n for n in sizes if own % n == 0 and whole % n == 0)
         across = whole // lanes
-        count = rows * across
-        zero = c.const(0, thread.dtype)
-        turn, lane = tir.Var("turn", thread.dtype), tir.Var("lane", thread.dtype) if lanes > 1 else zero
+        turn = tir.Var("turn", thread.dtype)
         place = c.add(c.mul(turn, self.tile.threads), thread)
-        row, column = c.floordiv(place, across), c.mul(c.floormod(place, across), lanes)
+        if turned:
+            row, column = c.floormod(place, rows), c.floordiv(place, rows)
+        else:
+            row, column = c.floordiv(place, across), c.mul(c.floormod(place, across), lanes)
         i = c.add(first, c.cast(INT64, row))
         inside = c.less(i, extent)
         if whole > own:
             inside = c.logical_and(inside, c.less(column, own))  # whole vectors are
-        at_column = tir.Var("column", INT64)
-        value = element(b, h, i, at_column)
-        source = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
-        if source is not None and target.dtype is value.dtype:
-            self.copies = True
-            begin = substitute(source, {at_column: c.cast(INT64, column)})
-            store = _copy(target, _flat(target, (row, column)), value.buffer, begin, inside)  # type: ignore[attr-defined]
-        else:
-            each = c.add(column, lane)
-            value = substitute(value, {at_column: c.cast(INT64, each)})
-            loaded = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
-            store = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, each))
-            if isinstance(lane, tir.Var):
-                store = tir.For(lane, zero, c.const(lanes, thread.dtype), tir.ForKind.VECTORIZED, (store,))
-        turns = -(-count // self.tile.threads)
-        if count % self.tile.threads:
-            store = tir.IfThenElse(c.less(place, count), (store,))
+        store, later = self._moved(element(b, h, i, at_column), at_column, lanes, target, (row, column), inside)
+        turns = -(-rows * across // self.tile.threads)
+        if rows * across % self.tile.threads:
+            store = tir.IfThenElse(c.less(place, rows * across), (store,))
+        zero = c.const(0, thread.dtype)
         made: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.SERIAL, (store,))]
-        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if source is not None else made
+        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if later else made
+
+    def _moved(
+        self, value: Expr, at_column: tir.Var, lanes: int, target: tir.Buffer, to: tuple[Expr, Expr], inside: Expr
+    ) -> tuple[Stmt, bool]:
+        """What brings neighbouring elements into a tile, zeros where they are not `inside`; whether they come later."""
+        row, column = to
+        begin = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
+        if begin is not None and target.dtype is value.dtype:
+            self.copies = True
+            begin = substitute(begin, {at_column: c.cast(INT64, column)})
+            return _copy(target, _flat(target, to), value.buffer, begin, inside), True  # type: ignore[attr-defined]
+        zero = c.const(0, column.dtype)
+        lane = tir.Var("lane", column.dtype) if lanes > 1 else zero
+        each = c.add(column, lane)
+        value = substitute(value, {at_column: c.cast(INT64, each)})
+        loaded = c.call(value.dtype, "if_then_else", inside, value, c.const(0, value.dtype))
+        store: Stmt = tir.BufferStore(target, c.cast(target.dtype, loaded), (row, each))
+        if isinstance(lane, tir.Var):
+            store = tir.For(lane, zero, c.const(lanes, column.dtype), tir.ForKind.VECTORIZED, (store,))
+        return store, False
 
 
 def factor(what: Attention, total: Expr) -> Expr:
@@ -182,19 +196,24 @@ def tiles(extent: Expr, size: int) -> Expr:
     return c.floordiv(c.add(extent, size - 1), size)
 
 
-def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
-    """Where elements of a buffer lie, from its start; None where they are no loads, are not side by side along
-    `column`, or those of a column that `lanes` divides need not begin at a multiple of `lanes`."""
+def _beside(value: Expr, place: tir.Var) -> bool:
+    """Are the elements of a buffer that a load reads side by side along a variable?"""
     if not isinstance(value, tir.BufferLoad) or not value.indices:
-        return None
+        return False
     *outer, last = value.indices
-    analyzer = Analyzer()
-    rest = substitute(last, {column: c.const(0, INT64)})
-    if any(column in used_vars(n) for n in outer) or not analyzer.prove_equal(last, c.add(rest, column)):
+    rest = substitute(last, {place: c.const(0, INT64)})
+    return not any(place in used_vars(n) for n in outer) and Analyzer().prove_equal(last, c.add(rest, place))
+
+
+def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
+    """Where elements of a buffer lie, from its start; None where they are not side by side along `column`, or those of
+    a column that `lanes` divides need not begin at a multiple of `lanes`."""
+    if not _beside(value, column):
         return None
-    if any(step % lanes or start % lanes for step, start in map(analyzer.modular_set, (rest, value.buffer.shape[-1]))):
-        return None
-    return _flat(value.buffer, value.indices)
+    assert isinstance(value, tir.BufferLoad)
+    rest = substitute(value.indices[-1], {column: c.const(0, INT64)})
+    known = map(Analyzer().modular_set, (rest, value.buffer.shape[-1]))
+    return None if any(step % lanes or start % lanes for step, start in known) else _flat(value.buffer, value.indices)
 
 
 def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlcc import ops, te
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
@@ -56,10 +57,16 @@ def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
         return None
     way, first = found
     scores = way[0]
-    same = _dims(scores), _dims(first.args[0]), _dims(first.args[1]), _dims(second.args[1])  # type: ignore[attr-defined]
-    if any(d is None or len(d) < 2 for d in same) or len(same[0]) != len(dims):  # type: ignore[arg-type]
+    operands = (*first.args, second.args[1])  # type: ignore[attr-defined]
+    if any(len(_dims(o) or ()) < 2 for o in operands):
         return None
-    return WrittenOut(scores, first, logits, way[1:], second)  # type: ignore[arg-type]
+    made = _dims(scores), _dims(second)
+    if not _same(made[0], dims) or not _same(made[1], dims, 1):  # heads that appear on the way, or with the values
+        return None
+    values = {_dtype(e) for e in (*operands, second.args[0])}  # type: ignore[attr-defined]
+    if len(values) != 1 or not {_dtype(e) for e in (scores, logits, second)} <= {*values, FLOAT32}:
+        return None
+    return WrittenOut(scores, first, logits, tuple(way[1:]), second)  # type: ignore[arg-type]
 
 
 def _is(expr: relax.Expr | None, name: str) -> bool:
@@ -69,6 +76,18 @@ def _is(expr: relax.Expr | None, name: str) -> bool:
 def _dims(expr: relax.Expr) -> tuple[Expr, ...] | None:
     info = expr.struct_info
     return info.dims if isinstance(info, relax.TensorStructInfo) else None
+
+
+def _dtype(expr: relax.Expr) -> DType | None:
+    info = expr.struct_info
+    return info.dtype if isinstance(info, relax.TensorStructInfo) else None
+
+
+def _same(one: Sequence[Expr] | None, two: Sequence[Expr], but: int = 0) -> bool:
+    """Are shapes the same, but for so many last extents?"""
+    if one is None or len(one) != len(two):
+        return False
+    return all(Analyzer().prove_equal(a, b) for a, b in zip(one[: len(one) - but], two, strict=False))
 
 
 def _only_used_here(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | None:
@@ -103,9 +122,6 @@ def from_graph(found: WrittenOut, tail: Tail, operands: Operands) -> Attention |
     """What it computes, its result laid out as `tail` says."""
     q, k = (operands.tensor(a, VIEWS) for a in found.first.args)
     v = operands.tensor(found.second.args[1], VIEWS)
-    dtypes = {t.dtype for t in (q, k, v)}
-    if len(dtypes) != 1:
-        return None
     scores_info = found.scores.struct_info
     assert isinstance(scores_info, relax.TensorStructInfo)
     dims = tuple(c.cast(INT64, operands.given.renew(n)) for n in scores_info.dims or ())

@@ -213,9 +213,17 @@ PARAMS = [
 ]  # fmt: skip
 
 
-def test_written_out() -> None:
-    lines = [*WRITTEN, "p = R.permute_dims(o, axes=[0, 2, 1, 3])", "y = R.reshape(p, (2, n, 24))"]
+@pytest.mark.parametrize("turned", [False, True])
+def test_written_out(turned: bool) -> None:
+    """With keys by rows and, if `turned`, by columns."""
+    lines = [
+        *(["s = R.matmul(q, k)", *WRITTEN[2:]] if turned else WRITTEN),
+        "p = R.permute_dims(o, axes=[0, 2, 1, 3])",
+        "y = R.reshape(p, (2, n, 24))",
+    ]
     params = [p.replace('"n"', "21") for p in PARAMS]
+    if turned:
+        params[1] = params[1].replace('"m", 16', '16, "m"')
     art = built(graph(params, *(line.replace("n, 24", "21, 24") for line in lines), result="y"))
     assert list(art.manifest["kernels"]) == ["attention_kernel"]
     rng = np.random.default_rng(3)
@@ -225,6 +233,7 @@ def test_written_out() -> None:
     first = (np.swapaxes(a, 1, 2) for a in (q, k, v))
     scores = np.float64(q) @ np.swapaxes(np.float64(k), 2, 3) * 0.25
     want = attention(*first, 0.0, np.where(seen, scores, -1e9), True).reshape(2, 21, 24)
+    k = np.ascontiguousarray(np.swapaxes(k, 2, 3)) if turned else k
     np.testing.assert_allclose(mlcc.load(art, emulate=True)["main"](q, k, v, seen), want, atol=1e-5)
 
 
@@ -240,6 +249,16 @@ def test_what_is_no_attention_of_its_own_stays() -> None:
     assert fused(*across) == []
     wide = [p.replace("16", "264") for p in PARAMS]
     assert fused(*WRITTEN, params=wide) == []
+    more = [*PARAMS, 'r: R.Tensor((2, 3, n, m), "float32")'.replace("n, m", '"n", "m"')]
+    shared = [p.replace("(2, 3,", "(1, 1,") for p in more[:2]] + more[2:]
+    added = [*WRITTEN[:3], "b = R.add(a, r)", *WRITTEN[4:]]
+    assert fused(*added, params=more) == ["attention"]
+    assert fused(*added, params=shared) == []  # scores of one head become those of several
+    double = [line.replace("R.matmul(q, t)", 'R.matmul(q, t, out_dtype="float64")') for line in added]
+    double = [line.replace('0.25, "float32"', '0.25, "float64"') for line in double]
+    more = [*more[:4], more[4].replace("float32", "float64")]
+    last = [*double[:-1], 'h = R.astype(w, "float32")', "o = R.matmul(h, v)"]
+    assert fused(*last, params=more) == []
     mixed = [*PARAMS[:2], PARAMS[2].replace("float32", "float16"), PARAMS[3]]
     half = [*WRITTEN[:-1], 'h = R.astype(w, "float16")', "o = R.matmul(h, v)"]
     assert fused(*half, params=mixed) == []
