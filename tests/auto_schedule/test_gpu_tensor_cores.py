@@ -186,7 +186,7 @@ def test_convolutions(layout: str, stride: int, all_cases: bool) -> None:
         text = graph(shapes, f"z = R.nn.conv2d(x, w, {options})", "y = R.nn.relu(z)", result="y")
         agree(text, lambda x, w: np.maximum(windows(x, w, stride), 0), "gpu-tensor-conv", terms=72)
         return
-    shapes = params("float16", x="(1, 7, 5, 8)", w="(16, 3, 3, 8)")
+    shapes = params("float16", x="(1, 9, 7, 8)", w="(16, 3, 3, 8)")
     text = graph(shapes, f'y = R.nn.conv2d(x, w, {options}, data_layout="NHWC", kernel_layout="OHWI")', result="y")
 
     def want(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -208,8 +208,10 @@ def test_a_convolution_of_one_step() -> None:
     agree(text, want, "gpu-tensor-conv", terms=16)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
-def test_the_code_of_a_large_product(arch: str, all_cases: bool) -> None:
+@pytest.mark.parametrize(
+    ("arch", "step"), [("sm_80", (64, 16, 8)), ("sm_90", (64, 16, 6)), ("sm_120", (32, 12, 6))]
+)  # tiles of 128 x 128, 128 x 256 and 128 x 64
+def test_the_code_of_a_large_product(arch: str, step: tuple[int, int, int], all_cases: bool) -> None:
     """In a step of depth products of all fragments with one another, loads of 16 bytes, and one barrier."""
     if not all_cases and arch != "sm_90":
         return
@@ -217,7 +219,7 @@ def test_the_code_of_a_large_product(arch: str, all_cases: bool) -> None:
     text = graph(given, "y = R.matmul(x, w)", "z = R.add(y, b)", "o = R.nn.relu(z)", result="o")
     made = mlcc.build(mlcc.parse(text), f"cuda{{arch={arch}}}").emit("ptx").decode()
     loop = made.split("cp.async.wait_group")[1]
-    assert (loop.count("mma.sync"), loop.count("ldmatrix"), loop.count("cp.async.cg")) == (64, 16, 6)
+    assert (loop.count("mma.sync"), loop.count("ldmatrix"), loop.count("cp.async.cg")) == step
     assert loop.count("bar.sync") == 1 and "ld.global" not in loop and "ld.shared" not in loop
     assert not re.search(r"st\.global\.[buf]16", made)
     if ptxas.find_ptxas() is not None:
