@@ -1,7 +1,8 @@
 """Which loops are unrolled so that the local buffers of a thread can be registers.
 
 A register has no address: a `local` buffer is one only where every index into it is a constant in the end. So loops of
-constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded. A short loop
+constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded; what is larger
+than all registers of a thread, twice over, is memory in any case. A short loop
 around these (the innermost steps of a product whose tile is in registers) is unrolled too: what it reads from shared
 memory then lies side by side, and is loaded 16 bytes at once.
 """
@@ -14,6 +15,7 @@ from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.targets.llvm.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
+MOST_BYTES = 2048  # of a buffer in registers, of which a thread has 255
 _SHORT, _MOST_AROUND = 16, 1024  # trips of a loop around a tile, and statements that it comes to
 
 
@@ -22,6 +24,12 @@ def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
     finder = _Finder()
     finder.visit(body, 1)
     return frozenset(finder.found)
+
+
+def _fits(buffer: tir.Buffer) -> bool:
+    """Whether a buffer may be registers."""
+    size = tir.const_int(buffer.shape[0])
+    return buffer.scope == "local" and (size or 0) * buffer.dtype.bytes <= MOST_BYTES
 
 
 class _Finder:
@@ -36,7 +44,7 @@ class _Finder:
     def visit(self, body: tuple[tir.Stmt, ...], copies: int) -> None:
         for stmt in body:
             match stmt:
-                case tir.AllocBuffer(buffer=buffer) if buffer.scope == "local":
+                case tir.AllocBuffer(buffer=buffer) if _fits(buffer):
                     self._local.add(buffer.data)
                 case tir.DeclBuffer(buffer=buffer, data=tir.Var() as data) if data in self._local:
                     self._local.add(buffer.data)
@@ -86,7 +94,7 @@ class _Finder:
         """Does an index into a local buffer depend on `var`?"""
         for node in (n for stmt in body for n in walk(stmt)):
             match node:
-                case tir.AllocBuffer(buffer=buffer) if buffer.scope == "local":
+                case tir.AllocBuffer(buffer=buffer) if _fits(buffer):
                     self._local.add(buffer.data)
                 case tir.Bind():
                     self._sources[node.var] = self._variables(node.value)

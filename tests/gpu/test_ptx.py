@@ -134,6 +134,22 @@ def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
     assert made.count("ld.global") == made.count("st.global") == 8
 
 
+@pytest.mark.parametrize(("rows", "is_unrolled"), [(8, True), (60, False)])
+def test_what_cannot_be_registers_is_not_unrolled_for_it(rows: int, is_unrolled: bool) -> None:
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 128)
+    L = T.alloc_buffer(({rows * 16},), "float32", scope="local")
+    for i, j in T.grid({rows}, 16):
+        L[i * 16 + j] = A[tx] + T.Cast("float32", i * j)
+    for i, j in T.grid({rows}, 16):
+        if A[i] > T.float32(0):
+            B[tx] = B[tx] + L[i * 16 + j]
+"""
+    assert ("llvm.loop.unroll.full" in ptx(text).llvm_ir) == is_unrolled
+
+
 def test_dynamic_shared_memory_has_one_start_and_offsets() -> None:
     text = """
 @T.prim_func
