@@ -46,6 +46,11 @@ class Subject:
     def is_kernel(self) -> bool:
         return isinstance(self.module["main"], tir.PrimFunc)
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it takes floats of 16 bits."""
+        return "float16" in self.module.script()
+
 
 def subject(kind: str, seed: int) -> Subject:
     """The subject of that number. Raises NoSubject."""
