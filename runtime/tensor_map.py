@@ -46,19 +46,19 @@ class TensorMap(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """The tensor has no elements: there is nothing to describe, and no copy of it is of any use."""
+        """The tensor has no elements, or a condition leaves none: what is copied are zeros."""
         return not all(self.dims)
 
 
 def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequence[int]) -> TensorMap:
-    """A map whose limits hold. Raises CallError E0879."""
-    made = TensorMap(spec, address, tuple(dims), tuple(strides))
+    """A map whose limits hold; extents below 0 are 0. Raises CallError E0879."""
+    made = TensorMap(spec, address, tuple(max(d, 0) for d in dims), tuple(strides))
     if made.is_empty:
         return made
     if address % STRIDE_UNIT:
         raise _refused(spec, f"it begins at {address:#x}, which is no multiple of {STRIDE_UNIT}")
     for extent in dims:
-        if not 1 <= extent <= MOST_EXTENT:
+        if extent > MOST_EXTENT:
             raise _refused(spec, f"an extent of {extent}; up to {MOST_EXTENT} are copied")
     for stride in strides:
         if stride % STRIDE_UNIT:

@@ -16,9 +16,10 @@ from mlcc.errors import CallError, LoadError, MachineError, error
 from mlcc.runtime.cuda import driver as cuda
 from mlcc.runtime.cuda.driver import ArgumentBlock, Driver, DriverError
 from mlcc.runtime.device import Device, Extents, KernelSpec, Limits, MemoryInfo, out_of_memory
-from mlcc.runtime.tensor_map import TensorMap
+from mlcc.runtime.tensor_map import STRIDE_UNIT, TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
+_ZEROS = 256  # bytes
 _MOST_MAPS = 1024  # tensor maps that are kept
 _USUAL_SHARED = 48 << 10  # bytes of dynamic shared memory that need no attribute
 STICKY = frozenset({
@@ -73,6 +74,7 @@ class CudaDevice(Device):
         self.number = number
         self.dlpack = (_CUDA, number)
         self._maps: dict[TensorMap, bytes] = {}
+        self._zero: tuple[int, int] | None = None  # of which generation, and where
         self._broken = ""  # why it cannot be used any more
         self._last = ""  # the kernel that was launched last
         self._local = threading.local()
@@ -246,7 +248,11 @@ class CudaDevice(Device):
             driver.launch(kernel.function, grid, block, shared_bytes, self.stream, kernel.arguments)
 
     def tensor_map(self, made: TensorMap) -> bytes:
-        """Encoded by the driver, once for each address and shape."""
+        """Encoded by the driver, once for each address and shape. The driver takes no extents of 0: in the place of a
+        tensor without elements stands one zero."""
+        if made.is_empty:
+            rank = len(made.dims)
+            made = made._replace(address=self._zeros(), dims=(1,) * rank, strides=(STRIDE_UNIT,) * (rank - 1))
         known = self._maps.get(made)
         if known is None:
             with self._driving() as driver:
@@ -255,6 +261,13 @@ class CudaDevice(Device):
                 self._maps.clear()
             self._maps[made] = known
         return known
+
+    def _zeros(self) -> int:
+        """Memory that holds zeros, for as long as the context lives."""
+        if self._zero is None or self._zero[0] != self.generation:
+            self._zero = self.generation, self.alloc(_ZEROS)
+            self.memset(self._zero[1], 0, _ZEROS)
+        return self._zero[1]
 
     def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
         """What the device does not have is said before the driver refuses it in fewer words."""

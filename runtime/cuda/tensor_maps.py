@@ -34,12 +34,7 @@ def _function() -> Any:
 
 
 def encode(made: TensorMap, function: Any = None) -> bytes:
-    """The 128 bytes of a map. `function` stands in for the driver's. Raises DriverError.
-
-    A tensor without elements has nothing to copy: its map is zeros, and no thread of a sound kernel names it.
-    """
-    if made.is_empty:
-        return bytes(BYTES)
+    """The 128 bytes of a map that has elements. `function` stands in for the driver's. Raises DriverError."""
     spec, rank = made.spec, len(made.dims)
     room = ctypes.create_string_buffer(BYTES + _ALIGNMENT)
     at = -(-ctypes.addressof(room) // _ALIGNMENT) * _ALIGNMENT

@@ -263,6 +263,22 @@ def test_conditions_on_extents_are_those_of_the_map() -> None:
     assert [tir.const_int(d) for d in known.dims] == [50, 10]
 
 
+def test_a_condition_that_leaves_nothing() -> None:
+    text = COPY.format(**{**USUAL, "shape": "(n, 64)"}).replace("def f(A: T", "def f(a: T.handle, n: T.int32, A: T")
+    text = text.replace('def f(a: T.handle, n: T.int32, A: T.Buffer((n, 64), "float32"), ', "def f(a: T.handle, ")
+    text = text.replace(
+        "    for b in T", '    n = T.int32()\n    A = T.match_buffer(a, (n, 64), "float32")\n    for b in T', 1
+    )
+    text = text.replace("= A[vi, vj]", "= T.if_then_else(vi < n - 20, A[vi, vj], T.float32(0))")
+    func = mlcc.parse(text)["f"]
+    assert isinstance(func, tir.PrimFunc)
+    made = lower_gpu("f", func)
+    for n in (4, 20, 27):
+        given, got = np.ones((n, 64), np.float32), np.zeros((16, 64), np.float32)
+        run_program(made, given, got)
+        assert got.sum() == 64 * max(n - 20, 0)
+
+
 def test_memory_that_threads_write_too_is_refused() -> None:
     text = COPY.format(**USUAL).replace('B[vi, vj] = T.Cast("float32", S[vi, vj])', "A[vi, vj] = S[vi, vj]")
     func = mlcc.parse(text)["f"]

@@ -49,10 +49,15 @@ def test_what_the_driver_is_given() -> None:
     assert function.seen[1] == (0, 1, 4096, [5], [], [16], [1], (0, 0, 2, 0))
 
 
-def test_a_tensor_without_elements_is_not_described() -> None:
-    function = Function()
-    assert tensor_maps.encode(tensor_map(SPEC, 0, [0, 77], [2048]), function) == bytes(128)
-    assert not function.seen
+def test_a_tensor_without_elements_is_one_zero() -> None:
+    """A condition may leave nothing of a tensor that is copied all the same."""
+    driver = FakeDriver()
+    device = CudaDevice(driver)
+    for dims in ([0, 77], [64, -3], [64, 0]):
+        device.tensor_map(tensor_map(SPEC, 0, dims, [2048]))
+    ((_, made),) = driver.called("encode")
+    assert (made.dims, made.strides) == ((1, 1), (16,)) and made.address % 16 == 0
+    assert ctypes.string_at(made.address, 256) == bytes(256)
 
 
 def test_what_the_driver_refuses() -> None:
