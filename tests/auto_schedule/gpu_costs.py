@@ -10,7 +10,7 @@ import mlcc
 from mlcc.gpu_facts import GpuFacts
 from mlcc.targets.cuda import ptxas
 from mlcc.targets.emulate.report import KernelReport, MeasuringDevice
-from tests.auto_schedule.kernels import arguments, chosen, lowered, scheduled
+from tests.auto_schedule.kernels import arguments, chosen, lowered
 
 GPU = "cuda{arch=sm_90}"
 
@@ -45,9 +45,13 @@ class Costs:
 def costs_of(text: str, sizes: dict[str, int] | None = None, target: str = GPU, tolerance: float = 1e-4) -> Costs:
     """Schedules the kernels of a graph, compares what they compute with the CPU, and says what they cost."""
     mod = lowered(text)
-    rules = [a.rule for a in chosen(mod, target).values()]
+    found = chosen(mod, target).values()
+    made = mod.copy()
+    for one in found:
+        if one.func is not None:
+            made.update_func(one.name, one.func)
     args = arguments(mod, sizes=sizes)
-    artifact = mlcc.build(scheduled(mod, target), target, pipeline="lower-to-tir")
+    artifact = mlcc.build(made, target, pipeline="lower-to-tir")
     want = mlcc.load(mlcc.build(mod, "llvm{cpu=native}", opt_level=1, pipeline="lower-to-tir"))["main"](*args)
     device = MeasuringDevice(artifact.launch.kernels, GpuFacts.of(target))
     have = mlcc.runtime.loader.load(artifact, device=device)["main"](*args)
@@ -56,4 +60,4 @@ def costs_of(text: str, sizes: dict[str, int] | None = None, target: str = GPU, 
     for one, other in zip(results, want if isinstance(want, (tuple, list)) else [want], strict=True):
         np.testing.assert_allclose(one.astype("float64"), other.astype("float64"), rtol=tolerance, atol=tolerance)
     ideal = sum(-(-a.nbytes // 32) for a in (*args, *results))
-    return Costs(rules, list(device.report.kernels.values()), ideal, artifact.emit("ptx").decode())
+    return Costs([a.rule for a in found], list(device.report.kernels.values()), ideal, artifact.emit("ptx").decode())

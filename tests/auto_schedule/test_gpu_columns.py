@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.auto_schedule.gpu_costs import costs_of
-from tests.auto_schedule.kernels import graph
+from tests.auto_schedule.gpu_costs import GPU, costs_of
+from tests.auto_schedule.kernels import graph, lowered, scheduled
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,10 @@ def test_whole_sectors(shape: str, line: str, kernels: int) -> None:
 )
 def test_sizes_that_fit_nothing(shape: str, line: str, sizes: dict[str, int]) -> None:
     costs_of(graph(f'x: R.Tensor({shape}, "float32")', f"y = {line}", result="y"), sizes, tolerance=1e-3)
+
+
+def test_scripts_replay() -> None:
+    """Of rows in registers, of tiles with joined axes, and of partial results."""
+    lines = ("R.nn.softmax(x)", "R.permute_dims(x, axes=[0, 2, 3, 1])", "R.sum(x, axis=[0, 2, 3])", "R.add(x, x)")
+    for line in lines:
+        scheduled(lowered(graph('x: R.Tensor((2, 64, 10, 12), "float16")', f"y = {line}", result="y")), GPU)

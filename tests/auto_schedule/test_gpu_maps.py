@@ -17,10 +17,8 @@ def tensors(dtype: str = "float32", **shapes: str) -> str:
 @pytest.mark.parametrize(
     ("params", "line"),
     [
-        (tensors(x="(64, 1056)"), "R.nn.relu(x)"),
         (tensors("float16", x="(33, 2048)", y="(33, 2048)"), "R.multiply(x, y)"),
         (tensors("int8", x="(33, 1024)"), 'R.astype(x, "float32")'),
-        (tensors(x="(33, 1024)"), 'R.astype(x, "int8")'),
         (tensors("bool", x="(528, 256)"), "R.logical_not(x)"),
         (tensors(x="(3, 11, 5, 7)"), "R.nn.relu(x)"),  # an axis of 7 elements, 1155 of all
     ],
@@ -37,7 +35,7 @@ def test_large_ones_take_several_turns() -> None:
     assert found.ptx.count("st.global.v4") == 2 and len(re.findall(r"ld\.global(\.nc)?\.v4", found.ptx)) == 4
 
 
-@pytest.mark.parametrize("sizes", [{"n": 3, "m": 1}, {"n": 2, "m": 517}, {"n": 0, "m": 3}, {"n": 1, "m": 128}])
+@pytest.mark.parametrize("sizes", [{"n": 3, "m": 1}, {"n": 2, "m": 517}, {"n": 0, "m": 3}])
 def test_sizes_that_are_not_known(sizes: dict[str, int]) -> None:
     """A place in the grid is divided once, in 32 bits."""
     text = graph(tensors(x='("n", "m")', b='("m",)'), "y = R.add(x, b)", result="y")
