@@ -50,7 +50,7 @@ class CudaArtifact:
         """A device that runs the kernels on the CPU."""
         from mlcc.targets.emulate.device import EmulatedDevice
 
-        return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
+        return EmulatedDevice(self.launch.kernels_to_emulate(), check, GpuFacts.of(self.launch.facts["target"]["text"]))
 
     def assembled(self) -> dict[str, Assembled]:
         """What NVIDIA's assembler makes of the kernels, by name; nothing where it is not there or refuses."""

@@ -48,7 +48,7 @@ def _lowered(source: bytes, name: str) -> list[DeviceKernel]:
     try:
         with deep(), uncollected():
             functions = {str(n): f for n, f in parse(source, name).functions.items() if isinstance(f, tir.PrimFunc)}
-            return [k for n, f in functions.items() for k in lower_gpu(n, f, functions).kernels]
+            return [k for n, f in functions.items() for k in lower_gpu(n, f, functions, unroll=False).kernels]
     except CompileError as exc:
         first = exc.diagnostics[0].message
         raise LoadError(error("E0748", f"the text of its kernels cannot be lowered: {first}", help=_AGAIN)) from None

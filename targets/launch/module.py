@@ -10,6 +10,7 @@ from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.grammar.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import walk
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.gpu import DeviceKernel, lower_gpu
 from mlcc.recursion import deep, uncollected
@@ -42,12 +43,26 @@ class LaunchModule:
         """The text of the functions: what an emulator makes of it are these kernels."""
         return script(IRModule(dict(self.functions)))
 
+    def kernels_to_emulate(self) -> list[DeviceKernel]:
+        """The kernels with the loops that are marked to be unrolled as they were written: code for a CPU is as fast by
+        them, and compiled many times faster."""
+        with deep():
+            marked = {name: f for name, f in self.functions.items() if _has_unrolled(f)}
+            made = [k for n, f in marked.items() for k in lower_gpu(n, f, self.functions, unroll=False).kernels]
+        instead = {k.name: k for k in made}
+        return [instead.get(k.name, k) for k in self.kernels]
+
     def kernels_to_read(self) -> list[DeviceKernel]:
         """The kernels with their loops as they were written: none is unrolled."""
         with deep():
             programs = [lower_gpu(name, f, self.functions, unroll=False) for name, f in self.functions.items()]
         wanted = {k.name for k in self.kernels}
         return [k for p in programs for k in p.kernels if k.name in wanted]
+
+
+def _has_unrolled(func: tir.PrimFunc) -> bool:
+    loops = (n for n in walk(func) if isinstance(n, tir.For))
+    return any(n.kind is tir.ForKind.UNROLLED or any("unroll" in key for key in n.annotations) for n in loops)
 
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:

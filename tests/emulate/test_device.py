@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mlcc
 from mlcc.errors import CallError, LoadError
+from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.runtime.device import KernelSpec
 from mlcc.targets.emulate.device import EmulatedDevice
 from tests.emulate.kernels import program, rand
@@ -111,3 +114,27 @@ def test_launches_that_the_gpu_would_refuse(
     (found,) = caught.value.diagnostics
     assert said in found.message and found.primary is not None and found.primary.span is not None
     assert found.primary.span.source.name == "wide.mlc"
+
+
+UNROLLED = """
+@T.prim_func
+def sums(A: T.Buffer((64, 48), "float32"), B: T.Buffer((64,), "float32")):
+    for t in T.thread_binding(64, thread="threadIdx.x"):
+        B[t] = 0.0
+        for k in T.unroll(48):
+            B[t] = B[t] + A[t, k]
+"""
+
+
+def test_loops_are_not_unrolled_for_a_cpu(tmp_path: Path) -> None:
+    """A kernel for tensor cores, unrolled, took minutes to compile."""
+    artifact = mlcc.build(mlcc.parse(UNROLLED), "cuda{arch=sm_80}")
+    (unrolled,), (kept,) = artifact.launch.kernels, artifact.launch.kernels_to_emulate()
+    loops = [sum(isinstance(n, tir.For) for s in k.body for n in walk(s)) for k in (unrolled, kept)]
+    assert loops == [0, 1] and kept.name == unrolled.name
+    artifact.save(tmp_path / "sums.mlca")
+    a = rand(64, 48)
+    for made in (artifact, tmp_path / "sums.mlca"):
+        b = np.zeros(64, "float32")
+        mlcc.load(made, emulate=True)["sums"](a, b)
+        np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
