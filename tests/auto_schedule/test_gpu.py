@@ -91,6 +91,31 @@ def test_sizes_that_vectors_divide_and_tiles_do_not() -> None:
     assert "st.global.v4" in text and "st.global.b32" not in text
 
 
+@pytest.mark.parametrize(
+    ("x", "w"),
+    [
+        ("(1, 64)", "(64, 96)"), ("(3, 70)", "(70, 37)"), ("(15, 33)", "(33, 20)"), ('(2, "n")', '("n", 40)'),
+        ("(2, 1, 30)", "(2, 30, 64)"),
+    ],
+)  # fmt: skip
+def test_few_rows_times_a_matrix(x: str, w: str) -> None:
+    """Threads along the columns, groups of them along what is summed up over."""
+    text = graph(floats(x=x, w=w), "y = R.matmul(x, w)", "o = R.nn.relu(y)", result="o")
+    made = agree(text, {"n": 45}, rule="gpu-gemv-columns")
+    assert {"blockIdx.x", "threadIdx.x", "threadIdx.y"} == threads(made)
+
+
+@pytest.mark.parametrize(("rows", "ahead"), [(1, 4), (8, 2)])
+def test_a_matrix_comes_in_whole_vectors(rows: int, ahead: int) -> None:
+    text = graph(floats(x=f"({rows}, 4096)", w="(4096, 4096)"), "y = R.matmul(x, w)", result="y")
+    code = mlcc.build(mlcc.parse(text), GPU).emit("ptx").decode()
+    assert code.count("ld.global.nc.v4") >= ahead and code.count("bar.sync") == 1
+    assert code.count("fma.rn.f32") >= 16 and ".local" not in code
+    if ptxas.find_ptxas() is not None:
+        (facts,) = ptxas.assemble(code, "sm_90").values()
+        assert facts.spill_stores == facts.spill_loads == 0
+
+
 def test_products_of_sizes_that_are_not_known() -> None:
     text = product('"m"', 96, '"k"')
     agree(text, {"m": 37, "k": 21}, rule="gpu-matmul")

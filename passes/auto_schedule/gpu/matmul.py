@@ -11,13 +11,13 @@ from math import isqrt
 
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.gpu.nests import thread_nest
 from mlcc.passes.auto_schedule.gpu.product_parts import (
     absorb_readers,
     as_gemm,
     has_several_axes,
     loops_down_to,
     pad_to_tiles,
+    schedule_rest,
 )
 from mlcc.passes.auto_schedule.gpu.simt_tiles import PIECE, Tile, best_tile
 from mlcc.passes.auto_schedule.gpu.strips import fetch, pipeline, strip
@@ -66,10 +66,7 @@ def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, windows: bool
     kernel.sch.decompose_reduction(block, depth)
     ahead = pipeline(kernel, depth, strips, tile) - 1
     kernel.say(str(tile) + (f", fetched {ahead} steps ahead" if ahead else ""))
-    done = {kernel.sch.get(b) for b in (block, store, *strips)}
-    for other in kernel.blocks():
-        if not any(kernel.sch.get(other) is b for b in done) and not kernel.stage(other).block.name.endswith("_init"):
-            kernel.say(thread_nest(kernel, other))
+    schedule_rest(kernel, (block, store, *strips))
 
 
 def _tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) -> tuple[LoopRV, LoopRV]:

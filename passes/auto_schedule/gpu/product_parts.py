@@ -3,10 +3,13 @@ results are stored."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand, contraction
 from mlcc.passes.auto_schedule.gpu.gemm_form import to_gemm
+from mlcc.passes.auto_schedule.gpu.nests import thread_nest
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of
@@ -36,12 +39,16 @@ def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[Bl
 
 def pad_to_tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, rows: int, columns: int, depth: int) -> None:
     """Pad to whole tiles what is not known to be a multiple of them."""
+    pad_axes(kernel, block, product, {product.m: rows, product.n: columns, product.k[-1]: depth})
+
+
+def pad_axes(kernel: GpuKernel, block: BlockRV, product: Contraction, steps: Mapping[int | None, int]) -> None:
+    """Pad axes, given as places of their loops, to multiples, if one is not known to be a multiple."""
     stage = product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps = {product.m: rows, product.n: columns, product.k[-1]: depth}
     wanted = [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars]  # type: ignore[index]
     extents = [stage.extents[of_loop[stage.axes[a.var]]] for a in stage.block.iter_vars]  # type: ignore[index]
-    if any(e is None or e % w for e, w in zip(extents, wanted, strict=True)):
+    if any(w > 1 and (e is None or e % w) for e, w in zip(extents, wanted, strict=True)):
         kernel.sch.pad_einsum(block, wanted)
 
 
@@ -52,10 +59,16 @@ def fetched(kernel: GpuKernel, block: BlockRV, operand: Operand, scope: str) -> 
     wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
     buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
     made = kernel.sch.cache_read(block, number_of(kernel, block, buffer), scope)
+    inline_copies(kernel, made)
+    return made, buffer
+
+
+def inline_copies(kernel: GpuKernel, block: BlockRV) -> None:
+    """Copies that a block reads, padding too, disappear into it."""
     while True:
-        before = [p for p in kernel.sch.get_producers(made) if _copies(kernel.stage(p))]
+        before = [p for p in kernel.sch.get_producers(block) if _copies(kernel.stage(p))]
         if not any(try_inline(kernel, p) for p in before):
-            return made, buffer
+            return
 
 
 def _copies(stage: Stage) -> bool:
@@ -84,3 +97,12 @@ def loops_down_to(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
     """How many loops of a block there are down to one of them."""
     wanted = kernel.sch.get(loop)
     return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
+
+
+def schedule_rest(kernel: GpuKernel, done: Sequence[BlockRV]) -> None:
+    """What a rule has not dealt with, stage by stage."""
+    mine = {kernel.sch.get(b) for b in done}
+    for other in kernel.blocks():
+        block = kernel.sch.get(other)
+        if not any(block is b for b in mine) and not block.name.endswith("_init"):
+            kernel.say(thread_nest(kernel, other))

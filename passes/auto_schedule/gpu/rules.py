@@ -9,6 +9,7 @@ GPU_RULES: tuple[Rule, ...] = (
     Rule("gpu-tensor-conv", "gpu.tensor_cores:tensor_conv"),
     Rule("gpu-matmul", "gpu.matmul:matmul"),
     Rule("gpu-conv", "gpu.matmul:conv"),
+    Rule("gpu-gemv-columns", "gpu.gemv_columns:columns"),
     Rule("gpu-rows", "gpu.rows:rows"),
     Rule("gpu-transposes", "gpu.transposes:transposes"),
     Rule("gpu-elementwise", "gpu.elementwise:elementwise"),

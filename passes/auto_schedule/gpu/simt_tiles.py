@@ -76,7 +76,8 @@ def best_tile(
         waits = NEAR + (0 if facts.has_cp_async else FAR / tile.depth)
         return each * tile.rows * tile.columns / (_speed(tile, windows) * _busy(warps, tile, waits))
 
-    return min((t for t in TILES if t.own[0] * t.own[1] * element // 4 <= MOST_SUMS), key=time)
+    most = MOST_SUMS // 2 if windows else MOST_SUMS  # where each of many elements is takes registers too
+    return min((t for t in TILES if t.own[0] * t.own[1] * element // 4 <= most), key=time)
 
 
 def _speed(tile: Tile, windows: bool) -> float:
