@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlcc.errors import CompileError, error
+from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind, Stmt
@@ -27,6 +27,11 @@ def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
         text = f"`{tag}` is no axis of a launch"
         raise CompileError(error("E0721", text, stmt.span, help=f"the axes are {', '.join(AXES)}"))
     return found
+
+
+def loop_label(loop: Stmt, text: str) -> Label:
+    """Where a bound loop stands; of one that passes made, and no text has, the line that says what it is."""
+    return Label(loop.span, text if loop.span is not None else f"{text}: `{str(loop).strip().splitlines()[0].strip()}`")
 
 
 def is_virtual(tag: str) -> bool:

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlcc.arith.conditions import operands
-from mlcc.errors import CompileError, Label, error
+from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, IterKind, Stmt
 from mlcc.ir.visit import Rewriter, used_vars
-from mlcc.passes.gpu.axes import thread_axis
+from mlcc.passes.gpu.axes import loop_label, thread_axis
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
@@ -99,7 +99,7 @@ def _reduced(loops: Sequence[tir.For], realize: tir.BlockRealize) -> list[tir.Fo
 
 def _refuse(realize: tir.BlockRealize, loop: tir.For, why: str) -> CompileError:
     text = f"block `{realize.block.name}` reduces over threads, and {why}"
-    return CompileError(error("E0728", text, realize.block.span, related=(Label(loop.span, "over these threads"),)))
+    return CompileError(error("E0728", text, realize.block.span, related=(loop_label(loop, "over these threads"),)))
 
 
 def _combined(loops: list[tir.For], reduced: list[tir.For], realize: tir.BlockRealize) -> Stmt:

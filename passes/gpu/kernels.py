@@ -29,13 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.errors import CompileError, Diagnostic, Label, error
+from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.axes import AXES, is_virtual, thread_axis
+from mlcc.passes.gpu.axes import AXES, is_virtual, loop_label, thread_axis
 from mlcc.passes.gpu.device import BLOCK, GRID
 from mlcc.passes.gpu.launch import Launch, scan
 from mlcc.passes.gpu.private import check_private
@@ -129,7 +129,7 @@ def _outlives(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
     buffer = stmt.buffer  # type: ignore[attr-defined]
     text = f"`{buffer.name}` of scope `{buffer.scope}` is used by two kernels"
     help = "memory on the chip lasts as long as a kernel: use scope `global`, or one loop nest for both"
-    places = (Label(first.span, "the first kernel"), Label(second.span, "the second kernel"))
+    places = (loop_label(first, "the first kernel"), loop_label(second, "the second kernel"))
     return error("E0723", text, stmt.span, related=places, help=help)
 
 

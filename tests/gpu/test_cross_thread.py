@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import mlcc
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.visit import rewrite_bottom_up
+from mlcc.passes.gpu import lower_gpu
 from tests.gpu.simulate import run_program
 from tests.gpu.test_kernels import check, lowered, refused
 
@@ -146,3 +153,30 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     arrays = [np.arange(64, dtype=np.float32), np.zeros(64, np.float32)]
     run_program(lowered(text)[1], arrays)
     np.testing.assert_array_equal(arrays[1], np.full(64, sum(range(9, 64)), np.float32))
+
+
+def test_notes_name_loops_that_no_text_has() -> None:
+    """What a schedule made has no place; the note says what it is."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((64, 32), "float32"), B: T.Buffer((64,), "float32")):
+    for i in T.thread_binding(64, thread="blockIdx.x"):
+        for k in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("b"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(5)
+                B[vi] = B[vi] + A[vi, vk]
+"""
+    func = mlcc.parse(text)["f"]
+    assert isinstance(func, tir.PrimFunc)
+
+    def bare(node: Any) -> Any:
+        return replace(node, span=None) if isinstance(node, tir.For) else node
+
+    with pytest.raises(CompileError, match="E0728") as caught:
+        lower_gpu("f", replace(func, body=tuple(rewrite_bottom_up(s, bare) for s in func.body)))
+    (note,) = caught.value.diagnostics[0].related
+    assert (
+        note.span is None and 'over these threads: `for k in T.thread_binding(32, thread="threadIdx.x"):`' in note.text
+    )
