@@ -34,6 +34,7 @@ class CheckedEmitter(ThreadEmitter):
         self._checks = found
         self._stmt: Stmt = tir.Evaluate(tir.IntImm(INT64, 0))
         self._loops: list[tir.Var] = []
+        self._counted = True  # accesses are requests of threads
         self._copied: tir.Call | None = None  # the barrier at which the copy engine completes what is stored here
         ctx.module.helper(_MARKS, functions("marks.ll"))
         ctx.module.helper("mlcc_emulate_order", functions("order.ll"))
@@ -58,6 +59,10 @@ class CheckedEmitter(ThreadEmitter):
                 self._copied = stmt.value
                 super().plain_body((stmt,))
                 self._copied = None
+            elif isinstance(stmt, tir.AttrStmt) and stmt.key == checks.UNCOUNTED:
+                self._counted = False
+                super().plain_body((stmt,))
+                self._counted = True
             else:
                 super().plain_body((stmt,))
 
@@ -303,7 +308,7 @@ class CheckedEmitter(ThreadEmitter):
             return
         fn, of = self.fn, self._checks
         offset, count = piece
-        if of.trace and self._copied is None:  # what the copy engine does is no request of a warp
+        if of.trace and self._copied is None and self._counted:  # what the copy engine does is no request of a warp
             key = integer("i64", 0)
             for var in self._loops:
                 if var in self.values and var not in of.threads.axes:

@@ -14,6 +14,7 @@ from mlcc.ir.dtypes import BOOL, INT32, DType
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.wgmma_layout import THREADS, M, Wgmma, dtype_of
+from mlcc.targets.emulate.checks import UNCOUNTED
 
 _BITS, _WORD = DType.of("uint64"), DType.of("uint32")
 _SPACE = 1 << 18  # bytes of shared memory that an address of 14 bits and 4 more reaches
@@ -82,7 +83,7 @@ class Matrix:
 
         return [
             tir.DeclBuffer(given, self.base), tir.Bind(descriptor, bits), tir.Bind(start, address),
-            loop("e", self.each, load),
+            tir.AttrStmt(c.const(0), UNCOUNTED, 1, (loop("e", self.each, load),)),
         ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,3 +267,20 @@ def test_what_products_read_stays_until_the_wait(lines: str, code: str) -> None:
         return check(made, "bfloat16", "float32", 24, 16)
     with pytest.raises((AssertionError, mlcc.CallError), match=code):
         check(made, "bfloat16", "float32", 24, 16)
+
+
+def test_what_products_read_is_no_request_of_threads() -> None:
+    from mlcc.targets.emulate.analysis import accesses
+    from mlcc.targets.emulate.compiled import Mode, load_kernels
+    from mlcc.targets.emulate.program import run_host
+
+    made = program(kernel(*CASES["f16_64"]))
+    kernels = load_kernels(made.kernels, Mode(True, trace=1 << 16))
+    seen: list[str] = []
+
+    def launched(of: Any, done: Any, grid: Any, block: Any) -> None:
+        seen.extend(f"{a.what} {a.buffer}" for a in accesses(done.trace, of.checks))
+
+    (a, _), (b, _) = values("float16", (64, 16), 0), values("float16", (8, 16), 1)
+    run_host(made, kernels, (a, b, np.zeros((64, 8), np.float16)), launched)
+    assert any("write" in s and "SA" in s for s in seen) and not any("read" in s and "SA" in s for s in seen)
