@@ -10,10 +10,11 @@ import pytest
 
 import mlcc
 from bench import ulps
+from mlcc.targets.cuda import approximate
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH
 from mlcc.targets.cuda.ptx import TRIPLE
 from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.vmath import BINARY, UNARY
+from mlcc.targets.llvm.vmath import BINARY, UNARY, exponentials
 from tests.targets.build import call, elementwise
 from tests.targets.harness import Native
 
@@ -97,12 +98,29 @@ def test_nothing_is_called() -> None:
 
 def test_the_approximate_reciprocal_root_is_near_enough() -> None:
     """Its documented error is 2**-22.4 relative, either way, everywhere."""
-    assert set(EXACT_ENOUGH) == {"rsqrt"}
     x = np.concatenate([np.abs(part) for part in everywhere("float32", 1)])
     x = x[np.isfinite(x) & (x > 0)]
     truth = 1 / np.sqrt(x.astype("float64"))
     for error in (1 + 2.0**-22.4, 1 - 2.0**-22.4):
         assert np.max(ulps.distance((truth * error).astype("float32"), truth)) <= LIMIT
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid"])
+def test_exponentials_by_the_instruction_for_powers_of_two(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is off by 2 units at most, so that the rest may be off by 2: with own powers of two in its place, which are
+    off by less than 1."""
+    assert set(EXACT_ENOUGH) == {"rsqrt", "exp", "exp2", "sigmoid"}
+    monkeypatch.setattr(approximate, "_approx", lambda code, instruction, x: exponentials.exp2(code, x))
+    func = elementwise(COUNT, ["float32"], [("float32", call(name))])
+    kernel = Native(func, machine=Machine(cpu="x86-64-v3"), triple=TRIPLE, formulas=EXACT_ENOUGH)
+    edges = np.resize(np.float32([88.72283, 88.72284, -87.33655, -103.97208, -103.9721, -103.28, -95.0]), COUNT)
+    near = np.linspace(-104, 89, COUNT, dtype=np.float32)
+    for x in (*everywhere("float32", 1), edges, near):
+        out = np.empty_like(x)
+        assert kernel(x, out) == 0
+        with np.errstate(all="ignore"):
+            truth = ulps.TRUTH[name](x.astype(ulps.wide("float32")))
+        assert float(np.max(ulps.distance(out, truth))) <= 2.0
 
 
 OF_C = """

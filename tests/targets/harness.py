@@ -33,15 +33,17 @@ class Native:
         self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None,
         options: EmitOptions | None = None, machine: Machine = HOST, level: int = 2,
         packed: Callable[[str, list[np.ndarray]], int] | None = None, externs: Mapping[str, int] | None = None,
-        triple: str | None = None,
+        triple: str | None = None, formulas: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:  # fmt: skip
-        """`triple`: emit the code as for that machine, and compile it for this one all the same."""
+        """`triple`: emit the code as for that machine, and compile it for this one all the same. `formulas` are
+        elementary functions of float32 that the machine has its own way for."""
         self.ctx = ModuleContext(
             ModuleText(triple or machine.triple),
             {"f": func, **(functions or {})},
             machine.enabled,
             options or EmitOptions(),
-        )  # fmt: skip
+            formulas=formulas or {},
+        )
         self.kernel: Kernel = emit_kernel("f", self.ctx)
         self._packed = packed
         self._export()
