@@ -171,6 +171,8 @@ def _independent(stmt: Stmt, loops: tuple[tir.For, ...]) -> bool:
     axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that the axes of blocks depend on
     for node in walk(stmt):
         if isinstance(node, tir.BlockRealize):
+            if any(b.scope.startswith("shared") for b in node.block.alloc_buffers):  # threads would have one for all
+                return False
             for axis, value in zip(node.block.iter_vars, node.values, strict=True):
                 axes[axis.var] = {inner for v in used_vars(value) for inner in axes.get(v, {v})}
     stores = (n for n in walk(stmt) if isinstance(n, tir.BufferStore) and n.buffer.scope == "global")

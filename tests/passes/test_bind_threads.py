@@ -119,6 +119,27 @@ def test_a_temporary_that_iterations_use_again_is_for_one_thread() -> None:
     assert axes(made) == [("threadIdx.x", 1)]
 
 
+def test_shared_memory_of_an_iteration_is_not_that_of_all() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((16, 5), "float32"), B: T.Buffer((16, 5), "float32")):
+    for o in range(16):
+        with T.block("row"):
+            vo = T.axis.spatial(16, o)
+            T.reads(A[vo, 0:5])
+            T.writes(B[vo, 0:5])
+            S = T.alloc_buffer((5,), "float32", scope="shared")
+            for j in range(5):
+                S[j] = A[vo, j] + T.float32(1)
+            for j in range(5):
+                B[vo, j] = S[4 - j]
+"""
+    _, made = bound(text)
+    assert axes(made) == [("threadIdx.x", 1)]
+    _, made = bound(text.replace("shared", "local"))
+    assert axes(made) != [("threadIdx.x", 1)]
+
+
 def test_what_is_bound_stays() -> None:
     _, made = bound(TWO_NESTS)
     assert bind_function(made, "f", FACTS) is made
