@@ -15,12 +15,12 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.cross_thread import SCOPE
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
-from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.schedule.reducers import apply_reducer
 
@@ -32,26 +32,11 @@ def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, with kernels in one form, without these calls. Raises CompileError."""
     if not any(_is_allreduce(n) for n in walk(func.body)):
         return func
-    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+    return change_kernels(func, lambda loops, body: _Lower(loops).body(body))
 
 
 def _is_allreduce(node: object) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op("tir.tvm_thread_allreduce")
-
-
-class _Kernels(Mutator):
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
-            return super().stmt_for(node)
-        loops, body = found
-        made = _Lower(loops).body(body)
-        for loop in reversed(loops):
-            made = (replace(loop, body=made),)
-        return made[0]
 
 
 class _Lower(Mutator):

@@ -7,7 +7,7 @@ a uint64 buffer in shared memory itself: `T.ptx_arrive_barrier(T.address_of(bars
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -15,8 +15,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.kernels import thread_nest
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.gpu.kernels import change_kernels
+from mlcc.passes.lowering.mutator import Body, Mutator
 
 UINT64 = DType.of("uint64")
 # intrinsic: which of its arguments is the barrier
@@ -28,7 +28,7 @@ BARRIER_ARGUMENT: Mapping[str, int] = {
 
 def place_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in one form, with its barriers in memory. Raises CompileError E0776."""
-    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+    return change_kernels(func, _placed)
 
 
 def barrier_buffer(count: int) -> tir.Buffer:
@@ -41,29 +41,17 @@ def barrier_address(buffer: tir.Buffer, number: Expr) -> Expr:
     return c.call("handle", "address_of", c.load(buffer, number))
 
 
-class _Kernels(Mutator):
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
-            return super().stmt_for(node)
-        loops, body = found
-        calls = [n for s in body for n in walk(s) if _is(n, "create_barriers")]
-        count = 0
-        for call in calls:
-            size = tir.const_int(call.args[0])
-            if size is None or size < 1:
-                raise CompileError(error("E0776", "`T.create_barriers` takes a constant number", call.span))
-            count = max(count, size)
-        buffer = barrier_buffer(count) if count else None
-        made = _Named(buffer).body(body)
-        if buffer is not None:
-            made = (tir.AllocBuffer(buffer, span=calls[0].span), *made)
-        for loop in reversed(loops):
-            made = (replace(loop, body=made),)
-        return made[0]
+def _placed(loops: Sequence[tir.For], body: Body) -> Body:
+    calls = [n for s in body for n in walk(s) if _is(n, "create_barriers")]
+    count = 0
+    for call in calls:
+        size = tir.const_int(call.args[0])
+        if size is None or size < 1:
+            raise CompileError(error("E0776", "`T.create_barriers` takes a constant number", call.span))
+        count = max(count, size)
+    buffer = barrier_buffer(count) if count else None
+    made = _Named(buffer).body(body)
+    return made if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *made)
 
 
 class _Named(Mutator):

@@ -7,19 +7,20 @@ phases of a barrier alternate: a bit of a register for each slot says which one 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.barriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
 from mlcc.passes.gpu.device import BLOCK
-from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.tensor_map import TensorMap
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import Body, Mutator
 
 _VOID = DType.of("void")
 _WORD = DType.of("uint32")
@@ -29,35 +30,24 @@ def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in one form, with instructions in place of tiles."""
     if not any(is_call(n, TILE) for s in func.body for n in walk(s)):
         return func
-    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+    return change_kernels(func, _lowered)
 
 
-class _Kernels(Mutator):
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
-            return super().stmt_for(node)
-        loops, body = found
-        slots: dict[int, int] = {}
-        span = None
-        for call in (n for s in body for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
-            span = span or call.span
-            key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
-            slots[key] = max(count, slots.get(key, 1))
-        if not slots:
-            return node
-        first: Expr = tir.TRUE
-        for loop in loops:
-            if loop.thread in BLOCK and tir.const_int(loop.extent) != 1:
-                first = c.logical_and(first, c.equal(loop.var, 0))
-        lower = _Lower(slots, first, span)
-        made = (*lower.start(), *lower.body(body))
-        for loop in reversed(loops):
-            made = (replace(loop, body=made),)
-        return made[0]
+def _lowered(loops: Sequence[tir.For], body: Body) -> Body:
+    slots: dict[int, int] = {}
+    span = None
+    for call in (n for s in body for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+        span = span or call.span
+        key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
+        slots[key] = max(count, slots.get(key, 1))
+    if not slots:
+        return body
+    first: Expr = tir.TRUE
+    for loop in loops:
+        if loop.thread in BLOCK and tir.const_int(loop.extent) != 1:
+            first = c.logical_and(first, c.equal(loop.var, 0))
+    lower = _Lower(slots, first, span)
+    return (*lower.start(), *lower.body(body))
 
 
 def _number(node: Expr) -> int:

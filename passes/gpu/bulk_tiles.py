@@ -17,7 +17,7 @@ the tile is used; `bulk_barriers` makes instructions of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -31,7 +31,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
-from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.permuted import Permutation
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.allocate import PERMUTED
@@ -54,7 +54,16 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     copies. Raises CompileError E0778 for a copy that is no box."""
     if not any(isinstance(n, tir.AttrStmt) and n.key == BULK for s in func.body for n in walk(s)):
         return func
-    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+    keys = 0
+
+    def change(loops: Sequence[tir.For], body: Body) -> Body:
+        nonlocal keys
+        tiles = _Tiles(body, {x.var for x in loops}, keys)
+        made = tiles.body(body)
+        keys = tiles.keys
+        return _Aligned(tiles.targets).body(made)
+
+    return change_kernels(func, change)
 
 
 def is_call(stmt: object, name: str) -> bool:
@@ -65,27 +74,6 @@ def is_call(stmt: object, name: str) -> bool:
 def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
     """Until the tile of that key is there."""
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
-
-
-class _Kernels(Mutator):
-    def __init__(self) -> None:
-        self._keys = 0
-
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
-            return super().stmt_for(node)
-        loops, body = found
-        tiles = _Tiles(body, {x.var for x in loops}, self._keys)
-        body = tiles.body(body)
-        body = _Aligned(tiles.targets).body(body)
-        self._keys = tiles.keys
-        for loop in reversed(loops):
-            body = (replace(loop, body=body),)
-        return body[0]
 
 
 class _Aligned(Mutator):

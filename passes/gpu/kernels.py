@@ -27,7 +27,7 @@ allocates is a thread's own or, outside of loops over threads, the block's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import construct as c
@@ -270,3 +270,27 @@ def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
         loops.append(body[0])
         body = body[0].body
     return (loops, body) if loops else None
+
+
+def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
+    """`func`, flat loop code with kernels in this form, with what `change` makes of the body of each, given the loops
+    around it."""
+    return replace(func, body=_Changed(change).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Changed(Mutator):
+    def __init__(self, change: Callable[[Sequence[tir.For], Body], Body]) -> None:
+        self._change = change
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_nest(node)
+        if found is None:
+            return super().stmt_for(node)
+        loops, body = found
+        made = self._change(loops, body)
+        for loop in reversed(loops):
+            made = (replace(loop, body=made),)
+        return made[0]

@@ -24,12 +24,12 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.bulk_tiles import TILE, is_call
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
-from mlcc.passes.gpu.kernels import thread_nest
+from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.own import Meeting, Side
 from mlcc.passes.gpu.pipeline import ASYNC, ORDERED
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import Touch, touches
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.unroll import nested_bodies
 
 MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that it is to have
@@ -40,25 +40,14 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in one form, with barriers. Raises CompileError."""
     if func.attrs.get(MANUAL):
         return func
-    return replace(func, body=_Kernels().body(func.body))  # type: ignore[no-any-return]
+    return change_kernels(func, _synchronised)
 
 
-class _Kernels(Mutator):
-    def expr(self, node: Expr) -> Expr:
-        return node
-
-    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
-            return super().stmt_for(node)
-        loops, body = found
-        calls = {n.op.name for s in body for n in walk(s) if isinstance(n, tir.Call) and isinstance(n.op, tir.Op)}
-        if calls & {f"tir.{name}" for name in _BY_HAND}:
-            return node
-        made = _Sync(loops, _results(body)).body(body)[0]
-        for loop in reversed(loops):
-            made = (replace(loop, body=made),)
-        return made[0]
+def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
+    calls = {n.op.name for s in body for n in walk(s) if isinstance(n, tir.Call) and isinstance(n.op, tir.Op)}
+    if calls & {f"tir.{name}" for name in _BY_HAND}:
+        return body
+    return _Sync(loops, _results(body)).body(body)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
