@@ -63,7 +63,7 @@ def by_fragments(
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
     (k,) = product.k
-    result = _result_places(product)
+    result = result_places(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
     for reader in sch.get_consumers(block):  # while all of it is still whole
         absorb_readers(kernel, reader)
@@ -73,7 +73,7 @@ def by_fragments(
     for operand, (own, down), kept in zip((product.lhs, product.rhs), dims, deep, strict=True):
         strip, buffer = fetched(kernel, block, operand, "shared.dyn")
         last = (own, down) if kept else (down, own)
-        sch.transform_layout(strip, ("write", 0), _map(len(buffer.shape), last))
+        sch.transform_layout(strip, ("write", 0), two_last(len(buffer.shape), last))
         strips.append(strip)
     nest = _nest(kernel, block, product, kind, choice)
     for strip, places, source, kept in zip(strips, dims, along, deep, strict=True):
@@ -102,11 +102,13 @@ def by_fragments(
     for side, rows, kept in zip("ab", tiles, deep, strict=True):
         sch.tensorize(rows, kind.load(side, kept))
     sch.tensorize(mma, kind.multiply(deep))
-    _pipeline(kernel, nest, choice)
-    _store(kernel, store, nest.warp, rows_columns)
+    pipeline(kernel, nest.step, choice.stages)
+    for loop in nest.fragments:
+        sch.unroll(loop)
+    store_sums(kernel, store, nest.warp, rows_columns)
 
 
-def _result_places(product: Contraction) -> list[int | None]:
+def result_places(product: Contraction) -> list[int | None]:
     """The axis of each dimension of what a product stores."""
     stage = product.stage
     of_loop: dict[tir.Expr, int] = {loop.var: n for n, loop in enumerate(stage.loops)}
@@ -134,13 +136,13 @@ def _nest(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragmen
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, warp_m, warp_n, step, deep, m, n, mm, nn, kk)
     made = sch.blockize(mm)
-    _blocks(kernel, outer, far_m, far_n)
+    to_blocks(kernel, outer, far_m, far_n)
     sch.bind(warp_m, "threadIdx.z")
     sch.bind(warp_n, "threadIdx.y")
     return _Nest(made, warp_n, step, deep, (deep, m, n))
 
 
-def _blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
+def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
     """Loops over tiles as one over blocks. Those of sizes that are not known stand first, so that nothing is divided by
     them, each but one by itself."""
     sch = kernel.sch
@@ -160,14 +162,12 @@ def _blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV
     sch.bind(sch.fuse(*places) if len(places) > 1 else places[0], "blockIdx.x")
 
 
-def _pipeline(kernel: GpuKernel, nest: _Nest, choice: Choice) -> None:
+def pipeline(kernel: GpuKernel, step: LoopRV, stages: int) -> None:
     """Copies some steps ahead of the products, which stand first."""
-    if choice.stages > 1:
-        kernel.sch.annotate(nest.step, "software_pipeline_stage", [0, 0, choice.stages - 1])
-        kernel.sch.annotate(nest.step, "software_pipeline_order", [1, 2, 0])
-        kernel.sch.annotate(nest.step, "software_pipeline_async_stages", [0])
-    for loop in nest.fragments:
-        kernel.sch.unroll(loop)
+    if stages > 1:
+        kernel.sch.annotate(step, "software_pipeline_stage", [0, 0, stages - 1])
+        kernel.sch.annotate(step, "software_pipeline_order", [1, 2, 0])
+        kernel.sch.annotate(step, "software_pipeline_async_stages", [0])
 
 
 # ---------------------------------------------------------------- operands
@@ -228,7 +228,7 @@ def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
     )
 
 
-def _map(rank: int, last: tuple[int, int]) -> tir.IndexMap:
+def two_last(rank: int, last: tuple[int, int]) -> tir.IndexMap:
     """Two dimensions after all others."""
     given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
     return tir.IndexMap(given, (*(v for n, v in enumerate(given) if n not in last), *(given[n] for n in last)))
@@ -279,17 +279,20 @@ def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.Inde
 # ---------------------------------------------------------------- results
 
 
-def _store(kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int]) -> None:
+def store_sums(kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int], by_group: bool = False) -> None:
     """A thread stores the sums that it has, with what follows element by element: two that lie side by side at once
-    where memory is so, and four threads those of 8 columns. `dims` are the dimensions of rows and columns."""
+    where memory is so, and four threads those of 8 columns. `dims` are the dimensions of rows and columns. A warp has
+    fragments one below the other; of a warpgroup (`by_group`) each has one."""
     sch = kernel.sch
     own = kernel.loops(store)[loops_down_to(kernel, store, warp) :]
     far_i, half_i, row = sch.split(own[dims[0]], [None, 2, 8])
     far_j, half_j, pair, column = sch.split(own[dims[1]], [None, 2, 4, 2])
     others = [loop for n, loop in enumerate(own) if n not in dims]
-    sch.reorder(*others, far_i, far_j, half_i, half_j, row, pair, column)
-    sch.bind(sch.fuse(row, pair), "threadIdx.x")
-    for loop in (*others, far_i, far_j, half_i, half_j):
+    lanes = [far_i, row, pair] if by_group else [row, pair]
+    turns = [*others, *([] if by_group else [far_i]), far_j, half_i, half_j]
+    sch.reorder(*turns, *lanes, column)
+    sch.bind(sch.fuse(*lanes), "threadIdx.x")
+    for loop in turns:
         sch.unroll(loop)
     stage = kernel.stage(store)
     even = all((tir.const_int(a.buffer.shape[-1]) or 1) % 2 == 0 for a in stage.accesses if a.buffer.shape)

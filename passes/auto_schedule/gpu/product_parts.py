@@ -106,3 +106,10 @@ def schedule_rest(kernel: GpuKernel, done: Sequence[BlockRV]) -> None:
         block = kernel.sch.get(other)
         if not any(block is b for b in mine) and not block.name.endswith("_init"):
             kernel.say(thread_nest(kernel, other))
+
+
+def schedule_others(kernel: GpuKernel) -> None:
+    """What stands in no threads yet, stage by stage."""
+    for other in kernel.blocks():
+        if not any(loop.thread for loop in kernel.stage(other).loops):
+            kernel.say(thread_nest(kernel, other))

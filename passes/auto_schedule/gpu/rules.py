@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.passes.auto_schedule.rule import Rule
 
 GPU_RULES: tuple[Rule, ...] = (
+    Rule("gpu-wgmma", "gpu.warpgroups:warpgroups"),
     Rule("gpu-tensor-cores", "gpu.tensor_cores:tensor_cores"),
     Rule("gpu-tensor-conv", "gpu.tensor_cores:tensor_conv"),
     Rule("gpu-matmul", "gpu.matmul:matmul"),

@@ -13,8 +13,7 @@ from math import prod
 
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import Fragments, by_fragments
-from mlcc.passes.auto_schedule.gpu.nests import thread_nest
-from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm
+from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import only_product
@@ -73,9 +72,7 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
         not_this("no tile fits")
     kernel.say(str(choice))
     by_fragments(kernel, block, product, kind, choice, along)
-    for other in kernel.blocks():
-        if not any(loop.thread for loop in kernel.stage(other).loops):
-            kernel.say(thread_nest(kernel, other))
+    schedule_others(kernel)
 
 
 def _by_inner_rows(product: Contraction) -> Contraction:

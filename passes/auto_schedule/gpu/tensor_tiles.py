@@ -85,7 +85,7 @@ class Sizes:
 def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
     """The tile with which the whole takes least; None if none fits. `least_depth`: products of one instruction."""
     found = [
-        (_clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
+        (clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
     ]
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
@@ -108,7 +108,7 @@ def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
     return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
 
 
-def _clocks(facts: GpuFacts, sizes: Sizes, choice: Choice) -> float:
+def clocks(facts: GpuFacts, sizes: Sizes, choice: Choice) -> float:
     """About how long it takes."""
     tile, depth = choice.tile, choice.depth
     tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches

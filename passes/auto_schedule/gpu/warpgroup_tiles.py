@@ -1,0 +1,82 @@
+"""Tiles for products of warpgroups, chosen as those of warps are (`tensor_tiles`), and when warps do better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.gpu_facts import GpuFacts
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import CACHE, CORES, LATENCY, SHARED, START, Sizes
+
+ROWS = 64  # of one product
+DEPTH = 64  # elements of 16 bits in a row of 128 bytes, the longest that is swizzled
+_PRODUCTS = 2048  # per clock of a multiprocessor (H100, whitepaper)
+_THREADS = 128
+_STAGES = 4  # steps whose operands are in shared memory at once, at most
+_ALIGNED = 2048  # bytes for barriers, and where operands begin
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """`groups` times 64 rows, and `columns`, of the result: each warpgroup has 64 rows."""
+
+    columns: int
+    groups: int
+
+    @property
+    def rows(self) -> int:
+        return ROWS * self.groups
+
+    @property
+    def registers(self) -> int:
+        """About how many a thread needs: sums and addresses."""
+        return ROWS * self.columns // _THREADS + 48
+
+    @property
+    def step_bytes(self) -> int:
+        """What one step takes in shared memory."""
+        return (self.rows + self.columns) * DEPTH * 2
+
+
+TILES = tuple(GroupTile(columns, groups) for columns in (256, 128, 64) for groups in (2, 1))
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """A tile, how many steps are in shared memory at once, and about how many clocks all takes."""
+
+    tile: GroupTile
+    stages: int
+    clocks: float
+
+    def __str__(self) -> str:
+        t = self.tile
+        groups = "a warpgroup" if t.groups == 1 else f"{t.groups} warpgroups"
+        return f"tiles of {t.rows} x {t.columns} in {groups}, {DEPTH} deep, {self.stages} in shared memory"
+
+
+def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
+    """The tile with which the whole takes least; None if none fits."""
+    found = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
+    return min(found, key=lambda choice: choice.clocks) if found else None
+
+
+def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:
+    threads, steps = tile.groups * _THREADS, -(-sizes.k // DEPTH)
+    if tile.registers * threads > facts.registers_per_sm or threads > facts.max_threads:
+        return None
+    shared = min(facts.shared_per_block, facts.shared_per_sm // 2 - 1024) - _ALIGNED
+    if shared < 3 * tile.step_bytes:
+        shared = facts.shared_per_block - _ALIGNED
+    stages = min(_STAGES, shared // tile.step_bytes, steps)
+    if stages < 1:
+        return None
+    tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches
+    most = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
+    at_once = facts.blocks_at_once(threads, tile.registers, stages * tile.step_bytes + _ALIGNED)
+    together = min(max(at_once, 1), most)
+    warps = threads // facts.warp * together
+    rate = _PRODUCTS * min(CORES, warps) / CORES
+    read = tile.groups * (ROWS + tile.columns) * DEPTH * 2  # by the products
+    fetched = tile.step_bytes
+    busy = max(tile.rows * tile.columns * DEPTH / rate, (fetched + read) / SHARED, fetched / CACHE)
+    return GroupChoice(tile, stages, most * (steps * max(busy, LATENCY / together) + START / together))

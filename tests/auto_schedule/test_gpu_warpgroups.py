@@ -1,0 +1,111 @@
+"""The rule for products of warpgroups: what it takes, and that its kernels, emulated with all checks, give what NumPy
+gives in float64, within the roundings of the types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.gpu_facts import GpuFacts
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
+from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import choose
+from mlcc.targets.cuda import ptxas
+from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
+from tests.auto_schedule.products import Product
+from tests.auto_schedule.test_gpu_tensor_cores import agree, params, product
+
+HOPPER = "cuda{arch=sm_90a}"
+ONE = "cuda{arch=sm_90a sm-count=1}"  # a device that small products keep busy
+RULE = "gpu-wgmma"
+
+# A and B along the sum or across, with and without batches; tiles of one warpgroup, of two, and of several pieces
+FORMS = {
+    "mk,kn->mn": {"m": 120, "n": 64, "k": 120}, "mk,nk->mn": {"m": 128, "n": 64, "k": 64},
+    "km,kn->mn": {"m": 128, "n": 128, "k": 64}, "km,nk->mn": {"m": 128, "n": 120, "k": 120},
+    "bmk,bkn->bmn": {"b": 3, "m": 64, "n": 64, "k": 128},
+    "bmhk,bnhk->bhmn": {"b": 1, "h": 2, "m": 64, "n": 72, "k": 64},
+    "bhmk,bnhk->bmhn": {"b": 2, "h": 1, "m": 64, "n": 64, "k": 64}, "mk,nk->nm": {"m": 64, "n": 80, "k": 64},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_layouts(form: str, all_cases: bool) -> None:
+    if not all_cases and form not in ("km,nk->mn", "bmhk,bnhk->bhmn"):
+        return
+    one = Product(form, FORMS[form], dtype="float16", out="float32", epilogue="" if "b" in form else "residual")
+    mod = mlcc.parse(one.text())
+    (found,) = chosen(mod, ONE).values()
+    assert found.rule == RULE and found.func is not None, found.passed
+    mod.update_func(found.name, found.func)
+    arrays = one.arrays({})
+    mlcc.load(mlcc.build(mod, ONE, pipeline="lower-to-tir"), emulate=True, check=True)["main"](*arrays)
+    (want,) = one.expected(arrays)[-1:]
+    np.testing.assert_allclose(arrays[-1], want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+OTHERS: dict[str, tuple[str, list[str], Callable[..., np.ndarray]]] = {
+    "bfloat16": (params("bfloat16", x="(72, 80)", w="(80, 136)"), ["y = R.matmul(x, w)"], lambda x, w: x @ w),
+    "float32": (
+        params("bfloat16", x="(64, 192)", w="(192, 256)"),
+        ['y = R.matmul(x, w, out_dtype="float32")'],
+        lambda x, w: x @ w,
+    ),
+    "epilogue": (
+        params("float16", x="(80, 64)", w="(64, 72)", b="(72,)", r="(80, 72)"),
+        ["p = R.matmul(x, w)", "q = R.add(p, b)", "s = R.nn.relu(q)", "y = R.add(s, r)"],
+        lambda x, w, b, r: np.maximum(x @ w + b, 0) + r,
+    ),
+    "long sums": (params("float16", x="(64, 520)", w="(520, 64)"), ["y = R.matmul(x, w)"], lambda x, w: x @ w),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_around_products(name: str, all_cases: bool) -> None:
+    given, lines, want = OTHERS[name]
+    if all_cases or name == "epilogue":
+        agree(graph(given, *lines, result="y"), want, RULE, target=ONE, terms=600)
+
+
+def test_the_code_of_a_large_product() -> None:
+    """Tiles of 128 x 256 in two warpgroups: no spills, and no product waits for another."""
+    text = graph(params("bfloat16", x="(8192, 8192)", w="(8192, 8192)"), "y = R.matmul(x, w)", result="y")
+    made = mlcc.build(mlcc.parse(text), HOPPER, opt_level=3).emit("ptx").decode()
+    assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16" in made and "cp.async.bulk.tensor" in made
+    assert "mma.sync" not in made
+    found = ptxas.find_ptxas()
+    if found is None or ptxas.version(found) < (12, 8):
+        return
+    (facts,) = ptxas.assemble(made, "sm_90a").values()
+    assert (facts.stack, facts.spill_stores, facts.spill_loads, facts.serialized) == (0, 0, 0, "")
+
+
+def test_the_script_replays() -> None:
+    scheduled(lowered(product("float16", 64, 128, 64)), ONE)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "why"),
+    [
+        ((4096, 4096, 4096), "cuda{arch=sm_90}", "no products of warpgroups"),
+        ((4096, 4096, 4100), HOPPER, "rows of `x` may begin anywhere"),
+        ((48, 4096, 4096), HOPPER, "too few rows"),
+        ((256, 256, 4096), HOPPER, "are done before"),
+        (("64", '"n"', "64"), HOPPER, "may begin anywhere"),
+    ],
+)
+def test_what_it_leaves_to_others(sizes: tuple[object, object, object], target: str, why: str) -> None:
+    (found,) = chosen(lowered(product("float16", *sizes)), target).values()
+    assert found.rule == "gpu-tensor-cores" and why in dict(found.passed)[RULE]
+
+
+def test_tiles() -> None:
+    """The largest where all multiprocessors are busy; never more than a device has room for."""
+    facts = GpuFacts.of(HOPPER)
+    large = choose(facts, Sizes(8192, 8192, 8192, 1, 2))
+    assert large is not None and (large.tile.rows, large.tile.columns, large.stages) == (128, 256, 4)
+    tight = choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=40960}"), Sizes(8192, 8192, 8192, 1, 2))
+    assert tight is not None and tight.stages * tight.tile.step_bytes <= 40960
+    assert choose(GpuFacts.of("cuda{arch=sm_90a shared-bytes=8192}"), Sizes(512, 512, 512, 1, 2)) is None
