@@ -8,7 +8,8 @@
 
 As loops one after the other this has a meaning, as threads it has none: registers that nobody wrote. It is refused
 where it is sure: some threads of a block are followed through the kernel, and one reads an element that another of
-them writes and it does not. What cannot be followed (contents of memory, long loops) is taken to be right.
+them writes and it does not. Sizes that are not known are taken to be some round numbers, for which it has to be right,
+too. What cannot be followed (contents of memory, long loops) is taken to be right.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mlcc.passes.gpu.launch import Launch
 from mlcc.passes.lowering.unroll import nested_bodies
 
 MOST_STEPS = 40_000  # statements that are followed, of all threads together
+ROUND = 64  # sizes that are not known are taken to be multiples of it: few programs ask for more
 
 Env = dict[tir.Var, int | None]
 Value = Callable[[Env], int | None]
@@ -40,10 +42,11 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
     suspects = _suspects(kernel)
     if not suspects:
         return
-    sizes = {tag: tir.const_int(extent) for tag, extent in launch.extents.items() if tag in BLOCK}
+    host = {**_sizes(kernel), **host}
+    shared = _Known(suspects)
+    sizes = {tag: shared.value(extent, dict(host)) for tag, extent in launch.extents.items() if tag in BLOCK}
     places = [range(size or 2) for size in sizes.values()]
     few = [sorted({0, 1, len(span) - 1} & set(span)) for span in places]
-    shared = _Known(suspects)
     made: dict[tuple[int, ...], _Thread] = {}
     try:
         for some in (few, places):  # who wrote what these miss is perhaps among the others
@@ -56,6 +59,15 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
                 return
     except _TooLong:
         return
+
+
+def _sizes(kernel: Stmt) -> dict[tir.Var, int]:
+    """A value for each integer that the kernel is given."""
+    nodes = list(walk(kernel))
+    own = {n.var for n in nodes if isinstance(n, (tir.For, tir.Bind, tir.Let))}
+    own |= {axis[1] for n in nodes if isinstance(n, Stmt) and (axis := thread_axis(n)) is not None}
+    given = dict.fromkeys(n for n in nodes if isinstance(n, tir.Var) and n.dtype.is_int and n not in own)
+    return {var: ROUND * (n + 1) for n, var in enumerate(given)}
 
 
 def _check_missing(threads: list[_Thread], unknown: set[tir.Buffer]) -> None:

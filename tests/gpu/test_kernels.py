@@ -171,6 +171,28 @@ def f(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
     check(text.replace("local", "shared"), (4, 32), (4, 32))
 
 
+def test_memory_of_one_thread_of_sizes_that_are_not_known() -> None:
+    text = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (4, n), "float32")
+    B = T.match_buffer(b, (4, n), "float32")
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        S = T.alloc_buffer((n,), "float32", scope="local")
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for k in range(T.ceildiv(n, T.int64(32))):
+                if k * T.int64(32) + t < n:
+                    S[k * T.int64(32) + t] = A[b, k * T.int64(32) + t]
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for k in range(T.ceildiv(n, T.int64(32))):
+                if k * T.int64(32) + t < n:
+                    B[b, k * T.int64(32) + t] = S[{read}]
+"""
+    refused(text.format(read="n - T.int64(1) - k * T.int64(32) - t"), "E0727")
+    lowered(text.format(read="k * T.int64(32) + t"))
+
+
 def test_hosts_do_not_compute_and_extents_are_not_data() -> None:
     head = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), I: T.Buffer((1,), "int32")):\n'
     refused(head + "    A[0] = T.float32(1)\n", "E0720")
