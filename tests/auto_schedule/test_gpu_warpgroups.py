@@ -69,6 +69,33 @@ def test_what_is_around_products(name: str, all_cases: bool) -> None:
         agree(graph(given, *lines, result="y"), want, RULE, target=ONE, terms=600)
 
 
+def test_rows_of_two_unknown_axes(all_cases: bool) -> None:
+    """Tiles lie along the inner one, and end where it does."""
+    given = params("float16", x='("b", "n", 64)', w="(64, 128)", v="(128,)")
+    text = graph(given, "y = R.matmul(x, w)", "z = R.add(y, v)", result="z")
+    (found,) = chosen(lowered(text), HOPPER).values()
+    assert found.rule == RULE, found.passed
+    if all_cases:
+        agree(text, lambda x, w, v: x @ w + v, RULE, sizes={"b": 2, "n": 67}, target=HOPPER)
+
+
+WINDOWS = """
+@T.prim_func
+def main(A: T.Buffer((130, 64), "float16"), B: T.Buffer((130, 64), "float16"), C: T.Buffer((128, 128), "float32")):
+    for i, j, k in T.grid(128, 128, 64):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi + 2, vk]) * T.Cast("float32", B[vj + 1, vk])
+"""
+
+
+def test_operands_read_from_somewhere_on() -> None:
+    (found,) = chosen(mlcc.parse(WINDOWS), ONE).values()
+    assert "nowhere" in dict(found.passed)[RULE]
+
+
 def test_the_code_of_a_large_product() -> None:
     """Tiles of 128 x 256 in two warpgroups: no spills, and no product waits for another."""
     text = graph(params("bfloat16", x="(8192, 8192)", w="(8192, 8192)"), "y = R.matmul(x, w)", result="y")

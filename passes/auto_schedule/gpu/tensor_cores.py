@@ -61,7 +61,7 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     if None not in product.stage.extents or len(product.k) > 1 or product.lhs.windows or product.rhs.windows:
         block, product = as_gemm(kernel, block, product)
     else:
-        product = _by_inner_rows(product)
+        product = by_inner_rows(product)
     if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
         not_this("too few rows or columns for tiles")
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
@@ -75,7 +75,7 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     schedule_others(kernel)
 
 
-def _by_inner_rows(product: Contraction) -> Contraction:
+def by_inner_rows(product: Contraction) -> Contraction:
     """Of several axes of rows whose sizes are not known the inner one by tiles: outer ones are more often short."""
     unknown = [p for p in product.outer if product.lhs.has(p) and not product.rhs.has(p) and product.extent(p) is None]
     if product.extent(product.m) is not None or not unknown or product.m is None or max(unknown) < product.m:

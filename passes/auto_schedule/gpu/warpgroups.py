@@ -23,7 +23,7 @@ from mlcc.passes.auto_schedule.gpu.fragments import (
 )
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
 from mlcc.passes.auto_schedule.gpu.product_parts import absorb_readers, fetched, pad_to_tiles, schedule_others
-from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN
+from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN, by_inner_rows
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, ROWS, GroupChoice, choose
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
@@ -43,6 +43,7 @@ def warpgroups(kernel: GpuKernel) -> str:
     if not kernel.facts.has_wgmma:
         not_this(f"{kernel.facts.arch.name} has no products of warpgroups")
     block, product = only_product(kernel)
+    product = by_inner_rows(product)
     name = product.stage.block.name
     kind = _kind(product)
     deep = [_lies_deep(kernel, product, o) for o in (product.lhs, product.rhs)]
@@ -66,7 +67,7 @@ def _lies_deep(kernel: GpuKernel, product: Contraction, operand: Operand) -> boo
     """Does an operand lie along what is summed up, not along its own axis? NotThis for what the copy engine does not
     take: it is asked for tiles of the tensor as it is, in rows that begin at multiples of 16 bytes."""
     own, buffer = product.m if operand is product.lhs else product.n, operand.buffer
-    if product.m is None or len(product.k) != 1 or operand.places[-1] not in (own, *product.k):
+    if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own, *product.k):
         not_this(f"`{buffer.name}` has rows of its own axis or of the products' nowhere")
     given = any(b is buffer for b in kernel.func.buffers)
     written = any(w.buffer is buffer for stage in kernel.stages() for w in stage.block.writes)
