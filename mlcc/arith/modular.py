@@ -69,6 +69,11 @@ class Residues:
             case tir.Call(op=tir.Op(name="tir.shift_left"), args=(a, tir.IntImm(value=n))) if 0 <= n < 64:
                 coeff, base = self.of(a)
                 return _residue(coeff << n, base << n)
+            case tir.Cast(value=value) if is_index(value.dtype):
+                coeff, base = self.of(value)
+                if value.dtype.bits <= expr.dtype.bits:
+                    return coeff, base
+                return _residue(gcd(coeff, 1 << expr.dtype.bits), base)  # what is cut off is a multiple of that
             case tir.BinaryOp():
                 return self._binary(expr)
         return ANY

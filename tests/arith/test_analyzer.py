@@ -51,6 +51,15 @@ def test_simplify_settles(expr: tir.Expr) -> None:
     assert analyzer.same(analyzer.simplify(once), once)
 
 
+def test_residues_of_other_widths() -> None:
+    """Wider, a number keeps all residues; narrower, those of powers of two that the width has."""
+    analyzer, wide = Analyzer(), tir.Var("n", INT64)
+    eights = c.cast(INT64, c.floormod(c.mul(X, 8), 256))
+    assert analyzer.prove(c.equal(c.floormod(c.add(c.mul(wide, 256), eights), 8), 0))
+    assert analyzer.modular_set(c.cast(INT32, c.add(c.mul(wide, 24), 5))) == (8, 5)
+    assert analyzer.modular_set(c.cast(INT32, c.mul(wide, 3))) == (1, 0)
+
+
 @CASES
 @given(integers)
 def test_bounds_and_residues_hold(expr: tir.Expr) -> None:

@@ -248,3 +248,9 @@ def test_tiles() -> None:
     tight = choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=8192}"), Sizes(512, 512, 512, 1, 2), 16)
     assert tight is not None and tight.tile.rows * tight.tile.columns <= 32 * 32
     assert choose(GpuFacts.of("cuda{arch=sm_86 shared-bytes=1024}"), Sizes(512, 512, 512, 1, 2), 16) is None
+
+
+def test_a_known_operand_beside_rows_of_unknown_number_is_copied_by_sixteen_bytes() -> None:
+    """Its columns are counted in 64 bits, as everything is then; rows of 1000 halves begin at multiples of 16 bytes."""
+    text = mlcc.build(mlcc.parse(product("float16", '"n"', 1000, 129)), GPU).code.text
+    assert "cp.async.cg.shared.global" in text
