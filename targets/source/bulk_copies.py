@@ -50,11 +50,11 @@ def asm_statement(name: str, args: Sequence[str], node: tir.Call) -> str | None:
 
 
 def _asm(text: str, operands: str, args: Sequence[str]) -> str:
-    given = ", ".join(_operand(o[0], int(o[1:]), args) for o in operands.split())
+    given = ", ".join(operand(o[0], int(o[1:]), args) for o in operands.split())
     return f'asm volatile("{text}" :: {given} : "memory")' if given else f'asm volatile("{text}" ::: "memory")'
 
 
-def _operand(kind: str, at: int, args: Sequence[str]) -> str:
+def operand(kind: str, at: int, args: Sequence[str]) -> str:
     match kind:
         case "s":
             return f'"r"((unsigned)__cvta_generic_to_shared({args[at]}))'

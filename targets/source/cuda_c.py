@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mlcc.errors import Span
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.source.bulk_copies import asm_statement
+from mlcc.targets.source import bulk_copies, tensor_cores
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 
 _VECTORS = {
@@ -34,6 +34,7 @@ class CudaC(Dialect):
     words = Dialect.words | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dynamic_shared", "bytes"}
     inline = "static __device__ __forceinline__"
     shared = "__shared__ __align__({})"
+    in_registers = "__align__(16) "
     types = {
         "bool": "unsigned char", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
         "uint16": "unsigned short", "int32": "int", "uint32": "unsigned int", "int64": "long long",
@@ -110,7 +111,7 @@ class CudaC(Dialect):
             return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
         if name in ("call_extern", "call_pure_extern"):
             return f"{args[0]}({', '.join(args[1:])})"
-        return asm_statement(name, args, node)
+        return bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
 
     # ------------------------------------------------------------ kernels
 

@@ -33,6 +33,7 @@ class Dialect(ABC):
     words: ClassVar[frozenset[str]] = C_WORDS
     inline: ClassVar[str]  # what stands before a helper function
     shared: ClassVar[str]  # what stands before memory of a block, its alignment in braces
+    in_registers: ClassVar[str] = ""  # what stands before memory of a thread that instructions take by words
     types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
     long_suffix: ClassVar[str]
 

@@ -19,6 +19,7 @@ from mlcc.targets.source.dialect import Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
 from mlcc.targets.source.names import identifier, scalars
 from mlcc.targets.source.names import written as written_by
+from mlcc.targets.source.tensor_cores import in_registers
 
 _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 _ALIGNED = ("global", "shared", "shared.dyn")  # scopes of memory that starts at a multiple of 16 bytes
@@ -44,6 +45,7 @@ class KernelWriter:
         self._parts: dict[tir.Var, str] = {}  # lanes of vectors that were loaded as such, in the place of elements
         self._lines: list[str] = []
         self._depth = 1
+        self._by_words = in_registers(kernel.body)
         self._dynamic: list[str] = []  # sizes in bytes of what lies in dynamic memory so far
 
     def text(self) -> str:
@@ -187,7 +189,9 @@ class KernelWriter:
             raise refuse(f"`{buffer.name}` of a thread has a size that is not constant", stmt.span)
         name = self.define(buffer.data, buffer.name)
         self._scopes[buffer.data] = "local"
-        self.line(f"{self.language.memory(buffer.dtype, stmt.span)} {name}[{max(size * buffer.dtype.lanes, 1)}];")
+        aligned = self.language.in_registers if buffer.data in self._by_words else ""
+        type = self.language.memory(buffer.dtype, stmt.span)
+        self.line(f"{aligned}{type} {name}[{max(size * buffer.dtype.lanes, 1)}];")
 
     def decl(self, stmt: tir.DeclBuffer) -> None:
         data = stmt.buffer.data
@@ -224,7 +228,7 @@ class KernelWriter:
         """The lanes of all vector loads in expressions; aligned vectors (all of them with `always`) are loaded now."""
         made: dict[int, list[tir.Expr]] = {}
 
-        def visit(load: tir.BufferLoad) -> None:
+        def visit(load: tir.BufferLoad, guards: tuple[tir.Expr, ...]) -> None:
             buffer, dtype = load.buffer, load.dtype.element
             if isinstance(load.indices[0], tir.BufferLoad) or any(
                 isinstance(n, tir.BufferLoad) and n.dtype.lanes > 1 for n in walk(load.indices[0])
@@ -235,14 +239,17 @@ class KernelWriter:
                 return
             starts, first = self._places(buffer, load.indices[0])
             flat = scalars(buffer)
-            if first is None:
+            if first is None or any(g.dtype.lanes > 1 for g in guards):
                 lanes: list[tir.Expr] = [tir.BufferLoad(dtype, flat, (s,), span=load.span) for s in starts]
-                made[id(load)] = [self._kept(x, buffer.name) for x in lanes] if always else lanes
+                made[id(load)] = [self._kept(x, buffer.name) for x in lanes] if always and not guards else lanes
                 return
             whole = tir.Var("v", dtype)
             name = self.define(whole, f"{buffer.name}_v")
             type = self.language.vector(dtype, len(starts))
-            self.line(f"const {type} {name} = {self._wide(buffer, first, len(starts), True)};")
+            given = self._wide(buffer, first, len(starts), True)
+            if guards:
+                given = f"{' && '.join(ex.text(self, g, ex.EQUAL) for g in guards)} ? {given} : {type}()"
+            self.line(f"const {type} {name} = {given};")
             made[id(load)] = [self._part(name, dtype, len(starts), k) for k in range(len(starts))]
 
         for node in nodes:
@@ -335,7 +342,8 @@ class KernelWriter:
     def evaluate(self, stmt: tir.Evaluate) -> None:
         if isinstance(stmt.value, (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)):
             return
-        self.line(f"{ex.text(self, stmt.value)};")
+        if made := ex.text(self, stmt.value):
+            self.line(f"{made};")
 
     def assertion(self, stmt: tir.AssertStmt) -> None:
         place = (stmt.kind, "".join(stmt.message))
@@ -371,7 +379,7 @@ class KernelWriter:
     def _lane_store(self, stmt: tir.BufferStore, lane: int) -> None:
         scalars: dict[int, list[tir.Expr]] = {}
 
-        def visit(load: tir.BufferLoad) -> None:
+        def visit(load: tir.BufferLoad, _: tuple[tir.Expr, ...]) -> None:
             index = load.indices[0]
             starts = [self._lanes.of(index, k, scalars) for k in range(index.dtype.lanes)]
             scalars[id(load)] = [tir.BufferLoad(load.dtype.element, load.buffer, (s,), span=load.span) for s in starts]

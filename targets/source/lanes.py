@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace
+from mlcc.ir.node import children, replace
 from mlcc.ir.tir import Expr
 from mlcc.targets.source.dialect import refuse
 
@@ -76,12 +76,19 @@ class Lanes:
         raise refuse("a computed lane has no source form", node.span)
 
 
-def vector_loads(node: Expr, visit: Callable[[tir.BufferLoad], None]) -> None:
-    """Calls `visit` for every load of several lanes in an expression, inner ones first."""
-    from mlcc.ir.node import children
-
+def vector_loads(
+    node: Expr, visit: Callable[[tir.BufferLoad, tuple[Expr, ...]], None], guards: tuple[Expr, ...] = ()
+) -> None:
+    """Calls `visit` for every load of several lanes in an expression, inner ones first, with the conditions under
+    which it is read: nothing may lie where they are false."""
+    if isinstance(node, tir.Call) and getattr(node.op, "name", "") == "tir.if_then_else":
+        condition, then, other = node.args
+        vector_loads(condition, visit, guards)
+        vector_loads(then, visit, (*guards, condition))
+        vector_loads(other, visit, (*guards, c.logical_not(condition)))
+        return
     for child in children(node):
         if isinstance(child, Expr):
-            vector_loads(child, visit)
+            vector_loads(child, visit, guards)
     if isinstance(node, tir.BufferLoad) and node.dtype.lanes > 1:
-        visit(node)
+        visit(node, guards)

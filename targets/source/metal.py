@@ -9,6 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.targets.llvm.vmath import coefficients
 from mlcc.targets.source.dialect import Dialect, Param, refuse
+from mlcc.targets.source.tensor_cores import copied_bytes
 
 _VECTORS = {
     "int8": "char", "uint8": "uchar", "bool": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
@@ -128,6 +129,13 @@ class Metal(Dialect):
             return f"{_SHUFFLES[name]}({args[1]}, {args[2]})"
         if name in ("popcount", "clz"):
             return f"{name}({args[0]})"
+        if name == "ptx_cp_async":
+            return _copy(args, node)
+        if name in ("ptx_commit_group", "ptx_wait_group"):
+            return ""  # copies are done when they are asked for
+        if name in ("ptx_mma", "ptx_ldmatrix"):
+            help = "rules for a GPU without these, -t 'cuda{arch=sm_75}', make kernels that Metal can state"
+            raise refuse("Metal has no products of NVIDIA's tensor cores", node.span, help)
         return f"ldexp({args[0]}, {args[1]})" if name == "ldexp" else None
 
     # ------------------------------------------------------------ kernels
@@ -150,6 +158,14 @@ class Metal(Dialect):
 
     def includes(self) -> list[str]:
         return ["#include <metal_stdlib>", "using namespace metal;"]
+
+
+def _copy(args: Sequence[str], node: tir.Call) -> str:
+    """An asynchronous copy as a plain one: zeros where its condition is false."""
+    type = {4: "uint", 8: "uint2", 16: "uint4"}[copied_bytes(node)]
+    to = f"*(threadgroup {type}*)({args[0]} + ({args[1]}))"
+    given = f"*(device const {type}*)({args[2]} + ({args[3]}))"
+    return f"{to} = {given}" if len(args) == 5 else f"{to} = ({args[5]}) ? {given} : {type}(0)"
 
 
 def _declared(param: Param, at: int) -> str:

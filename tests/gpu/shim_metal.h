@@ -10,9 +10,10 @@ typedef unsigned int uint;
 typedef unsigned long ulong;
 typedef Place uint3;
 
-#define VECTOR2(name, T) struct alignas(2 * sizeof(T)) name { T x, y; name(T a, T b) : x(a), y(b) {} };
+#define VECTOR2(name, T) struct alignas(2 * sizeof(T)) name { T x, y; \
+  name(T a, T b) : x(a), y(b) {} explicit name(T a = T()) : x(a), y(a) {} };
 #define VECTOR4(name, T) struct alignas(4 * sizeof(T)) name { T x, y, z, w; \
-  name(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {} };
+  name(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {} explicit name(T a = T()) : x(a), y(a), z(a), w(a) {} };
 #define VECTORS(name, T) VECTOR2(name##2, T) VECTOR4(name##4, T)
 VECTORS(char, char) VECTORS(uchar, uchar) VECTORS(short, short) VECTORS(ushort, ushort) VECTORS(int, int)
 VECTORS(uint, uint) VECTORS(long, long) VECTORS(ulong, ulong) VECTORS(half, half) VECTORS(float, float)
