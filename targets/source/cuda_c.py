@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mlcc.errors import Span
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.source import bulk_copies, tensor_cores
+from mlcc.targets.source import bulk_copies, tensor_cores, wgmma
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 
 _VECTORS = {
@@ -111,7 +111,11 @@ class CudaC(Dialect):
             return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
         if name in ("call_extern", "call_pure_extern"):
             return f"{args[0]}({', '.join(args[1:])})"
-        return bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
+        made = bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
+        return made or wgmma.asm_statement(name, args, node, self.sums)
+
+    def registers(self, name: str, buffer: tir.Buffer) -> list[tuple[str, str]]:
+        return wgmma.registers(name, tir.const_int(buffer.shape[0]) or 0, buffer.dtype)
 
     # ------------------------------------------------------------ kernels
 

@@ -41,6 +41,7 @@ class Dialect(ABC):
 
     def __init__(self) -> None:
         self._helpers: dict[str, None] = {}
+        self.sums: list[tuple[str, str]] = []  # `registers` of all that is in scope
 
     # ------------------------------------------------------------ types
 
@@ -103,6 +104,10 @@ class Dialect(ABC):
     @abstractmethod
     def intrinsic(self, name: str, args: Sequence[str], node: tir.Call) -> str | None:
         """A call of what threads do together, and other intrinsics of GPUs; None if there is no such."""
+
+    def registers(self, name: str, buffer: tir.Buffer) -> list[tuple[str, str]]:
+        """What a memory of sums of products of warpgroups is as operands: letters and places."""
+        return []
 
     # ------------------------------------------------------------ kernels
 

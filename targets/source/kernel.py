@@ -14,6 +14,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.passes.gpu.shared_layout import ALIGNMENT, alignment_of, dynamic_alignment
+from mlcc.passes.gpu.wgmma_layout import accumulators
 from mlcc.targets.source import expressions as ex
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
@@ -46,6 +47,8 @@ class KernelWriter:
         self._lines: list[str] = []
         self._depth = 1
         self._by_words = in_registers(kernel.body)
+        self._sums = accumulators(kernel.body)
+        language.sums.clear()
         self._dynamic: list[str] = []  # sizes in bytes of what lies in dynamic memory so far
 
     def text(self) -> str:
@@ -128,7 +131,9 @@ class KernelWriter:
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
         self.line(f"{head} {{")
         self._depth += 1
+        in_scope = len(self.language.sums)
         yield
+        del self.language.sums[in_scope:]
         self._depth -= 1
         self.line(tail)
 
@@ -189,6 +194,8 @@ class KernelWriter:
             raise refuse(f"`{buffer.name}` of a thread has a size that is not constant", stmt.span)
         name = self.define(buffer.data, buffer.name)
         self._scopes[buffer.data] = "local"
+        if buffer.data in self._sums:
+            self.language.sums += self.language.registers(name, buffer)
         aligned = self.language.in_registers if buffer.data in self._by_words else ""
         type = self.language.memory(buffer.dtype, stmt.span)
         self.line(f"{aligned}{type} {name}[{max(size * buffer.dtype.lanes, 1)}];")

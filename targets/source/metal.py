@@ -133,7 +133,7 @@ class Metal(Dialect):
             return _copy(args, node)
         if name in ("ptx_commit_group", "ptx_wait_group"):
             return ""  # copies are done when they are asked for
-        if name in ("ptx_mma", "ptx_ldmatrix"):
+        if name.startswith(("ptx_mma", "ptx_ldmatrix", "ptx_wgmma")):
             help = "rules for a GPU without these, -t 'cuda{arch=sm_75}', make kernels that Metal can state"
             raise refuse("Metal has no products of NVIDIA's tensor cores", node.span, help)
         return f"ldexp({args[0]}, {args[1]})" if name == "ldexp" else None

@@ -16,7 +16,9 @@ from mlcc.targets.source.bulk_copies import operand
 from mlcc.targets.source.dialect import refuse
 
 _REGISTERS = {"float32": ("float", "f"), "float64": ("double", "d")}  # what else there is goes by words
-_POINTERS = {"tir.ptx_mma": (6, 8, 10), "tir.ptx_ldmatrix": (3,)}  # to memory of a thread, among the arguments
+_POINTERS = {
+    "tir.ptx_mma": (6, 8, 10), "tir.ptx_ldmatrix": (3,), "tir.ptx_wgmma_ss": (8,), "tir.ptx_wgmma_rs": (4, 8),
+}  # to memory of a thread, among the arguments  # fmt: skip
 
 
 def in_registers(body: Sequence[tir.Stmt]) -> set[tir.Var]:

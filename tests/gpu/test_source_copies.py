@@ -90,3 +90,22 @@ def test_metal_takes_what_is_scheduled_without_tensor_cores() -> None:
         mlcc.build(halves, "cuda{arch=sm_90}").emit("metal")
     assert b"kernel void" in mlcc.build(halves, "cuda{arch=sm_75}").emit("metal")
     assert b"kernel void" in mlcc.build(product("float32"), "cuda{arch=sm_90}").emit("metal")
+
+
+def test_products_of_warpgroups(tmp_path: Path) -> None:
+    """They wait for none but those that they have to wait for, as the compiler of NVIDIA tells."""
+    square = 'x: R.Tensor((512, 512), "{0}"), w: R.Tensor((512, 512), "{0}")'
+    text = PRODUCT.replace('x: R.Tensor((64, 72), "{0}"), w: R.Tensor((72, 64), "{0}")', square)
+    made = mlcc.build(mlcc.parse(text.format("float16", "")), "cuda{arch=sm_90a}").emit("cuda-c").decode()
+    assert "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16" in made
+    waits = [line for line in made.splitlines() if '"wgmma.wait_group' in line]
+    assert waits and all(line.count('"+f"(') == 32 for line in waits)
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return
+    source = tmp_path / "k.cu"
+    source.write_text(made)
+    command = [nvcc, "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-o", tmp_path / "k.cubin", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "0 bytes stack frame, 0 bytes spill stores" in done.stderr, done.stderr
+    assert "serialized" not in done.stderr, done.stderr
