@@ -3,7 +3,7 @@ strips of both operands in shared memory, fragments of them in registers, and ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlcc.arith.analyzer import Analyzer
@@ -13,7 +13,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
 from mlcc.passes.auto_schedule.gpu.product_parts import absorb_readers, fetched, loops_down_to, pad_to_tiles
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import PAD, Choice, WarpTile
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PAD, Choice
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.products import number_of
 from mlcc.passes.auto_schedule.stage import Access, Stage
@@ -76,8 +76,11 @@ def by_fragments(
         sch.transform_layout(strip, ("write", 0), two_last(len(buffer.shape), last))
         strips.append(strip)
     nest = _nest(kernel, block, product, kind, choice)
+    threads = {"threadIdx.z": tile.y, "threadIdx.y": tile.x, "threadIdx.x": kernel.facts.warp}
     for strip, places, source, kept in zip(strips, dims, along, deep, strict=True):
-        _fetch(kernel, strip, nest.step, tile, places, source, kept)
+        fetch(kernel, strip, nest.step, threads, places, source, kept)
+        size = kernel.stage(strip).block.writes[0].buffer.dtype.bytes
+        sch.storage_align(strip, 0, -2, _BANKS // 2 // size, PAD // size)
     mma = nest.product
     loads = [
         sch.cache_read(mma, number_of(kernel, mma, kernel.stage(s).block.writes[0].buffer), "warp") for s in strips
@@ -173,11 +176,13 @@ def pipeline(kernel: GpuKernel, step: LoopRV, stages: int) -> None:
 # ---------------------------------------------------------------- operands
 
 
-def _fetch(
-    kernel: GpuKernel, strip: BlockRV, step: LoopRV, tile: WarpTile, dims: tuple[int, int], along: bool, kept: bool
-) -> None:
-    """All threads of a block copy a strip together, along what lies side by side in global memory. `dims`: the
-    dimension of the operand that is its own, and the one that is its depth."""
+def fetch(
+    kernel: GpuKernel, strip: BlockRV, step: LoopRV, threads: Mapping[str, int], dims: tuple[int, int], along: bool,
+    kept: bool,
+) -> int:  # fmt: skip
+    """All threads of a block copy a strip together, along what lies side by side in global memory; gives how many
+    elements one of them copies at a time. `dims`: the dimension of the operand that is its own, and the one that is its
+    depth."""
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)
     mine = kernel.loops(strip)[loops_down_to(kernel, strip, step) :]
@@ -186,13 +191,12 @@ def _fetch(
     sch.reorder(*others, *((own, deep) if along else (deep, own)))
     lanes = _vector(kernel.stage(strip)) if along == kept else 1
     fused = sch.fuse(*kernel.loops(strip)[-2:])
-    _, z, y, x, *vector = sch.split(fused, [None, tile.y, tile.x, kernel.facts.warp, *([lanes] if lanes > 1 else [])])
-    for loop, axis in ((z, "threadIdx.z"), (y, "threadIdx.y"), (x, "threadIdx.x")):
+    _, *parts = sch.split(fused, [None, *threads.values(), *([lanes] if lanes > 1 else [])])
+    for loop, axis in zip(parts, threads, strict=False):
         sch.bind(loop, axis)
-    for lane in vector:
+    for lane in parts[len(threads) :]:
         sch.vectorize(lane)
-    size = kernel.stage(strip).block.writes[0].buffer.dtype.bytes
-    sch.storage_align(strip, 0, -2, _BANKS // 2 // size, PAD // size)
+    return lanes
 
 
 def _vector(stage: Stage) -> int:

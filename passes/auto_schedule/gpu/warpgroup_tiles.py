@@ -10,7 +10,7 @@ from mlcc.passes.auto_schedule.gpu.tensor_tiles import CACHE, CORES, LATENCY, SH
 ROWS = 64  # of one product
 DEPTH = 64  # elements of 16 bits in a row of 128 bytes, the longest that is swizzled
 _PRODUCTS = 2048  # per clock of a multiprocessor (H100, whitepaper)
-_THREADS = 128
+GROUP = 128  # threads of a warpgroup
 _STAGES = 4  # steps whose operands are in shared memory at once, at most
 _ALIGNED = 2048  # bytes for barriers, and where operands begin
 
@@ -29,7 +29,7 @@ class GroupTile:
     @property
     def registers(self) -> int:
         """About how many a thread needs: sums and addresses."""
-        return ROWS * self.columns // _THREADS + 48
+        return ROWS * self.columns // GROUP + 48
 
     @property
     def step_bytes(self) -> int:
@@ -61,7 +61,7 @@ def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:
-    threads, steps = tile.groups * _THREADS, -(-sizes.k // DEPTH)
+    threads, steps = tile.groups * GROUP, -(-sizes.k // DEPTH)
     if tile.registers * threads > facts.registers_per_sm or threads > facts.max_threads:
         return None
     shared = min(facts.shared_per_block, facts.shared_per_sm // 2 - 1024) - _ALIGNED

@@ -1,7 +1,8 @@
 """Products of matrices by warpgroups (`wgmma`, sm_90a): four warps multiply together what lies in shared memory.
 
 The copy engine brings tiles of both operands, some steps ahead of the products, each in the layout that it has in
-global memory; what tiles have beyond an operand are zeros. Sums stay in registers, and are stored from there with what
+global memory; what tiles have beyond an operand are zeros. Operands that are no boxes of a tensor are copied by all
+threads, 16 bytes at a time. Sums stay in registers, and are stored from there with what
 follows element by element.
 """
 
@@ -15,6 +16,7 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.gpu import tensor_tiles
 from mlcc.passes.auto_schedule.gpu.fragments import (
+    fetch,
     pipeline,
     result_places,
     store_sums,
@@ -22,10 +24,17 @@ from mlcc.passes.auto_schedule.gpu.fragments import (
     two_last,
 )
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
-from mlcc.passes.auto_schedule.gpu.product_parts import absorb_readers, fetched, pad_to_tiles, schedule_others
+from mlcc.passes.auto_schedule.gpu.product_parts import (
+    absorb_readers,
+    as_gemm,
+    fetched,
+    has_several_axes,
+    pad_to_tiles,
+    schedule_others,
+)
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN, by_inner_rows
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
-from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, ROWS, GroupChoice, choose
+from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, ROWS, GroupChoice, choose
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of, only_product
 from mlcc.passes.gpu.wgmma_layout import Wgmma
@@ -35,6 +44,7 @@ from mlcc.runtime.tensor_map import MOST_DIMS
 
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
 _ALONG = 16  # products of one instruction
+_BYTES = 2  # of an element
 _PIECE = 64  # elements of a row of 128 bytes
 
 
@@ -46,10 +56,19 @@ def warpgroups(kernel: GpuKernel) -> str:
     product = by_inner_rows(product)
     name = product.stage.block.name
     kind = _kind(product)
-    deep = [_lies_deep(kernel, product, o) for o in (product.lhs, product.rhs)]
+    operands = (product.lhs, product.rhs)
+    deep = [product.consecutive(operand) in product.k for operand in operands]
+    why = next(filter(None, (_no_box(kernel, product, operand) for operand in operands)), None)
+    if why is None and (product.extent(product.m) or ROWS) < ROWS and has_several_axes(product):
+        why = f"`{product.lhs.buffer.name}` has rows of several axes"
+    if why is not None:
+        if None in product.stage.extents:
+            not_this(why)
+        block, product = as_gemm(kernel, block, product)
+        kernel.say(f"threads copy: {why}")
     choice = _choice(kernel, product)
     kernel.say(str(choice))
-    _scheduled(kernel, block, product, kind, deep, choice)
+    _scheduled(kernel, block, product, kind, deep, choice, why is None)
     schedule_others(kernel)
     return f"`{name}` is a product of matrices for warpgroups"
 
@@ -63,21 +82,21 @@ def _kind(product: Contraction) -> str:
     return kind
 
 
-def _lies_deep(kernel: GpuKernel, product: Contraction, operand: Operand) -> bool:
-    """Does an operand lie along what is summed up, not along its own axis? NotThis for what the copy engine does not
-    take: it is asked for tiles of the tensor as it is, in rows that begin at multiples of 16 bytes."""
+def _no_box(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | None:
+    """Why the copy engine does not take an operand: it is asked for tiles of a tensor as it is, in rows that begin at
+    multiples of 16 bytes."""
     own, buffer = product.m if operand is product.lhs else product.n, operand.buffer
     if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own, *product.k):
-        not_this(f"`{buffer.name}` has rows of its own axis or of the products' nowhere")
+        return f"`{buffer.name}` has rows of its own axis or of the products' nowhere"
     given = any(b is buffer for b in kernel.func.buffers)
     written = any(w.buffer is buffer for stage in kernel.stages() for w in stage.block.writes)
     if not given or written or len(buffer.shape) > MOST_DIMS:
-        not_this(f"`{buffer.name}` is nothing that the copy engine reads")
+        return f"`{buffer.name}` is nothing that the copy engine reads"
     row = tir.const_int(buffer.shape[-1])
     begins = 0 if buffer.elem_offset is None else tir.const_int(buffer.elem_offset)
     if row is None or row * buffer.dtype.bytes % VECTOR_BYTES or buffer.strides or begins != 0:
-        not_this(f"rows of `{buffer.name}` may begin anywhere")
-    return operand.places[-1] in product.k
+        return f"rows of `{buffer.name}` may begin anywhere"
+    return None
 
 
 def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
@@ -99,8 +118,10 @@ def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
 
 
 def _scheduled(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: str, deep: list[bool], choice: GroupChoice
-) -> None:
+    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: str, deep: list[bool], choice: GroupChoice,
+    bulk: bool,
+) -> None:  # fmt: skip
+    """`deep`: which operands lie along what is summed up. `bulk`: the copy engine brings them."""
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
     result = result_places(product)
@@ -112,10 +133,16 @@ def _scheduled(
         for operand, size, kept in zip((product.lhs, product.rhs), (tile.rows, tile.columns), deep, strict=True)
     ]
     mma, group, step, inner = _nest(kernel, block, product, choice)
-    for strip in strips:
-        sch.compute_at(strip, step, preserve_unit_loops=True)
-        sch.annotate(strip, "permuted_layout", _PIECE * 2)
-        sch.annotate(strip, BULK, True)
+    for strip, operand, own, kept in zip(strips, (product.lhs, product.rhs), (product.m, product.n), deep, strict=True):
+        if bulk:
+            sch.compute_at(strip, step, preserve_unit_loops=True)
+            sch.annotate(strip, BULK, True)
+        else:
+            dims = operand.places.index(own), operand.places.index(product.k[0])
+            threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
+            if fetch(kernel, strip, step, threads, dims, kept, kept) * _BYTES < VECTOR_BYTES:
+                not_this(f"an operand is not copied by {VECTOR_BYTES} bytes at a time")
+        sch.annotate(strip, "permuted_layout", _PIECE * _BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
     sums = kernel.stage(store).block.reads[0].buffer
     sch.reverse_compute_at(store, group, preserve_unit_loops=True)
