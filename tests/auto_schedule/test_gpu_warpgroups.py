@@ -15,7 +15,7 @@ from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import choose
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.auto_schedule.products import Product
-from tests.auto_schedule.test_gpu_tensor_cores import agree, params, product
+from tests.auto_schedule.test_gpu_tensor_cores import agree, params, product, windows
 
 HOPPER = "cuda{arch=sm_90a}"
 ONE = "cuda{arch=sm_90a sm-count=1}"  # a device that small products keep busy
@@ -24,7 +24,7 @@ RULE = "gpu-wgmma"
 # A and B along the sum or across, with and without batches; tiles of one warpgroup, of two, and of several pieces
 FORMS = {
     "mk,kn->mn": {"m": 120, "n": 64, "k": 120}, "mk,nk->mn": {"m": 128, "n": 64, "k": 64},
-    "km,kn->mn": {"m": 128, "n": 128, "k": 64}, "km,nk->mn": {"m": 128, "n": 120, "k": 120},
+    "km,kn->mn": {"m": 128, "n": 128, "k": 64}, "km,nk->mn": {"m": 128, "n": 64, "k": 120},
     "bmk,bkn->bmn": {"b": 3, "m": 64, "n": 64, "k": 128},
     "bmhk,bnhk->bhmn": {"b": 1, "h": 2, "m": 64, "n": 72, "k": 64},
     "bhmk,bnhk->bmhn": {"b": 2, "h": 1, "m": 64, "n": 64, "k": 64}, "mk,nk->nm": {"m": 64, "n": 80, "k": 64},
@@ -108,6 +108,21 @@ def test_operands_read_from_somewhere_on() -> None:
     got = np.zeros((128, 128), "float32")
     emulated(mlcc.parse(WINDOWS), [a, b, got], bulk=False)
     np.testing.assert_array_equal(got, a[2:].astype("float32") @ b[1:129].astype("float32").T)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions(stride: int, all_cases: bool) -> None:
+    """Read at windows, 64 channels at a time, with zeros around the image."""
+    shapes = params("float16", x=f"(1, {8 * stride - 2}, {8 * stride - 1}, 64)", w="(64, 1, 2, 64)")
+    options = f'padding=[1, 1, 1, 1], strides=[{stride}, {stride}], data_layout="NHWC", kernel_layout="OHWI"'
+    text = graph(shapes, f"y = R.nn.conv2d(x, w, {options})", "z = R.nn.relu(y)", result="z")
+
+    def want(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        made = windows(x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), stride)
+        return np.maximum(made.transpose(0, 2, 3, 1), 0)
+
+    if all_cases or stride == 1:
+        agree(text, want, "gpu-wgmma-conv", target=ONE, terms=128)
 
 
 def test_the_code_of_a_large_product() -> None:

@@ -7,6 +7,7 @@ from mlcc.passes.auto_schedule.rule import Rule
 GPU_RULES: tuple[Rule, ...] = (
     Rule("gpu-wgmma", "gpu.warpgroups:warpgroups"),
     Rule("gpu-tensor-cores", "gpu.tensor_cores:tensor_cores"),
+    Rule("gpu-wgmma-conv", "gpu.warpgroups:warpgroup_conv"),
     Rule("gpu-tensor-conv", "gpu.tensor_cores:tensor_conv"),
     Rule("gpu-matmul", "gpu.matmul:matmul"),
     Rule("gpu-conv", "gpu.matmul:conv"),

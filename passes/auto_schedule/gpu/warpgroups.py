@@ -49,10 +49,20 @@ _PIECE = 64  # elements of a row of 128 bytes
 
 
 def warpgroups(kernel: GpuKernel) -> str:
-    """The rule, as the module says."""
+    """The rule for products of matrices, as the module says."""
+    return f"`{_taken(kernel, windows=False)}` is a product of matrices for warpgroups"
+
+
+def warpgroup_conv(kernel: GpuKernel) -> str:
+    """The rule for convolutions: products of matrices, one of which is read at windows as it is fetched."""
+    return f"`{_taken(kernel, windows=True)}` is a convolution for warpgroups"
+
+
+def _taken(kernel: GpuKernel, windows: bool) -> str:
+    """Schedule the only product, and whatever else there is; gives the name of its block."""
     if not kernel.facts.has_wgmma:
         not_this(f"{kernel.facts.arch.name} has no products of warpgroups")
-    block, product = only_product(kernel)
+    block, product = only_product(kernel, windows)
     product = by_inner_rows(product)
     name = product.stage.block.name
     kind = _kind(product)
@@ -70,7 +80,7 @@ def warpgroups(kernel: GpuKernel) -> str:
     kernel.say(str(choice))
     _scheduled(kernel, block, product, kind, deep, choice, why is None)
     schedule_others(kernel)
-    return f"`{name}` is a product of matrices for warpgroups"
+    return name
 
 
 def _kind(product: Contraction) -> str:
