@@ -36,6 +36,7 @@ _NOTIFY = ctypes.CFUNCTYPE(
 )
 
 _BLOCKS = 64  # whose accesses are traced, at most
+_LARGE = 20_000  # lines of LLVM IR: of four times as many, optimising takes minutes
 
 Room = Callable[[int], int]  # how many bytes of memory there are at an address
 
@@ -148,8 +149,10 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
         found[kernel.name] = emit_kernel(kernel, ctx, mode.check or mode.trace > 0, mode.trace > 0)
         if ctx.problems:
             raise CompileError(ctx.problems)
-    # what checks add would take LLVM longer than it saves
-    obj = compile_text(ctx.module.text(), machine, 1 if mode.check or mode.trace else 2).obj
+    text = ctx.module.text()
+    # what checks add would take LLVM longer than it saves, and minutes where there is much of it
+    level = 2 if not (mode.check or mode.trace) else 1 if text.count("\n") < _LARGE else 0
+    obj = compile_text(text, machine, level).obj
     image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
     return {
         k.name: Emulated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,16 @@ def naive(a: T.handle, b: T.handle):
     for i in T.thread_binding(n, thread="blockIdx.x"):
         for j in T.thread_binding(64, thread="threadIdx.x"):
             B[j, i] = A[i, j]
+"""
+
+
+PRODUCT = """
+@R.function
+def main(x: R.Tensor(("n", 129), "float16"), w: R.Tensor((129, 1000), "float16"), b: R.Tensor((1000,), "float16")):
+    with R.dataflow():
+        y = R.nn.relu(R.add(R.matmul(x, w), b))
+        R.output(y)
+    return y
 """
 
 
@@ -142,6 +153,14 @@ def f(B: T.Buffer(({threads},), "float32")):
         shown = tool("analyze", "k.mlc", "-t", "cuda{arch=sm_90}")
         assert f"f_kernel: 1 block of {threads} threads" in shown
         assert f"{blocks} blocks at once on a multiprocessor" in shown and shown.count(f"limited by {limit}") == 1
+
+
+def test_analyze_does_not_take_minutes(tool: Tool) -> None:
+    """Of a product on tensor cores with tiles of 128 x 256, whose stores have a place each."""
+    tool.file("large.mlc", PRODUCT)
+    start = time.process_time()
+    found = json.loads(tool("analyze", "large.mlc", "-t", "cuda{arch=sm_90}", "--size", "n=17", "--json"))
+    assert found and time.process_time() - start < 25
 
 
 def test_analyze_reports_faults(tool: Tool) -> None:
