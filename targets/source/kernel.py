@@ -16,7 +16,7 @@ from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.passes.gpu.shared_layout import ALIGNMENT, alignment_of, dynamic_alignment
 from mlcc.passes.gpu.wgmma_layout import accumulators
 from mlcc.targets.source import expressions as ex
-from mlcc.targets.source.dialect import Dialect, Param, refuse
+from mlcc.targets.source.dialect import HELPERS, Dialect, Param, refuse
 from mlcc.targets.source.lanes import Lanes, vector_loads
 from mlcc.targets.source.names import identifier, scalars
 from mlcc.targets.source.names import written as written_by
@@ -41,7 +41,7 @@ class KernelWriter:
         self._analyzer = Analyzer()
         self._lanes = Lanes()
         self._names: dict[tir.Var, str] = {}
-        self._taken: set[str] = set()
+        self._taken: set[str] = {"lanes", *HELPERS, *language.helpers}
         self._scopes: dict[tir.Var, str] = {}  # of memory, by its pointer
         self._parts: dict[tir.Var, str] = {}  # lanes of vectors that were loaded as such, in the place of elements
         self._lines: list[str] = []

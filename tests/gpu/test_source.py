@@ -227,12 +227,12 @@ def test_metal_states_where_arguments_are(module: mlcc.IRModule) -> None:
 def test_names_are_words_of_the_language_and_unique() -> None:
     text = """
 @T.prim_func
-def float(int: T.Buffer((8,), "float32"), tx: T.Buffer((8,), "float32")):
+def float(int: T.Buffer((8,), "float32"), tx: T.Buffer((8,), "float32"), most: T.Buffer((8,), "float32")):
     for double in T.thread_binding(8, thread="threadIdx.x"):
-        tx[double] = int[double]
+        tx[double] = int[double] + T.max(most[double], most[0])
 """
     made = emit_source(kernels_of(mlcc.parse(text)), "cuda-c")
-    assert "tx_1[tx] = int_[tx];" in made
+    assert "tx_1[tx] = int_[tx] + most(most_1[tx], most_1[0]);" in made, "not the name of a helper function either"
 
 
 @pytest.mark.parametrize(
