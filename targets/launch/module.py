@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +44,8 @@ class LaunchModule:
         return script(IRModule(dict(self.functions)))
 
     def kernels_to_emulate(self) -> list[DeviceKernel]:
-        """The kernels with the loops that are marked to be unrolled as they were written: code for a CPU is as fast by
-        them, and compiled many times faster."""
-        with deep():
-            marked = {name: f for name, f in self.functions.items() if _has_unrolled(f)}
-            made = [k for n, f in marked.items() for k in lower_gpu(n, f, self.functions, unroll=False).kernels]
-        instead = {k.name: k for k in made}
-        return [instead.get(k.name, k) for k in self.kernels]
+        """The kernels for a CPU, see `rolled`."""
+        return rolled(self.kernels, self.functions)
 
     def kernels_to_read(self) -> list[DeviceKernel]:
         """The kernels with their loops as they were written: none is unrolled."""
@@ -58,6 +53,21 @@ class LaunchModule:
             programs = [lower_gpu(name, f, self.functions, unroll=False) for name, f in self.functions.items()]
         wanted = {k.name for k in self.kernels}
         return [k for p in programs for k in p.kernels if k.name in wanted]
+
+
+def rolled(kernels: Sequence[DeviceKernel], functions: Mapping[str, tir.PrimFunc]) -> list[DeviceKernel]:
+    """The kernels of functions with the loops that are marked to be unrolled as they were written: code for a CPU is as
+    fast by them, and compiled many times faster. A kernel that takes other arguments then (loops that turn out to be
+    empty may use some) stays as it is."""
+    with deep():
+        marked = {name: f for name, f in functions.items() if _has_unrolled(f)}
+        made = [k for n, f in marked.items() for k in lower_gpu(n, f, functions, unroll=False).kernels]
+    instead = {k.name: k for k in made}
+    return [k if k.name not in instead or _given(instead[k.name]) != _given(k) else instead[k.name] for k in kernels]
+
+
+def _given(kernel: DeviceKernel) -> list[tuple[str, str]]:
+    return [(p.name, str(p.dtype)) for p in kernel.params]
 
 
 def _has_unrolled(func: tir.PrimFunc) -> bool:

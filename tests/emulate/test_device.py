@@ -138,3 +138,22 @@ def test_loops_are_not_unrolled_for_a_cpu(tmp_path: Path) -> None:
         b = np.zeros(64, "float32")
         mlcc.load(made, emulate=True)["sums"](a, b)
         np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
+
+
+def test_what_only_an_empty_unrolled_loop_uses(tmp_path: Path) -> None:
+    """The loop is gone where it is unrolled, and the argument with it."""
+    text = """
+@T.prim_func
+def main(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32"), a: T.float32):
+    for t in T.thread_binding(4, thread="threadIdx.x"):
+        Y[t] = X[t]
+        for k in T.unroll(0):
+            Y[t] = a
+"""
+    artifact = mlcc.build(mlcc.parse(text), "cuda{arch=sm_80}", pipeline="")
+    artifact.save(tmp_path / "k.mlca")
+    x = np.arange(4, dtype=np.float32)
+    for given in (artifact, tmp_path / "k.mlca"):
+        y = np.zeros(4, np.float32)
+        mlcc.load(given, emulate=True)["main"](x, y, 2.0)
+        np.testing.assert_array_equal(y, x)
