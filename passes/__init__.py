@@ -11,6 +11,7 @@ PASSES: dict[str, str] = {
     "bind-params": "mlcc.passes.bind_params:BindParams",
     "bind-symbolic-vars": "mlcc.passes.bind_symbolic_vars:BindSymbolicVars",
     "bind-threads": "mlcc.passes.bind_threads:BindThreads",
+    "broadcast-operands": "mlcc.passes.broadcast_operands:BroadcastOperands",
     "canonicalize": "mlcc.passes.canonicalize:Canonicalize",
     "check-shapes": "mlcc.passes.check_shapes:CheckShapes",
     "combine-parallel-matmul": "mlcc.passes.combine_parallel_matmul:CombineParallelMatmul",

@@ -1,5 +1,6 @@
 """The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
 
+_SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir"
 _KERNELS = f"lower-to-tir,{_FUSED}"
@@ -7,11 +8,12 @@ _SCHEDULED = f"lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},aut
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
-    "O0": "check-shapes,lower-to-tir",
-    "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
+    "O0": "broadcast-operands,check-shapes,lower-to-tir",
+    "O1": f"{_SHAPES},canonicalize,fold-constants,dead-code,lower-to-tir",
     # schedules take about as long to choose and to compile as all the rest: for what runs more than once
-    "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    "O2": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_KERNELS}",
+    "O3": f"{_SHAPES},canonicalize,"
+    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
@@ -20,9 +22,10 @@ LEVELS: dict[str, str] = {
 GPU_LEVELS: dict[str, str] = {
     "O0": f"{LEVELS['O0']},bind-threads",
     "O1": f"{LEVELS['O1']},bind-threads",
-    "O2": "normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,lower-to-tir,fold-transposes,"
+    "O2": f"{_SHAPES},canonicalize,fold-constants,fuse-attention,dead-code,lower-to-tir,fold-transposes,"
     f"dead-code,{_FUSED},auto-schedule,bind-threads",
-    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    "O3": f"{_SHAPES},canonicalize,"
+    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
     f"fuse-attention,dead-code,lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,"
     "bind-threads",
 }

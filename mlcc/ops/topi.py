@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
-from mlcc.ir import construct, tir
+from mlcc.ir import calls, construct, tir
 from mlcc.ops.shapes import prove_equal
 from mlcc.te.scalar import Scalar, raw
 from mlcc.te.tensor import Tensor
@@ -55,14 +55,24 @@ def _is_one(extent: tir.Expr) -> bool:
     return isinstance(extent, tir.IntImm) and extent.value == 1
 
 
-def broadcast_index(x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
-    """Where element `at` of the broadcast result comes from in `x`."""
+def broadcast_index(
+    x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any], equal: bool = True
+) -> list[Any]:  # fmt: skip
+    """Where element `at` of the broadcast result comes from in `x`.
+
+    Symbolic extents that are not known to be equal are taken to be; unless `equal`, that of `x` may also be 1.
+    """
     offset = len(shape) - x.ndim
     made: list[Any] = []
     for position, extent in enumerate(x.buffer.shape):
-        out = shape[position + offset]
-        same = not _is_one(extent) or _is_one(out) or prove_equal(extent, out)
-        made.append(at[position + offset] if same else construct.const(0, extent.dtype))
+        out, index = shape[position + offset], at[position + offset]
+        first = construct.const(0, extent.dtype)
+        if _is_one(out) or prove_equal(extent, out):
+            made.append(index)
+        elif _is_one(extent):
+            made.append(first)
+        else:
+            made.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
     return made
 
 
