@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
@@ -27,14 +29,29 @@ class TypeMismatch(ValueError):
 # ---------------------------------------------------------------- constants
 
 
+_exact: ContextVar[bool] = ContextVar("exact", default=False)
+
+
+@contextmanager
+def exact_integers() -> Iterator[None]:
+    """Refuse constants that overflow, where sizes are computed: `wrap` raises OverflowError instead."""
+    token = _exact.set(True)
+    try:
+        yield
+    finally:
+        _exact.reset(token)
+
+
 def wrap(value: int, dtype: DType) -> int:
-    """`value` modulo the width of `dtype`, in its range."""
+    """`value` modulo the width of `dtype`, in its range. Raises OverflowError for another under `exact_integers`."""
     if dtype.is_bool:
         return int(bool(value))
-    value &= (1 << dtype.bits) - 1
-    if dtype.kind == "int" and value >> (dtype.bits - 1):
-        value -= 1 << dtype.bits
-    return value
+    wrapped = value & (1 << dtype.bits) - 1
+    if dtype.kind == "int" and wrapped >> (dtype.bits - 1):
+        wrapped -= 1 << dtype.bits
+    if wrapped != value and _exact.get():
+        raise OverflowError(f"{value} does not fit {dtype}")
+    return wrapped
 
 
 def round_float(value: float, dtype: DType) -> float:
