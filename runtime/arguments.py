@@ -11,7 +11,7 @@ import numpy as np
 
 from mlcc.errors import Diagnostic, error
 from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
-from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow
+from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow, overlaps_itself
 from mlcc.runtime.manifest import Value, show_tensor
 
 
@@ -82,6 +82,8 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         )
     if writes and tensor.readonly:
         raise Refused("E0808", f"{label} is read-only, but the function writes it")
+    if writes and overlaps_itself(tensor.shape, tensor.strides):
+        raise Refused("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
     made = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
     if located is not None:
         return made  # how it lies is the device's affair
@@ -218,6 +220,26 @@ def _pack_tensor(memory: Any, base: int, at: int, tensor: Tensor) -> int:
     if tensor.strides is not None:
         struct.pack_into(f"<{ndim}q", memory, strides, *tensor.strides)
     return strides + 8 * ndim
+
+
+def shared_memory(arguments: list[Argument]) -> tuple[Argument, Argument] | None:
+    """An argument that is written through a copy and another that shares memory with the caller's array."""
+    for written in arguments:
+        for other in arguments if written.after is not None else ():
+            array = other.after if other.after is not None else other.before
+            if array is None and other.tensor is not None and other.located is None and other.leaf.kind == "tensor":
+                array = as_array(other.tensor)
+            if other is not written and array is not None and _share(written.after, array):
+                return written, other
+    return None
+
+
+def _share(a: np.ndarray | None, b: np.ndarray) -> bool:
+    assert a is not None
+    try:
+        return np.shares_memory(a, b, max_work=1 << 16)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # their spans overlap
+        return True
 
 
 def extent(tensor: Tensor) -> tuple[int, int]:
