@@ -148,7 +148,7 @@ class Bounds:
                     return Bound(0, min(x.max for x in (one, two) if x.min >= 0))
             case ("shift_right", (a, b)):
                 one, two = self.of(a), self.of(b)
-                if two.min >= 0 and two.max < 64 and one.finite:
+                if two.min >= 0 and two.max < expr.dtype.bits and one.finite:
                     return Bound(
                         min(one.min >> two.min, one.min >> two.max), max(one.max >> two.min, one.max >> two.max)
                     )
@@ -156,7 +156,7 @@ class Bounds:
                     return Bound(0, one.max)
             case ("shift_left", (a, b)):
                 one, two = self.of(a), self.of(b)
-                if two.min >= 0 and two.max < 64 and one.finite:
+                if two.min >= 0 and two.max < expr.dtype.bits and one.finite:
                     return _made(
                         min(one.min << two.max, one.min << two.min), max(one.max << two.max, one.max << two.min)
                     )

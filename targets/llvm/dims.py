@@ -252,9 +252,11 @@ class DimCode:
 
     def _bitwise(self, op: str, a: Value, b: Value) -> Value:
         fn = self.fn
-        if op in ("<<", ">>"):
-            count = fn.binary("and", b, integer("i64", 63))
-            return fn.binary("shl" if op == "<<" else "ashr", a, count)
+        if op in ("<<", ">>"):  # a count outside the width shifts everything out
+            inside = fn.icmp("ult", b, integer("i64", 64))
+            count = fn.select(inside, b, integer("i64", 63))
+            moved = fn.binary("shl" if op == "<<" else "ashr", a, count)
+            return moved if op == ">>" else fn.select(inside, moved, integer("i64", 0))
         return fn.binary({"&": "and", "|": "or", "^": "xor"}[op], a, b)
 
     def _divide(self, expr: tir.BinaryOp, a: Value, b: Value) -> Value:
