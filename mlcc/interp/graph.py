@@ -28,6 +28,7 @@ from mlcc.interp.prim_func import Program, run_prim_func, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.effects import written_parameters
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
@@ -57,6 +58,13 @@ def _memory(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
         return Tensor.fresh(dims, dtype)
     except MemoryError as problem:
         raise CallError(error("E0810", str(problem), span)) from None
+
+
+def _inputs_stay(func: Any, count: int, in_place: Sequence[int], call: relax.Call) -> None:
+    """Refuse a function that writes one of its first `count` parameters, but for those written in place."""
+    for at in written_parameters(func) if isinstance(func, tir.PrimFunc) else ():
+        if at < count and at not in in_place:
+            raise CallError(error("E0497", f"the function writes its parameter `{func.params[at].name}`", call.span))
 
 
 def run_function(
@@ -297,10 +305,12 @@ class Machine:
         extra = [self.expr(a, frame) for a in call.args[2:]]
         sizes = [np.int64(n) for e in extra if isinstance(e, Shape) for n in e.dims]
         outputs = self.outputs(call, frame)
-        in_place = call.attrs.get("inplace_indices")
-        if in_place is not None:
+        in_place = call.attrs.get("inplace_indices") or ()
+        args = [a.copy() if i in in_place and isinstance(a, Tensor) else a for i, a in enumerate(args)]
+        if in_place:
             outputs = [args[i] if i >= 0 else o for i, o in zip(in_place, outputs, strict=True)]
         fresh = [o for o in outputs if not any(o is a for a in args)]
+        _inputs_stay(func, len(args), in_place, call)
         if isinstance(func, relax.Function):
             return self.call(func, args, {}, {})
         self._prim_func(func, args, [*fresh, *sizes], call)
@@ -313,6 +323,7 @@ class Machine:
         outputs = self.outputs(call, frame)
         if isinstance(callee, relax.GlobalVar) or callee.name in self.module:
             func = self._global(relax.GlobalVar(callee.name), call)
+            _inputs_stay(func, len(args), (), call)
             self._prim_func(func, args, outputs, call)
             return _result(outputs, call)
         for output in outputs:
