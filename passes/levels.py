@@ -2,7 +2,7 @@
 
 _SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
-_FUSED = "annotate-op-pattern,fuse,fuse-tir"
+_FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
 _KERNELS = f"lower-to-tir,{_FUSED}"
 _SCHEDULED = f"lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,pack-weights"
 
