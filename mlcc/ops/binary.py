@@ -137,18 +137,6 @@ def _mod(a: Any, b: Any) -> Any:
     return np.fmod(a, b)
 
 
-def _floor_mod(a: Any, b: Any) -> Any:
-    if np.issubdtype(np.result_type(a, b), np.floating):
-        return a - np.floor(a / b) * b
-    return np.mod(a, b)
-
-
-def _floor_divide(a: Any, b: Any) -> Any:
-    if np.issubdtype(np.result_type(a, b), np.floating):
-        return np.floor(a / b)
-    return np.floor_divide(a, b)
-
-
 def _shifted(name: str) -> Callable[[Any, Any], Any]:
     """A shift; a count outside the width shifts everything out."""
 
@@ -188,6 +176,30 @@ def _lower_floor_mod(x: Any, y: Any) -> Any:
     if _is_float(x):
         return x - te.floor(te.div(x, y)) * y
     return te.floormod(x, y)
+
+
+def _exact_floor_mod(x: Any, y: Any) -> Any:
+    """NumPy's `mod`: the quotient is never rounded."""
+    return te.floormod(x, y) if _is_float(x) else _lower_floor_mod(x, y)
+
+
+def _exact_floor_divide(x: Any, y: Any) -> Any:
+    """NumPy's `floor_divide`: (x - x mod y) / y, of which the remainder is exact, brought to the nearest integer."""
+    if not _is_float(x):
+        return _lower_floor_divide(x, y)
+    dtype = raw(x).dtype
+    a, b = ((v if dtype.bits >= 32 else v.astype("float32")) for v in (Scalar(raw(x)), Scalar(raw(y))))
+    zero, rest, quotient = te.const(0, a.dtype), tir.Var("rest", a.dtype), tir.Var("quotient", a.dtype)
+    r, q = Scalar(rest), Scalar(quotient)
+    below = te.all(r != zero, te.any(te.all(r < zero, b > zero), te.all(r > zero, b < zero)))
+    whole = te.floor(q)
+    nearest = te.select(q - whole > 0.5, whole + 1, whole)
+    signed = te.select(q != zero, nearest, Scalar(construct.call(a.dtype, "copysign", zero.expr, (a / b).expr)))
+    made = te.select(Scalar(construct.equal(b.expr, zero.expr)), a / b, signed)
+    over = te.select(below, (a - r) / b - 1, (a - r) / b)
+    made = Scalar(tir.Let(a.dtype, quotient, over.expr, made.expr))
+    made = Scalar(tir.Let(a.dtype, rest, tir.Mod(a.dtype, a.expr, b.expr), made.expr))
+    return made.astype(dtype)
 
 
 def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
@@ -239,14 +251,13 @@ def _lower_ewise_fma(call: relax.Call, a: te.Tensor, b: te.Tensor, c: te.Tensor)
 
 def _entry(
     name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any],
-    infer: Callable[[relax.Call], relax.StructInfo] = infer_same,
+    infer: Callable[[relax.Call], relax.StructInfo] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
 ) -> Impl:  # fmt: skip
-    return Impl(
-        infer,
-        lambda call, a, b: numpy(a, b),
-        lambda call, a, b: topi.broadcast(fn, a, b, name=f"T_{name}"),
-        FusionKind.BROADCAST,
-    )
+    def lowering(element: Callable[[Any, Any], Any]) -> Callable[..., te.Tensor]:
+        return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
+
+    exact = None if accurate is None else lowering(accurate)
+    return Impl(infer, lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST, accurate=exact)
 
 
 def _compare(name: str, fn: Callable[[Any, Any], tir.Expr]) -> Impl:
@@ -262,9 +273,11 @@ OPS: dict[str, Impl] = {
     "subtract": _entry("subtract", lambda a, b: a - b, _plain(construct.sub)),
     "multiply": _entry("multiply", lambda a, b: a * b, _plain(construct.mul)),
     "divide": _entry("divide", _divide, te.div),
-    "floor_divide": _entry("floor_divide", _floor_divide, _lower_floor_divide),
+    "floor_divide": _entry(
+        "floor_divide", lambda a, b: np.floor_divide(a, b), _lower_floor_divide, accurate=_exact_floor_divide
+    ),
     "mod": _entry("mod", _mod, _lower_mod),
-    "floor_mod": _entry("floor_mod", _floor_mod, _lower_floor_mod),
+    "floor_mod": _entry("floor_mod", lambda a, b: np.mod(a, b), _lower_floor_mod, accurate=_exact_floor_mod),
     "power": _entry("power", lambda a, b: np.power(a, b), te.power),
     "maximum": _entry("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
     "minimum": _entry("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),

@@ -78,7 +78,8 @@ class Impl:
     are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
-    to which it binds its loops; where it gives None, or is not there, `lower` does.
+    to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what `numpy`
+    does where `lower`, which is TVM's, computes something coarser.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -88,6 +89,7 @@ class Impl:
     shape_only: tuple[int, ...] = ()
     found: Found | None = None
     many: Callable[..., Any] | None = None
+    accurate: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
