@@ -179,27 +179,58 @@ def _lower_floor_mod(x: Any, y: Any) -> Any:
 
 
 def _exact_floor_mod(x: Any, y: Any) -> Any:
-    """NumPy's `mod`: the quotient is never rounded."""
-    return te.floormod(x, y) if _is_float(x) else _lower_floor_mod(x, y)
+    """NumPy's `mod`: the remainder is exact, whatever the quotient."""
+    if not _is_float(x):
+        return _lower_floor_mod(x, y)
+
+    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+        moved = te.select(_signs_differ(r, b), r + b, r)
+        return te.select(r != _zero(a), moved, _signed_zero(b))  # type: ignore[no-any-return]
+
+    return _with_remainder(x, y, made)
 
 
 def _exact_floor_divide(x: Any, y: Any) -> Any:
-    """NumPy's `floor_divide`: (x - x mod y) / y, of which the remainder is exact, brought to the nearest integer."""
+    """NumPy's `floor_divide`: (x - fmod(x, y)) / y, minus 1 where `mod` moves the remainder, at the nearest integer."""
     if not _is_float(x):
         return _lower_floor_divide(x, y)
-    dtype = raw(x).dtype
-    a, b = ((v if dtype.bits >= 32 else v.astype("float32")) for v in (Scalar(raw(x)), Scalar(raw(y))))
-    zero, rest, quotient = te.const(0, a.dtype), tir.Var("rest", a.dtype), tir.Var("quotient", a.dtype)
-    r, q = Scalar(rest), Scalar(quotient)
-    below = te.all(r != zero, te.any(te.all(r < zero, b > zero), te.all(r > zero, b < zero)))
-    whole = te.floor(q)
-    nearest = te.select(q - whole > 0.5, whole + 1, whole)
-    signed = te.select(q != zero, nearest, Scalar(construct.call(a.dtype, "copysign", zero.expr, (a / b).expr)))
-    made = te.select(Scalar(construct.equal(b.expr, zero.expr)), a / b, signed)
-    over = te.select(below, (a - r) / b - 1, (a - r) / b)
-    made = Scalar(tir.Let(a.dtype, quotient, over.expr, made.expr))
-    made = Scalar(tir.Let(a.dtype, rest, tir.Mod(a.dtype, a.expr, b.expr), made.expr))
-    return made.astype(dtype)
+
+    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+        var = tir.Var("quotient", a.dtype)
+        q = Scalar(var)
+        whole = te.floor(q)
+        nearest = te.select(q - whole > 0.5, whole + 1, whole)
+        result = te.select(q != _zero(a), nearest, _signed_zero(a / b))
+        result = te.select(b != _zero(a), result, a / b)
+        quotient = te.select(_signs_differ(r, b), (a - r) / b - 1, (a - r) / b)
+        return Scalar(tir.Let(a.dtype, var, quotient.expr, result.expr))
+
+    return _with_remainder(x, y, made)
+
+
+def _with_remainder(x: Any, y: Any, made: Callable[[Scalar, Scalar, Scalar], Scalar]) -> Scalar:
+    """`made(x, y, fmod(x, y))`, which is computed once; of narrow floats in float32."""
+    a, b = (Scalar(v) for v in construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y)))
+    dtype = a.dtype
+    if dtype.bits < 32:
+        a, b = a.astype("float32"), b.astype("float32")
+    rest = tir.Var("rest", a.dtype)
+    value = construct.call(a.dtype, "fmod", a.expr, b.expr)
+    return Scalar(tir.Let(a.dtype, rest, value, made(a, b, Scalar(rest)).expr)).astype(dtype)
+
+
+def _zero(like: Scalar) -> Scalar:
+    return te.const(0, like.dtype)  # type: ignore[no-any-return]
+
+
+def _signed_zero(like: Scalar) -> Scalar:
+    return Scalar(construct.call(like.dtype, "copysign", _zero(like).expr, like.expr))
+
+
+def _signs_differ(a: Scalar, b: Scalar) -> Any:
+    """Whether one is negative and the other positive."""
+    zero = _zero(a)
+    return te.any(te.all(a < zero, b > zero), te.all(a > zero, b < zero))
 
 
 def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:

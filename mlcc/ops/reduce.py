@@ -139,8 +139,7 @@ def count(x: te.Tensor, places: Sequence[int], dtype: DType) -> tir.Expr:
     total: tir.Expr = int64(1)
     for a in places:
         total = construct.mul(total, x.buffer.shape[a])
-    known = tir.const_int(total)
-    return construct.cast(dtype, total) if known is None or dtype.is_int else raw(topi.number(known, dtype))
+    return raw(topi.converted(total, dtype))  # type: ignore[no-any-return]
 
 
 def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:

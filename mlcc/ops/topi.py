@@ -24,6 +24,12 @@ def number(value: float, dtype: DType) -> Scalar:
     return Scalar(tir.Cast(dtype, construct.const(value, FLOAT64)))
 
 
+def converted(value: Any, dtype: DType) -> Scalar:
+    """An integer as `dtype`; a known one as `number` makes it."""
+    known = tir.const_int(raw(value))
+    return Scalar(construct.cast(dtype, raw(value))) if known is None else number(known, dtype)
+
+
 def is_exact_constant(node: Any) -> bool:
     """Whether an expression is a constant that `number` has not rounded."""
     return (
