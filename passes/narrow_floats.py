@@ -15,6 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT32
 from mlcc.ir.node import map_children, replace, walk
 from mlcc.ir.visit import substitute
+from mlcc.ops.topi import ROUNDS
 from mlcc.passes.schedule.cache_stage import copy_stage, zero
 from mlcc.passes.schedule.wide_floats import WideFloats, is_narrow
 
@@ -54,7 +55,7 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
     """The narrow buffers that keep values which would be rounded: of the function's own, and of its results those that
     it reads back."""
     stores: dict[tir.Buffer, list[tir.Expr]] = {}
-    loaded, local, pinned = set(), set(), set()
+    loaded, local, pinned, rounding = set(), set(), set(), set()
     bound: dict[tir.Var, tir.Expr] = {}
     for node in walk(func.body):
         match node:
@@ -66,11 +67,13 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
                 bound[var] = value
             case tir.Call(args=args):  # memory that is handed on by its pointer
                 pinned.update(a for a in args if isinstance(a, tir.Var))
-            case tir.Block(alloc_buffers=made, match_buffers=views):
+            case tir.Block(alloc_buffers=made, match_buffers=views, annotations=annotations, writes=writes):
                 local.update(made)
+                rounding.update(r.buffer for r in writes if ROUNDS in annotations)
                 for view in views:
                     pinned.update((view.buffer.data, view.source.buffer.data))
-    taken = [b for b in stores if is_narrow(b.dtype) and b.data not in pinned and (b in local or b in loaded)]
+    kept = {b for b in stores if is_narrow(b.dtype) and b.data not in pinned and b not in rounding}
+    taken = [b for b in kept if b in local or b in loaded]
     chosen: set[tir.Buffer] = set()
     while True:
         more = [b for b in taken if b not in chosen and any(_rounds(v, chosen, bound) for v in stores[b])]
@@ -85,8 +88,6 @@ def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, ti
         case tir.BufferLoad(buffer=buffer):
             return buffer in wide or _is_wide_load(value)
         case tir.FloatImm() | tir.Cast(value=tir.FloatImm() | tir.IntImm()):
-            return False
-        case tir.Cast(value=tir.BufferLoad()):  # what the program asks to be rounded
             return False
         case tir.Cast(value=inner):
             return not inner.dtype.is_bool
@@ -179,7 +180,10 @@ class _Promote(WideFloats):
                 return replace(stmt, value=fitting, indices=tuple(map(self._expr, indices)))
             case tir.Bind(value=value) if is_narrow(value.dtype) and not _rounds(value, (), {}):
                 return replace(stmt, value=self._narrow(value))
-        return super()._stmt(stmt)
+        made = super()._stmt(stmt)
+        if isinstance(made, tir.Block) and ROUNDS in made.annotations:
+            return replace(made, annotations=made.annotations.without(ROUNDS))
+        return made
 
     def _narrow(self, node: tir.Expr) -> tir.Expr:
         if is_narrow(node.dtype):

@@ -142,8 +142,9 @@ def _impls() -> dict[str, Impl]:
         for name, impl in importlib.import_module(f"mlcc.ops.{family}").OPS.items():
             numpy = None if impl.numpy is None else guard.reference(impl.numpy)
             lower = None if impl.lower is None else guard.lowering(impl.lower)
+            accurate = None if impl.accurate is None else guard.lowering(impl.accurate)
             sizes = None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized)
-            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes)
+            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes, accurate=accurate)
     return found
 
 

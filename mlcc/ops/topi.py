@@ -12,6 +12,8 @@ from mlcc.ops.shapes import prove_equal
 from mlcc.te.scalar import Scalar, raw
 from mlcc.te.tensor import Tensor
 
+ROUNDS = "mlcc.rounds"  # on a block: it stores what the program asks to be rounded
+
 Operand = Tensor | Scalar | tir.Expr | float
 
 
@@ -57,7 +59,7 @@ def compute_ax(shape: Sequence[Any], fn: Callable[..., Any], name: str) -> Tenso
     return made
 
 
-def cast(x: Tensor, dtype: str) -> Tensor:
+def cast(x: Tensor, dtype: DType | str) -> Tensor:
     """Every element converted."""
     return elementwise(x, lambda v: v.astype(dtype))
 
