@@ -37,6 +37,7 @@ PASSES: dict[str, str] = {
     "lower-to-tir": "mlcc.passes.lower_to_tir:LowerToTir",
     "normalize": "mlcc.passes.normalize:Normalize",
     "pack-weights": "mlcc.passes.pack_weights:PackWeights",
+    "promote-narrow-floats": "mlcc.passes.promote_narrow_floats:PromoteNarrowFloats",
     "remove-unused-outputs": "mlcc.passes.remove_unused_outputs:RemoveUnusedOutputs",
     "remove-unused-parameters": "mlcc.passes.remove_unused_parameters:RemoveUnusedParameters",
     "rewrite": "mlcc.passes.rewrite:Rewrite",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,11 +13,13 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, field_names, replace, walk
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
+from mlcc.ops.topi import is_exact_constant
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.narrow_floats import OPERATOR, uses_narrow_floats
 from mlcc.relax.module_builder import ModuleBuilder
 
 # Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
@@ -54,12 +56,16 @@ class LowerToTir(Pass):
 
     Where the data decide how long a result is, a function finds that out first.
 
+    By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
+    NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
+
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
     """
 
     name: ClassVar[str] = "lower-to-tir"
     skip: tuple[str, ...] = ()
+    accurate: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         builder = ModuleBuilder(module)
@@ -69,7 +75,8 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, ctx.target.kind == "cuda")
+                how = Manner(ctx.target.kind == "cuda", self.accurate)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
             raise CompileError(together(wrong))
@@ -102,12 +109,29 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
     return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """Which of an operator's lowerings is taken: one for devices of `many` threads, the most `accurate` one."""
+
+    many: bool = False
+    accurate: bool = False
+
+    def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
+        """The lowerings to ask, in order; all but the last may give None."""
+        if self.many and impl.many is not None:
+            yield impl.many
+        if self.accurate and impl.accurate is not None:
+            yield impl.accurate
+        assert impl.lower is not None
+        yield impl.lower
+
+
 class _Lowering(Mutator):
     def __init__(
-        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic], many: bool
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic], how: Manner
     ) -> None:
         super().__init__(builder.module)
-        self.many = many
+        self.how = how
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
@@ -125,7 +149,7 @@ class _Lowering(Mutator):
         try:
             if found is not None and not shapes_known(call):
                 call = self.measured(op, call, found)
-            made = lower_call(op, call, self.builder, self.cache, self.many)
+            made = lower_call(op, call, self.builder, self.cache, self.how)
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
@@ -260,10 +284,9 @@ class Arguments:
 
 
 def lower_call(
-    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, many: bool = False
+    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, how: Manner = Manner()
 ) -> relax.Expr:  # fmt: skip
-    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder. `many`: for a
-    device of many threads."""
+    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
     from mlcc import te
 
     given = Arguments()
@@ -276,16 +299,17 @@ def lower_call(
         symbolic = [prim_value(substitute(v, now)) for v in made.sizes]
         return call_tir(made.name, builder.module[made.name], [*given.passed, *symbolic], substitute(made.info, now))  # type: ignore[arg-type]
     own = given.renew(call)  # shapes and attributes over the function's own variables, too
-    result: Any = op.impl.many(own, *operands) if many and op.impl.many is not None else None
-    if result is None:
-        assert op.impl.lower is not None
-        result = op.impl.lower(own, *operands)
+    result: Any = next(made for lower in how.of(op.impl) if (made := lower(own, *operands)) is not None)
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     _check_dtypes(call, [t.dtype for t in outputs])
     unbound = given.unbound(outputs)
     func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    if not how.accurate:
+        func = with_rounded_constants(func)
+    elif uses_narrow_floats(func):
+        func = func.with_attr(OPERATOR, True)
     name = builder.add(func, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
     infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
@@ -295,6 +319,15 @@ def lower_call(
     if key is not None and set(back.values()) <= set(looks.order):
         cache[key] = _Made(name, out, sizes, tuple(looks.order))
     return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with constants of narrow floats as they are rounded, in the place of casts of the exact ones."""
+
+    def folded(node: Any) -> Any:
+        return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
+
+    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func  # type: ignore[no-any-return]
 
 
 def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
