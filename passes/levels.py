@@ -2,13 +2,14 @@
 
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir"
-_KERNELS = f"lower-to-tir,{_FUSED}"
-_SCHEDULED = f"lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,pack-weights"
+_LOWERED = "lower-to-tir{check-indices=true}"
+_KERNELS = f"{_LOWERED},{_FUSED}"
+_SCHEDULED = f"{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
-    "O0": "check-shapes,lower-to-tir",
-    "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
+    "O0": f"check-shapes,{_LOWERED}",
+    "O1": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_LOWERED}",
     # schedules take about as long to choose and to compile as all the rest: for what runs more than once
     "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
@@ -20,10 +21,10 @@ LEVELS: dict[str, str] = {
 GPU_LEVELS: dict[str, str] = {
     "O0": f"{LEVELS['O0']},bind-threads",
     "O1": f"{LEVELS['O1']},bind-threads",
-    "O2": "normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,lower-to-tir,fold-transposes,"
+    "O2": f"normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,{_LOWERED},fold-transposes,"
     f"dead-code,{_FUSED},auto-schedule,bind-threads",
     "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"fuse-attention,dead-code,lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,"
+    f"fuse-attention,dead-code,{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,"
     "bind-threads",
 }
 
