@@ -15,13 +15,13 @@ from mlcc.ir.node import children, walk
 class DataFlow:
     """`depends(expr)`: the value of the expression follows from elements of an input, or from a scalar parameter that
     is no extent of a parameter. `inputs` are the data variables of the buffers that have contents when the function is
-    called; what it only writes has none."""
+    called; what it only writes has none. Without `scalars`, those are taken to be in order."""
 
-    def __init__(self, func: tir.PrimFunc, inputs: Iterable[tir.Var]) -> None:
+    def __init__(self, func: tir.PrimFunc, inputs: Iterable[tir.Var], scalars: bool = True) -> None:
         params = [b for b in func.buffers if b is not None]
         dims = {n for b in params for d in b.shape for n in walk(d) if isinstance(n, tir.Var)}
         self._buffers = set(inputs)
-        self._vars = {p for p in func.params if not p.dtype.is_handle and p not in dims}
+        self._vars = {p for p in func.params if scalars and not p.dtype.is_handle and p not in dims}
         before = -1
         while before != (before := len(self._buffers) + len(self._vars)):  # until nothing is added
             for stmt in func.body:

@@ -29,19 +29,20 @@ class IndexRule:
     """How the indices of an operator are checked. `where` is what errors say of the place. With `from_end` negative
     ones count from the end; with `wraps`, indices that the code wraps around (`i % n`) are checked in their stead.
     `inputs` are the data variables of what has contents at the call, `known` the least and greatest elements of
-    constant ones."""
+    constant ones. `scalars`: scalar parameters that are no extents count as contents."""
 
     where: str
     inputs: frozenset[tir.Var]
     from_end: bool = False
     wraps: bool = False
     known: Mapping[tir.Var, tuple[int, int]] | None = None
+    scalars: bool = True
 
 
 def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
     """`func` with the checks it needs; `func` itself if it needs none."""
     with deep_recursion():
-        checker = _Checker(rule, DataFlow(func, rule.inputs))
+        checker = _Checker(rule, DataFlow(func, rule.inputs, rule.scalars))
         if not any(checker.touches(stmt) for stmt in func.body):
             return func
         body = checker.body(func.body)

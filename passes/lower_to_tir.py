@@ -322,6 +322,7 @@ _FROM_END = {
     "take", "grad.take_backward", "gather_elements", "gather_nd", "index_tensor", "scatter_elements", "scatter_nd",
     "index_put",
 }  # fmt: skip
+_BY_SIZES = {"strided_slice"}  # what scalars choose lies inside: `check-shapes` sees to it when a function is entered
 _MOST_KNOWN = 1 << 20  # elements of a constant whose range is looked at
 
 
@@ -348,7 +349,8 @@ def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Argument
     ranges = constant_ranges(given)
     known = {data: found for data, found in zip(inputs, ranges, strict=False) if found is not None}
     from_end = op.short in _FROM_END and call.attrs.get("mode") not in ("clip", "wrap")
-    return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known)
+    scalars = op.short not in _BY_SIZES
+    return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
 
 
 def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
