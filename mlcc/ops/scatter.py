@@ -179,7 +179,7 @@ def _combined(name: str, old: Scalar, new: Scalar) -> Any:
     return new
 
 
-def _from_front(index: Scalar, extent: tir.Expr) -> Scalar:
+def from_front(index: Scalar, extent: tir.Expr) -> Scalar:
     """An index that is negative counts from the end."""
     place = construct.cast("int64", index.expr)
     if index.dtype.kind == "uint":
@@ -194,7 +194,7 @@ def _lower_scatter_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor, 
         data, places, new, out = (Cells(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [_from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
+            where = [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
             return out.set(_combined(name, out[tuple(where)], new[i]), *where)
 
         return _copied(x)(data, out), code.grid(indices.shape, update, "i")
@@ -210,7 +210,7 @@ def _lower_scatter_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor, update
         data, places, new, out = (Cells(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [_from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
+            where = [from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
             return out.set(_combined(name, out[tuple(where)], new[i]), *where)
 
         return _copied(x)(data, out), code.grid(updates.shape, update, "i")
@@ -250,7 +250,7 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 
         def update(*i: Scalar) -> Any:
             where = [
-                _from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
+                from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
             ]  # fmt: skip
             return out.set(_combined(name, out[tuple(where)], picked(values, new, i)), *where)
 
