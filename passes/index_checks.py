@@ -29,7 +29,8 @@ class IndexRule:
     """How the indices of an operator are checked. `where` is what errors say of the place. With `from_end` negative
     ones count from the end; with `wraps`, indices that the code wraps around (`i % n`) are checked in their stead.
     `inputs` are the data variables of what has contents at the call, `known` the least and greatest elements of
-    constant ones. `scalars`: scalar parameters that are no extents count as contents."""
+    constant ones. `scalars`: scalar parameters that are no extents count as contents. Without `checked` negative
+    indices are brought to where they count from, and nothing else is done."""
 
     where: str
     inputs: frozenset[tir.Var]
@@ -37,6 +38,7 @@ class IndexRule:
     wraps: bool = False
     known: Mapping[tir.Var, tuple[int, int]] | None = None
     scalars: bool = True
+    checked: bool = True
 
 
 def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
@@ -164,6 +166,8 @@ class _Checker:
         if not self._flow.depends(index):
             return self._expr(index)
         rule, from_end, plain = self._rule, self._rule.from_end, index
+        if not rule.checked:
+            return self._unchecked(at, index, extent)
         turned = _from_end(index, extent)
         if turned is not None:
             plain, from_end = turned, True
@@ -175,6 +179,15 @@ class _Checker:
             return self._expr(plain)
         self.inserted = True
         return CheckedIndex(self._expr(plain), extent, rule.where, at, from_end).call()
+
+    def _unchecked(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+        made = self._expr(index)
+        if not self._rule.from_end or _from_end(index, extent) is not None or isinstance(index, tir.FloorMod):
+            return made
+        if self._inside(index, extent):
+            return made
+        self.inserted = True
+        return CheckedIndex(made, extent, "", at, True).unchecked()
 
     def _inside(self, index: tir.Expr, extent: tir.Expr) -> bool:
         """Whether 0 <= index < extent always."""

@@ -55,7 +55,8 @@ class LowerToTir(Pass):
     shapes. Those that have no lowering for their dtypes are an error, which lists them all.
 
     Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
-    the data give are checked where they are used (`T.checked_index`), unless the target says `check-indices=false`.
+    the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
+    target option `check-indices=false` they only count from the end.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -73,7 +74,7 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                how = Lowering(ctx.target.kind == "cuda", self.check_indices and ctx.target.check_indices)
+                how = Lowering(ctx.target.kind == "cuda", self.check_indices, ctx.target.check_indices)
                 lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
@@ -109,10 +110,12 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
 
 @dataclass(frozen=True)
 class Lowering:
-    """`many`: for a device of many threads. `check_indices`: indices that the data give are checked."""
+    """`many`: for a device of many threads. `settle_indices`: negative indices in the data count from the end where
+    they do, and with `check_indices` those outside are errors."""
 
     many: bool = False
-    check_indices: bool = False
+    settle_indices: bool = False
+    check_indices: bool = True
 
 
 class _Lowering(Mutator):
@@ -285,7 +288,8 @@ def lower_call(
     operands = _operands(op, call, given)
     looks = _Key({new: old for old, new in given.fresh.items()})
     key = looks.of((op.name, call.attrs, call.struct_info, operands))
-    checked = (key, operator_place(op, call), constant_ranges(given)) if how.check_indices else key
+    place = operator_place(op, call) if how.check_indices else ""
+    checked = (key, place, constant_ranges(given)) if how.settle_indices else key
     shared = None if key is None else cache.get(key) or cache.get(checked)
     if shared is not None:
         now = dict(zip(shared.order, looks.order, strict=True))
@@ -303,8 +307,9 @@ def lower_call(
     _check_dtypes(call, [t.dtype for t in outputs])
     unbound = given.unbound(outputs)
     func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
-    if how.check_indices:
-        plain, func = func, with_index_checks(func, _index_rule(op, call, func, given))
+    if how.settle_indices:
+        rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
+        plain, func = func, with_index_checks(func, rule)
         key = checked if key is not None and func is not plain else key
     name = builder.add(func, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
