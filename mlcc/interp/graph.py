@@ -257,7 +257,7 @@ class Machine:
         try:
             result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
         except IndexError as exc:
-            raise CallError(error("E0870", f"`R.{name}`: {exc}", call.span)) from None
+            raise CallError(error("E0818", f"`R.{name}`: {exc}", call.span)) from None
         except MemoryError as exc:
             raise CallError(error("E0810", f"`R.{name}`: {exc}", call.span)) from None
         except (ValueError, ZeroDivisionError) as exc:  # sizes that do not go together, which only their values show
