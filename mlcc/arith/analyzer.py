@@ -9,7 +9,7 @@ from mlcc.arith.bounds import INF, Bound, Bounds
 from mlcc.arith.canonical import Canonical
 from mlcc.arith.keys import Keys
 from mlcc.arith.linear import is_index
-from mlcc.arith.modular import Residue, Residues, meet
+from mlcc.arith.modular import ANY, Residue, Residues, meet
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
@@ -24,12 +24,13 @@ class Analyzer:
         self._residues = Residues()
         self._bounds = Bounds(self.keys, self._residues.of)
         self._canonical = Canonical(self)
+        self._bindings = 0  # how often a variable was bound
 
     # ------------------------------------------------------------ what is known
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Take it that `var` lies in a range, or is a value."""
-        self._canonical.forget()
+        self._bound_anew()
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
         if isinstance(known, tir.Range):
@@ -41,16 +42,21 @@ class Analyzer:
         value = self.simplify(c.as_expr(known, var.dtype))
         self.values[var] = value
         self._bounds.bind(var, self.bound(value))
-        self._residues.bind(var, self._residues.of(value))
+        self._bind_residue(var, self._residues.of(value))
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
         """Take it that low <= var <= high."""
-        self._canonical.forget()
+        self._bound_anew()
         self._bounds.bind(var, Bound(low, high))
+
+    def _bound_anew(self) -> None:
+        self._bindings += 1
+        self._canonical.forget()
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
         """Take it that `condition` holds inside the `with`."""
+        before, bindings = self._canonical.forget(), self._bindings
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
         self._canonical.forget()
@@ -60,22 +66,29 @@ class Analyzer:
             for step in reversed(undo):
                 step()
             self._canonical.forget()
+            if bindings == self._bindings:
+                self._canonical.recall(before)
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:
             case tir.And(lhs=a, rhs=b):
                 self._assume(a, undo)
+                self._canonical.forget()
                 self._assume(b, undo)
             case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
                 self._assume(a, undo)
             case tir.EQ(lhs=tir.FloorMod(lhs=tir.Var() as var, rhs=IntImm(value=coeff)), rhs=IntImm(value=base)) if (
                 coeff > 0 and is_index(var.dtype)
             ):
-                old = self._residues.bind(var, (coeff, base % coeff))
-                self._residues.bind(var, meet(old, (coeff, base % coeff)))
-                undo.append(lambda: (self._residues.bind(var, old), None)[1])
+                old = self._residues.bind(var, ANY)
+                self._bind_residue(var, meet(old, (coeff, base % coeff)))
+                undo.append(lambda: self._bind_residue(var, old))
             case tir.CompareOp(lhs=a, rhs=b) if is_index(a.dtype):
                 self._assume_order(condition, a, b, undo)
+
+    def _bind_residue(self, var: tir.Var, residue: Residue) -> None:
+        self._residues.bind(var, residue)
+        self._bounds.forget()  # bounds of remainders follow from residues
 
     def _assume_order(self, condition: Expr, a: Expr, b: Expr, undo: list[Callable[[], None]]) -> None:
         """A bound of the non-constant part of a - b, and of what it was compared with."""
