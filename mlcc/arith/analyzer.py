@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mlcc.arith.bounds import INF, Bound, Bounds
-from mlcc.arith.canonical import Canonical
+from mlcc.arith.canonical import Canonical, Known
 from mlcc.arith.keys import Keys
 from mlcc.arith.linear import is_index
 from mlcc.arith.modular import ANY, Residue, Residues, meet
@@ -34,6 +34,10 @@ class Analyzer:
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
         if isinstance(known, tir.Range):
+            if isinstance(known.min, IntImm) and isinstance(known.extent, IntImm):
+                first = known.min.value
+                self._bounds.bind(var, Bound(first, max(first + known.extent.value - 1, first)))
+                return
             low, size = self.bound(known.min), self.bound(known.extent)
             high = c.add(known.min, c.sub(known.extent, 1))
             top = self.bound(self.simplify(high)).max
@@ -56,24 +60,20 @@ class Analyzer:
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
         """Take it that `condition` holds inside the `with`."""
-        before, bindings = self._canonical.forget(), self._bindings
+        before, bindings = self._canonical.known, self._bindings
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
-        self._canonical.forget()
         try:
             yield
         finally:
             for step in reversed(undo):
                 step()
-            self._canonical.forget()
-            if bindings == self._bindings:
-                self._canonical.recall(before)
+            self._canonical.known = before if bindings == self._bindings else Known()
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:
             case tir.And(lhs=a, rhs=b):
                 self._assume(a, undo)
-                self._canonical.forget()
                 self._assume(b, undo)
             case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
                 self._assume(a, undo)
@@ -87,6 +87,7 @@ class Analyzer:
                 self._assume_order(condition, a, b, undo)
 
     def _bind_residue(self, var: tir.Var, residue: Residue) -> None:
+        self._canonical.forget()
         self._residues.bind(var, residue)
         self._bounds.forget()  # bounds of remainders follow from residues
 
@@ -105,6 +106,9 @@ class Analyzer:
                 limits = Bound(0, 0)
             case _:
                 return
+        rest, constant = self._apart(a, b)
+        mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
+        self._canonical.forget()
         for x, y in ((a, b), (b, a)):
             other = self.bound(y)
             if x is b:
@@ -113,7 +117,6 @@ class Analyzer:
             high = limits.max + other.max if limits.max < INF else INF
             if not isinstance(x, IntImm):
                 undo.append(self._bounds.assume(x, Bound(low, high)))
-        rest, constant = self._apart(a, b)
         if not isinstance(rest, IntImm):
             if limits.min > -INF:
                 limits = Bound(limits.min, limits.max)
@@ -121,7 +124,6 @@ class Analyzer:
             low = limits.min - constant if limits.min > -INF else -INF
             high = limits.max - constant if limits.max < INF else INF
             undo.append(self._bounds.assume(rest, Bound(low, high)))
-            mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
             undo.append(self._bounds.assume(mirrored, Bound(-high, -low)))
 
     def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:

@@ -33,7 +33,7 @@ class Canonical(Rewrite):
 
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__(analyzer)
-        self._known = Known()
+        self.known = Known()
         self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
             tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
             tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
@@ -43,24 +43,19 @@ class Canonical(Rewrite):
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self._known.exprs.get(key)
+        made = self.known.exprs.get(key)
         if made is None:
             made = to_expr(self.linear(expr))
             if self.analyzer.keys.key(made) == key:
                 made = expr
-            self._known.exprs[key] = made
+            self.known.exprs[key] = made
         elif made is not expr and self.analyzer.keys.key(made) == key:
             return expr
         return made
 
-    def forget(self) -> Known:
-        """Start over, since what is known of variables has changed; the results so far are returned."""
-        before, self._known = self._known, Known()
-        return before
-
-    def recall(self, known: Known) -> None:
-        """Take up results again: what is known of variables is what it was when `forget` returned them."""
-        self._known = known
+    def forget(self) -> None:
+        """Start over, since what is known of variables has changed."""
+        self.known = Known()
 
     def linear(self, expr: Expr) -> Linear:
         """The simplified expression, still in linear form where it has one.
@@ -70,9 +65,9 @@ class Canonical(Rewrite):
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self._known.linear.get(key)
+        made = self.known.linear.get(key)
         if made is None:
-            made = self._known.linear[key] = self._linear(expr)
+            made = self.known.linear[key] = self._linear(expr)
         return made
 
     def _linear(self, expr: Expr) -> Linear:
@@ -86,11 +81,11 @@ class Canonical(Rewrite):
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
         pair = (self.analyzer.keys.key(a), self.analyzer.keys.key(b))
-        found = self._known.differences.get(pair)
+        found = self.known.differences.get(pair)
         if found is None:
             made = to_sum(self.linear(a), self.analyzer.keys)
             made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-            found = self._known.differences[pair] = made.expr()
+            found = self.known.differences[pair] = made.expr()
         return found
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:

@@ -71,8 +71,8 @@ def test_what_a_constraint_said_ends_with_it() -> None:
         pass
     later = c.floormod(c.add(X, 1), 4)
     with analyzer.constraint(c.logical_and(c.equal(c.floormod(X, 4), 0), c.less(X, Y))):
-        assert analyzer.simplify(later) is not later and analyzer.bound(later) == (1, 1)
-    assert analyzer.bound(later) == (0, 3) and analyzer.same(analyzer.simplify(later), later)
+        assert analyzer.bound(later) == (1, 1)
+    assert analyzer.bound(later) == (0, 3)
 
 
 def test_a_variable_bound_inside_a_constraint_stays_bound() -> None:
