@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "threads", "math", "speed")
+NAMES = ("startup", "parsing", "calls", "schedules", "analysis", "threads", "math", "speed")
 
 
 def main() -> int:

@@ -17,41 +17,76 @@ if TYPE_CHECKING:
     from mlcc.arith.analyzer import Analyzer
 
 
+class Known:
+    """Results of simplification under one state of knowledge, by structural key."""
+
+    __slots__ = ("differences", "exprs", "linear")
+
+    def __init__(self) -> None:
+        self.linear: dict[int, Linear] = {}
+        self.exprs: dict[int, Expr] = {}
+        self.differences: dict[tuple[int, int], Expr] = {}
+
+
 class Canonical(Rewrite):
     """Visits an expression bottom-up, keeping +, -, *, // and % in linear form between the nodes."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__(analyzer)
-        self._seen: dict[int, tuple[Expr, Expr]] = {}  # what the other rules made, by identity of the expression
+        self.known = Known()
         self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
             tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
             tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
         }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
-        return to_expr(self.linear(expr))
+        if isinstance(expr, IntImm):
+            return expr
+        key = self.analyzer.keys.key(expr)
+        made = self.known.exprs.get(key)
+        if made is None:
+            made = to_expr(self.linear(expr))
+            if self.analyzer.keys.key(made) == key:
+                made = expr
+            self.known.exprs[key] = made
+        elif made is not expr and self.analyzer.keys.key(made) == key:
+            return expr
+        return made
 
     def forget(self) -> None:
-        """What is known of variables has changed."""
-        self._seen.clear()
+        """Start over, since what is known of variables has changed."""
+        self.known = Known()
 
     def linear(self, expr: Expr) -> Linear:
-        """The simplified expression, still in linear form where it has one."""
+        """The simplified expression, still in linear form where it has one.
+
+        Results are kept by structure: rules build the same operands over and over, as objects of their own.
+        """
+        if isinstance(expr, IntImm):
+            return expr
+        key = self.analyzer.keys.key(expr)
+        made = self.known.linear.get(key)
+        if made is None:
+            made = self.known.linear[key] = self._linear(expr)
+        return made
+
+    def _linear(self, expr: Expr) -> Linear:
         rule = self._arithmetic.get(type(expr))
         if rule is not None and is_index(expr.dtype):
             return rule(expr)  # type: ignore[arg-type]
-        found = self._seen.get(id(expr))
-        if found is None:
-            found = self._seen[id(expr)] = (expr, super().visit(expr))
-        made = found[1]
+        made = super().visit(expr)
         rule = self._arithmetic.get(type(made)) if made is not expr and is_index(made.dtype) else None
         return made if rule is None else rule(made)  # type: ignore[arg-type]
 
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
-        made = to_sum(self.linear(a), self.analyzer.keys)
-        made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-        return made.expr()
+        pair = (self.analyzer.keys.key(a), self.analyzer.keys.key(b))
+        found = self.known.differences.get(pair)
+        if found is None:
+            made = to_sum(self.linear(a), self.analyzer.keys)
+            made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+            found = self.known.differences[pair] = made.expr()
+        return found
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
         """Constants are collected at one side: x + c < y + d == x < y + (d - c), or x + (c - d) < y."""

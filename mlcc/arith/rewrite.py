@@ -333,9 +333,8 @@ class Rewrite:
         return None
 
     def _opposite(self, a: Expr, b: Expr) -> bool:
-        if _pure(a) and (isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)):
-            return self.analyzer.same(_negated(a), b)
-        return False
+        negation = isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)
+        return negation and self.analyzer.same(_negated(a), b) and _pure(a)
 
     def _not(self, expr: tir.Not) -> Expr:
         made = self.visit(expr.value)
