@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlcc.errors import Diagnostic, error
+from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
 from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow, overlaps_itself
 from mlcc.runtime.manifest import Value, show_tensor
@@ -97,6 +99,35 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         made.before = original if leaf.role != "out" else None
         made.after = original if writes else None
     return made
+
+
+def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
+    """What holds an array's shape and dtype against a parameter, before anybody reads it. It raises CallError, and says
+    whether the declaration fixes how large the array is."""
+
+    def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        try:
+            return _judge(leaf, label, shape, dtype)
+        except Refused as exc:
+            raise CallError(exc.diagnostic) from None
+
+    return judge
+
+
+def _judge(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    if leaf.kind == "scalar" and math.prod(shape) != 1:
+        raise Refused("E0803", f"{label} is an array of shape {shape}, expected a number")
+    if leaf.kind == "shape" and shape != (len(leaf.dims),):
+        raise Refused("E0805", f"{label} is an array of shape {shape}, expected a shape of {len(leaf.dims)} integers")
+    if leaf.kind != "tensor":
+        return leaf.kind != "pointer"
+    nothing = np.empty((0,) * (len(shape) - 1) + tuple(min(d, 64) for d in shape[-1:]), dtype)  # takes no memory
+    convert_tensor(leaf, nothing, label, False)
+    lanes = (leaf.code[2],) if leaf.code[2] > 1 and len(shape) > len(leaf.dims) else ()
+    wanted = (*leaf.dims, *lanes)
+    if any(isinstance(want, int) and want != size for want, size in zip(wanted, shape, strict=True)):
+        raise Refused("E0805", f"{label} has shape {shape}, expected {show_tensor(leaf)}")
+    return all(isinstance(want, int) for want in wanted)
 
 
 def scalar_array(leaf: Value, value: Any, wanted: str, label: str) -> np.ndarray:

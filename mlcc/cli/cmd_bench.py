@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,7 +63,7 @@ def command(
 
 
 def interleave(
-    loaded: list[Any], func: str, arrays: dict[str, np.ndarray], number: int | None, repeat: int
+    loaded: list[Any], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
 ) -> list[list[float]]:
     """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
     from mlcc.cli.cmd_run import arguments, find_function
