@@ -1,7 +1,7 @@
-"""Estimate how long a parallel loop takes on one thread: the larger of its arithmetic and its memory traffic (a roofline).
+"""Estimate how long a parallel loop takes on one thread: the larger of arithmetic and memory traffic (a roofline).
 
-The estimate decides whether a loop is worth waking threads for. What `work` counts, operations one after the other, decides how
-a loop is split; for products that is several times the time they take, and for transposes a tenth of it.
+The estimate decides whether a loop is worth waking threads for. What `work` counts, operations one after the other,
+decides how a loop is split; for products that is several times the time they take, and for transposes a tenth of it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import Node, children, walk
 from mlcc.ir.tir import Expr
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.lowering.work import GUESS, Meter, call_weight, weight
+from mlcc.passes.lowering.work import Meter, call_weight, weight
 
-PER_BYTE = 12  # picoseconds, about as the last cache gives: less than memory takes, more than the first caches
+PER_BYTE = 16  # picoseconds: more than the last cache takes for a byte, less than memory
 
 
 def picoseconds(loop: tir.For) -> Expr:
     """The time of a whole loop, as an int64 expression over what is known before it."""
-    inner = {loop.var}
-    arithmetic = c.mul(c.cast(INT64, loop.extent), _Throughput(inner).body(loop.body))
+    arithmetic = c.mul(c.cast(INT64, loop.extent), _Throughput({loop.var}).body(loop.body))
     return c.maximum(arithmetic, c.mul(_Traffic(loop).bytes(), PER_BYTE))
 
 
 class _Throughput(Meter):
-    """Statements at the rate of independent iterations: loads and stores overlap with arithmetic, a multiplication and an
-    addition are one instruction, and what a statement adds up stays in a register."""
+    """Statements at the rate of independent iterations: loads and stores overlap with arithmetic, a multiplication and
+    an addition are one instruction, and what a statement adds up stays in a register."""
 
     def store(self, stmt: tir.BufferStore) -> int:
         sums_up = _accumulates(stmt)
@@ -88,7 +87,8 @@ class _Traffic:
     """
 
     def __init__(self, loop: tir.For) -> None:
-        self._meter = Meter()
+        self._inner: set[tir.Var] = set()  # what the loop binds itself
+        self._meter = Meter(self._inner)
         self._trips: dict[tir.Var, Expr] = {}
         self._behind: dict[tir.Var, frozenset[tir.Var]] = {}  # loop variables that a value is computed from
         self._own: set[tir.Var] = set()  # memory of one iteration: it stays in the first caches
@@ -110,9 +110,11 @@ class _Traffic:
             case tir.AllocBuffer(buffer=buffer):
                 self._own.add(buffer.data)
             case tir.For(var=var, extent=extent):
-                self._trips[var] = self._extent(extent)
+                self._trips[var] = self._meter.trips(extent)
+                self._inner.add(var)
             case tir.Bind(var=var, value=value):
                 self._behind[var] = self._loops(value)
+                self._inner.add(var)
             case tir.BufferStore():
                 self._access(stmt.buffer, stmt.indices)
         for child in children(stmt):
@@ -128,10 +130,6 @@ class _Traffic:
                 self._behind[node.var] = self._loops(node.value)
             elif isinstance(node, tir.BufferLoad):
                 self._access(node.buffer, node.indices)
-
-    def _extent(self, extent: Expr) -> Expr:
-        """The trips of a loop; a guess where an iteration of another one decides."""
-        return tir.IntImm(INT64, GUESS) if self._loops(extent) else self._meter.trips(extent)
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> None:
         count: Expr = tir.IntImm(INT64, buffer.dtype.bytes * _lanes(indices))

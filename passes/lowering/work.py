@@ -46,7 +46,7 @@ class Meter:
     """Sums up what statements cost; a loop's trips times what its body does."""
 
     def __init__(self, inner: set[tir.Var] | None = None) -> None:
-        self._inner = inner or set()  # variables that the code binds itself
+        self._inner = set() if inner is None else inner  # variables that the code binds itself
 
     def body(self, body: Body) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)

@@ -57,8 +57,8 @@ entry:
 ; order. `work` is how many nanoseconds one thread would take, by estimate. 0, or the error of the first piece that failed.
 ; A call while another is under way runs on its own thread.
 ;
-; Sleeping workers are woken for $long ns and more of work: the wake takes the caller some microseconds, and the workers
-; begin some ten later. A shorter job that finds all of them asleep runs alone, unless another such job came shortly
+; Sleeping workers are woken for $long ns of work or more: the wake takes the caller 7 to 20 us, and the workers begin some
+; ten later. A shorter job that finds all of them asleep runs alone, unless another such job came shortly
 ; before: then there are many, and the workers stay awake between them.
 define weak i32 @mlcc_pool_v1_run_work(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %work) $attributes {
 entry:

@@ -20,7 +20,7 @@ GET_THREADS = "mlcc_pool_v1_get_num_threads"
 SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
 
 MOST_THREADS = 1024
-LONG = 48_000  # nanoseconds of work for which sleeping threads are woken: about six times what a wake takes the caller
+LONG = 64_000  # nanoseconds of work for which sleeping threads are woken: there a wake begins to pay
 _HANDLER_STACK = 16_384  # bytes, for handlers of faults in a worker
 _PROCESS_OFFSET = 400  # of the last field of %mlcc_pool: what is before it is the state of the pool
 
