@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
+from mlcc.temporaries import forget, make_temporary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,8 +53,6 @@ def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | mem
 
     Raises CompileError E0002.
     """
-    import tempfile  # slow to load
-
     pieces = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
     if path == "-":
         sys.stdout.buffer.writelines(pieces)
@@ -64,7 +63,7 @@ def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | mem
             with open(path, "wb") as file:
                 file.writelines(pieces)
             return
-        handle, name = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or ".")
+        handle, name = make_temporary(os.path.dirname(path) or ".", os.path.basename(path)[:40])
         try:
             with os.fdopen(handle, "wb") as file:
                 file.writelines(pieces)
@@ -74,6 +73,8 @@ def write_atomic(path: str, data: bytes | str | Sequence[bytes | bytearray | mem
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+        finally:
+            forget(name)
     except OSError as exc:
         raise CompileError(error("E0002", f"cannot write {path}: {exc.strerror or exc}")) from None
 
