@@ -1,9 +1,9 @@
 """Handlers of faults (SIGSEGV and its kin) in native code that tell a thread of this process what happened, and where.
 
-The handler is machine code: it writes the signal's number and the addresses of its `siginfo` and `ucontext` to a pipe,
-and sleeps. A Python thread reads the pipe, looks up whose code it was, reports that, and ends the process. It can, since
-a thread that is in native code does not hold the interpreter's lock. Where nobody reports within a second (the fault was
-in the interpreter itself), the handler restores what was there before it and returns to the fault.
+The handler is machine code: it writes the signal's number and the addresses of its `siginfo` and `ucontext` to a
+pipe, and sleeps. A Python thread reads the pipe, looks up whose code it was, reports that, and ends the process. It
+can, since a thread that is in native code does not hold the interpreter's lock. Where nobody reports within a second
+(the fault was in the interpreter itself), the handler restores what was there before it and returns to the fault.
 
 For command lines only: `watch` is for the life of the process.
 """
@@ -21,7 +21,9 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mlcc.runtime import image
+from mlcc.errors import LoadError
+from mlcc.runtime import elf, image
+from mlcc.runtime.abi import MANIFEST_SECTION
 
 SIGNALS = tuple(
     getattr(signal, name)
@@ -107,11 +109,12 @@ MACHINES = {
 
 
 class Fault(NamedTuple):
-    """What a handler was called for: the signal, the address that was accessed, and the function of loaded code."""
+    """What a handler was called for: the signal, the address that was accessed, and the functions of loaded code that
+    were under way, the innermost first (and perhaps some that had just ended)."""
 
     number: int
     address: int | None
-    symbol: str | None
+    symbols: tuple[str, ...]
     in_stack: bool
 
     @property
@@ -182,10 +185,64 @@ def _fault(machine: _Machine, number: int, info: int, context: int) -> Fault:
     code, address = struct.unpack("<i4xQ", ctypes.string_at(info + 8, 16))
     counter, stack = (_word(context + at) for at in (machine.counter, machine.stack))
     places = [counter] if machine.link is None else [counter, _word(context + machine.link)]
-    found = map(image.symbol_at, [*places, *_return_addresses(stack)])
-    symbol = next((s for s in found if s is not None and not s.startswith("mlcc_")), None)  # those are helpers
+    find = _Symbols().at
+    symbols = dict.fromkeys(filter(None, map(find, [*places, *_return_addresses(stack)])))
     is_access = code > 0 and number in (signal.SIGSEGV, signal.SIGBUS)
-    return Fault(number, address if is_access else None, symbol, is_access and abs(address - stack) < _NEAR)
+    return Fault(number, address if is_access else None, tuple(symbols), is_access and abs(address - stack) < _NEAR)
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = (
+        ("path", ctypes.c_char_p), ("base", ctypes.c_void_p), ("symbol", ctypes.c_char_p), ("start", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _Symbols:
+    """The functions of loaded objects, and those of shared libraries that are artifacts, by their symbol tables."""
+
+    def __init__(self) -> None:
+        self._libraries: dict[bytes, list[tuple[int, int, str]]] = {}
+        self._ranges = _executable_ranges()
+
+    def at(self, address: int) -> str | None:
+        """The function whose code an address lies in."""
+        if not any(start <= address < end for start, end in self._ranges):
+            return None
+        found = image.symbol_at(address)
+        info = _DlInfo()
+        if found is not None or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
+            return found
+        if info.path not in self._libraries:
+            self._libraries[info.path] = _functions(info.path)
+        offset = address - (info.base or 0)
+        return next((n for start, size, n in self._libraries[info.path] if start <= offset < start + size), None)
+
+
+def _executable_ranges() -> list[tuple[int, int]]:
+    """The addresses of this process that hold code."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as file:
+        parts = [line.split(maxsplit=2)[:2] for line in file]
+        ranges = [words.split("-") for words, rights in parts if "x" in rights]
+        return [(int(start, 16), int(end, 16)) for start, end in ranges]
+    return [(0, 1 << 64)]
+
+
+def _functions(path: bytes) -> list[tuple[int, int, str]]:
+    """The functions of an artifact, by address from its base; none of another library."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        sections = elf.read_sections(data)
+        if not any(s.name == MANIFEST_SECTION for s in sections):
+            return []
+        table = next(s for s in sections if s.type == elf.SYMTAB)
+        strings = sections[table.link]
+        names = elf.Strings(data, strings.offset, strings.size)
+        content = data[table.offset : table.offset + table.size // elf.SYMBOL.size * elf.SYMBOL.size]
+        entries = elf.SYMBOL.iter_unpack(content)
+        return [(at, size, names.at(name)) for name, kind, _, _, at, size in entries if kind & 15 == elf.FUNC and size]
+    except (OSError, LoadError, StopIteration, IndexError):
+        return []
 
 
 def _word(address: int) -> int:

@@ -43,8 +43,8 @@ def command(
 
     Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, use_threads
     from mlcc.cli.native_faults import report_faults
+    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, use_threads
     from mlcc.files import save_npz
 
     if not envs:
@@ -59,7 +59,7 @@ def command(
     use_threads(threads)
     # what an environment registers may be part of the program
     exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check)
-    report_faults({file: exe})
+    report_faults({file: exe}, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         save_npz(output, results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,10 +16,10 @@ from mlcc.temporaries import remove_temporaries
 if TYPE_CHECKING:
     from mlcc.runtime.faults import Fault
 
-_KERNEL = re.compile(r"(?:parallel\.)?kernel\.(.+?)(?:\.\d+)*(?:\.piece)?")
+_KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece)?")
 
 
-def report_faults(loaded: Mapping[str, Any]) -> None:
+def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
     """Have faults in the native code of these files end the command with one line. In a process of its own only."""
     if not signals.is_watching():
         return
@@ -34,7 +34,7 @@ def report_faults(loaded: Mapping[str, Any]) -> None:
 
         options = settings or {}
         try:
-            problem = MlccError(error("E0873", message(fault, loaded)))
+            problem = MlccError(error("E0873", message(fault, loaded, emulated)))
             write(problem, options.get("diagnostics", "text"), options.get("color", "auto"))
         finally:
             remove_temporaries()
@@ -43,23 +43,27 @@ def report_faults(loaded: Mapping[str, Any]) -> None:
     faults.watch(report)
 
 
-def message(fault: Fault, loaded: Mapping[str, Any]) -> str:
+def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
     """What happened, where, and what to do."""
-    return f"{fault.name} in {place(fault.symbol, loaded)}: {_reason(fault)}; {_advice(loaded)}"
+    advice = "without --no-check it says which access" if emulated else _advice(loaded)
+    return f"{fault.name} in {place(fault.symbols, loaded)}: {_reason(fault)}; {advice}"
 
 
-def place(symbol: str | None, loaded: Mapping[str, Any]) -> str:
-    """The kernel or function that a symbol of an object belongs to, with its line where the text is at hand."""
-    if symbol is None:
-        return f"native code of {' or '.join(loaded)}"
-    found = _KERNEL.fullmatch(symbol)
-    if found is not None:
-        return f"kernel `{found[1]}`{_line(found[1], loaded)}"
-    for path, exe in loaded.items():
-        for name in getattr(exe, "functions", {}):
-            if symbol.startswith(f"{exe[name].spec.symbol}_"):
-                return f"`{name}`{_line(name, {path: exe})}"
-    return f"`{symbol}`"
+def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
+    """The kernel or function of the first symbol that is of one, with its line where the text is at hand."""
+    for symbol in symbols:
+        found = _KERNEL.fullmatch(symbol)
+        if found is not None:
+            return f"kernel `{found[1]}`{_line(found[1], loaded)}"
+        if symbol.startswith("mlcc.native."):
+            return f"native kernel `{symbol.removeprefix('mlcc.native.')}`"
+        for path, exe in loaded.items():
+            for name in getattr(exe, "functions", {}):
+                if symbol.startswith(f"{exe[name].spec.symbol}_"):
+                    return f"`{name}`{_line(name, {path: exe})}"
+        if not symbol.startswith("mlcc_"):  # as our helpers do
+            return f"kernel `{symbol}`{_line(re.sub(r'_kernel[0-9_]*$', '', symbol), loaded)}"
+    return f"native code of {' or '.join(loaded)}"
 
 
 def _line(name: str, loaded: Mapping[str, Any]) -> str:
