@@ -5,7 +5,7 @@ pipe, and sleeps. A Python thread reads the pipe, looks up whose code it was, re
 can, since a thread that is in native code does not hold the interpreter's lock. Where nobody reports within a second
 (the fault was in the interpreter itself), the handler restores what was there before it and returns to the fault.
 
-For command lines only: `watch` is for the life of the process.
+For command lines only: programs have handlers of their own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import contextlib
 import ctypes
 import mmap
 import os
-import platform
 import signal
 import struct
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -127,21 +127,22 @@ def machine_code(machine: _Machine) -> bytes:
     return bytes.fromhex("".join(line.split(maxsplit=1)[0] for line in machine.code.split("\n") if line.strip()))
 
 
-def watch(report: Callable[[Fault], None]) -> bool:
+def watch(report: Callable[[Fault], None]) -> Callable[[], None]:
     """Have `report` called, on a thread of its own, when native code of this process faults; it should end the process.
 
-    For the main thread. False where there is no handler for this machine.
+    For the main thread. What it gives restores the former handlers: in forked children, too, whose addresses would mean
+    nothing to that thread. Where there is no handler for this machine, nothing happens.
     """
-    machine = MACHINES.get(platform.machine())
-    if machine is None or platform.system() != "Linux":
-        return False
+    machine = MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
+    if machine is None:
+        return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
     reading, writing = os.pipe()
     _alternate_stack(libc, machine)
     try:
         _thread.start_new_thread(_wait, (reading, machine, report))
-    except RuntimeError:
-        return False
+    except RuntimeError:  # no thread is to be had
+        return lambda: None
     page = _keep(mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     base = ctypes.addressof(ctypes.c_char.from_buffer(page))
     code = machine_code(machine)
@@ -158,7 +159,13 @@ def watch(report: Callable[[Fault], None]) -> bool:
     image.flush_instructions(base, base + _DATA)
     for number in SIGNALS:
         libc.syscall(machine.rt_sigaction, int(number), action, None, ctypes.c_size_t(8))
-    return True
+
+    def restore() -> None:
+        for number in SIGNALS:
+            former = ctypes.c_void_p(base + _DATA + 24 + 32 * number)
+            libc.syscall(machine.rt_sigaction, int(number), former, None, ctypes.c_size_t(8))
+
+    return restore
 
 
 def _alternate_stack(libc: ctypes.CDLL, machine: _Machine) -> None:

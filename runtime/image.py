@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import mmap
 import os
-import platform
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -376,7 +375,7 @@ def protect(address: int, size: int, rights: int) -> None:
 
 def flush_instructions(start: int, end: int) -> None:
     """Where data and instruction caches are apart, tell the processor that new code is there."""
-    if platform.machine() != "aarch64":
+    if os.uname().machine != "aarch64":
         return
     with contextlib.suppress(OSError, AttributeError):
         clear = ctypes.CDLL("libgcc_s.so.1").__clear_cache

@@ -114,10 +114,9 @@ def as_json(diagnostic: Any) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with the documented code. SIGINT, SIGTERM and SIGHUP end it within a second."""
-    signals.watch()
     try:
-        code = run(sys.argv[1:] if argv is None else argv)
-        signals.finish()
+        with signals.watched():
+            code = run(sys.argv[1:] if argv is None else argv)
     except signals.Stopped as exc:
         remove_temporaries()
         signals.say(exc.number)

@@ -40,7 +40,7 @@ def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
             remove_temporaries()
             os._exit(signals.exit_code(fault.number))
 
-    faults.watch(report)
+    signals.at_end(faults.watch(report))
 
 
 def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:

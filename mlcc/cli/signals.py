@@ -12,7 +12,9 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import ClassVar
 
 from mlcc.temporaries import remove_temporaries
 
@@ -37,28 +39,49 @@ class _State:
     watching = False
     noticed = False
     said = False
-    done = False
+    at_end: ClassVar[list[Callable[[], None]]] = []
 
 
 _state = _State()
 
 
-def watch() -> None:
-    """Have the signals end this process, those that it does not ignore. Does nothing outside the main thread."""
-    numbers = [n for n in WORDS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Have the signals end this process inside the block, those that it does not ignore; as before after it.
+
+    Does nothing outside the main thread.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        former_pipe = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     except ValueError:  # not the main thread
         os.close(reading)
         os.close(writing)
+        yield
         return
-    for number in numbers:
+    former = {n: signal.getsignal(n) for n in WORDS if signal.getsignal(n) not in (signal.SIG_IGN, None)}
+
+    def restore() -> None:
+        if _state.watching:
+            _state.watching = False
+            signal.set_wakeup_fd(former_pipe)
+            for number, handler in former.items():
+                signal.signal(number, handler)
+            while _state.at_end:
+                _state.at_end.pop()()
+
+    os.register_at_fork(after_in_child=restore)
+    for number in former:
         signal.signal(number, _notice)
-    _state.watching = True
+    _state.watching, _state.noticed, _state.said = True, False, False
     with contextlib.suppress(RuntimeError):  # no thread is to be had: handlers still work between bytecodes
         _thread.start_new_thread(_wait, (reading,))
+    try:
+        yield
+    finally:
+        restore()
+        os.close(writing)  # ends the thread
 
 
 def is_watching() -> bool:
@@ -66,9 +89,9 @@ def is_watching() -> bool:
     return _state.watching
 
 
-def finish() -> None:
-    """The command is done and its output written: a signal from now on ends the process at once."""
-    _state.done = True
+def at_end(restore: Callable[[], None]) -> None:
+    """Have this called when the command has ended, and in children that are forked before."""
+    _state.at_end.append(restore)
 
 
 def say(number: int) -> None:
@@ -86,8 +109,6 @@ def exit_code(number: int) -> int:
 
 def _notice(number: int, frame: FrameType | None) -> None:
     """Python's handler: unwind from wherever the main thread is, once."""
-    if _state.done:
-        _end(number)
     if not _state.noticed:
         _state.noticed = True
         raise Stopped(number)
@@ -95,10 +116,13 @@ def _notice(number: int, frame: FrameType | None) -> None:
 
 def _wait(reading: int) -> None:
     """The thread: for the first signal, wait for the main thread, then end the process."""
-    while True:
-        found = [n for n in os.read(reading, 64) if n in WORDS]
-        if found:
-            break
+    found: list[int] = []
+    while not found:
+        numbers = os.read(reading, 64)
+        if not numbers:
+            os.close(reading)
+            return
+        found = [n for n in numbers if n in WORDS]
     end = time.monotonic() + TO_NOTICE
     while not _state.noticed and time.monotonic() < end:
         time.sleep(0.005)
@@ -108,6 +132,8 @@ def _wait(reading: int) -> None:
 
 
 def _end(number: int) -> None:
+    if not _state.watching:
+        return  # the command has ended by itself
     say(number)
     remove_temporaries()
     os._exit(exit_code(number))

@@ -186,7 +186,8 @@ import mlcc
 
 def state():
     with open("/proc/self/status") as file:
-        masks = [line for line in file if line.startswith(("SigIgn", "SigCgt", "SigBlk"))]
+        found = [line.split() for line in file if line.startswith(("SigIgn", "SigCgt", "SigBlk"))]
+    masks = [int(mask, 16) & 0x7fffffff for _, mask in found]  # the C library has some beyond, for threads
     fd = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(fd)
     return masks, fd, {n: signal.getsignal(n) for n in signal.valid_signals()}
@@ -234,3 +235,61 @@ def test_programs_that_use_the_library_keep_their_handlers(tmp_path: Path, handl
     process = start(tmp_path, "-c", LIBRARY, handlers)
     assert process.communicate(timeout=120) == ("", "")
     assert process.returncode == 0
+
+
+FORKING = """
+import os, signal
+import mlcc
+
+@mlcc.register_func("t.started", override=True)
+def started():
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGSEGV if os.path.exists("fault") else signal.SIGTERM)
+        os._exit(7)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    open("child", "w").write(str(code))
+"""
+
+
+@pytest.mark.parametrize(("fault", "expected"), [(True, -signal.SIGSEGV), (False, -signal.SIGTERM)])
+def test_children_have_handlers_of_their_own(folder: Path, fault: bool, expected: int) -> None:
+    """What ends a child of an environment does not end the command."""
+    (folder / "env.py").write_text(FORKING)
+    (folder / "m.mlc").write_text(ENDLESS.replace("    while A[0] < T.float32(10):\n    ", ""))
+    if fault:
+        (folder / "fault").touch()
+    process = start(folder, "-W", "ignore", "-m", "mlcc", "run", "m.mlc", "--in", "in.npz", "--env", "env.py")
+    _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert int((folder / "child").read_text()) == expected
+
+
+MAIN = """
+import signal
+from mlcc.cli.main import main
+
+def state():
+    with open("/proc/self/status") as file:
+        found = [line.split() for line in file if line.startswith(("SigIgn", "SigCgt", "SigBlk"))]
+    masks = [int(mask, 16) & 0x7fffffff for _, mask in found]  # the C library has some beyond, for threads
+    return masks, {n: signal.getsignal(n) for n in signal.valid_signals()}
+
+before = state()
+for argv in (["--version"], ["run", "m.mlc", "--in", "in.npz"], ["check", "absent.mlc"]):
+    try:
+        main(argv)
+    except SystemExit:
+        pass
+assert state() == before
+assert signal.set_wakeup_fd(-1) == -1
+"""
+
+
+def test_handlers_are_as_before_when_a_command_has_ended(folder: Path) -> None:
+    (folder / "m.mlc").write_text(
+        ENDLESS.replace('    T.evaluate(T.call_packed("t.started"))\n    while A[0] < T.float32(10):\n    ', "")
+    )
+    process = start(folder, "-c", MAIN)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
