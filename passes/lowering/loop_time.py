@@ -12,7 +12,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.equal import structural_equal
-from mlcc.ir.node import Node, children, walk
+from mlcc.ir.node import Node, children
 from mlcc.ir.tir import Expr
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.work import Meter, call_weight, weight
@@ -31,15 +31,14 @@ class _Throughput(Meter):
     an addition are one instruction, and what a statement adds up stays in a register."""
 
     def store(self, stmt: tir.BufferStore) -> int:
-        sums_up = _accumulates(stmt)
-        memory = sum(map(_loads, stmt.indices)) + (0 if sums_up else weight(stmt.value, _lanes(stmt.indices)))
+        running = _running_sum(stmt)
+        memory = weight(stmt.value, _lanes(stmt.indices)) if running is None else 0
         arithmetic = 0
         stack: list[Node] = [stmt.value]
         while stack:
             node = stack.pop()
             if isinstance(node, tir.BufferLoad):
-                in_register = sums_up and _same_place(node, stmt)
-                memory += sum(map(_loads, node.indices)) + (0 if in_register else weight(node, _lanes(node.indices)))
+                memory += 0 if node is running else weight(node, _lanes(node.indices))
                 continue
             if isinstance(node, tir.Call):
                 arithmetic += call_weight(node)
@@ -58,25 +57,23 @@ def _operands(node: Node) -> Iterator[Node]:
             yield child
 
 
-def _accumulates(stmt: tir.BufferStore) -> bool:
-    """Whether the value stored is an operation on the element that is stored to."""
-    value = stmt.value
-    return isinstance(value, tir.BinaryOp) and any(
-        isinstance(operand, tir.BufferLoad) and _same_place(operand, stmt) for operand in (value.lhs, value.rhs)
-    )
-
-
-def _same_place(load: tir.BufferLoad, stmt: tir.BufferStore) -> bool:
-    return load.buffer is stmt.buffer and all(map(structural_equal, load.indices, stmt.indices))
+def _running_sum(stmt: tir.BufferStore) -> tir.BufferLoad | None:
+    """The load of the element that is stored to, where the value is an operation on that: it stays in a register."""
+    if not isinstance(stmt.value, tir.BinaryOp):
+        return None
+    for operand in (stmt.value.lhs, stmt.value.rhs):
+        if isinstance(operand, tir.BufferLoad) and operand.buffer is stmt.buffer:
+            same = (a is b or structural_equal(a, b) for a, b in zip(operand.indices, stmt.indices, strict=True))
+            if all(same):
+                return operand
+    return None
 
 
 def _lanes(indices: tuple[Expr, ...]) -> int:
     return max((1 if isinstance(i, tir.Broadcast) else i.dtype.lanes for i in indices), default=1)
 
 
-def _loads(index: Expr) -> int:
-    """Picoseconds of the loads inside an index."""
-    return sum(weight(n) for n in walk(index) if isinstance(n, tir.BufferLoad))
+_Loops = dict[tir.Var, None]  # variables of loops, in order: equal programs have equal estimates
 
 
 class _Traffic:
@@ -90,7 +87,8 @@ class _Traffic:
         self._inner: set[tir.Var] = set()  # what the loop binds itself
         self._meter = Meter(self._inner)
         self._trips: dict[tir.Var, Expr] = {}
-        self._behind: dict[tir.Var, frozenset[tir.Var]] = {}  # loop variables that a value is computed from
+        self._behind: dict[tir.Var, _Loops] = {}  # of values that are bound to names
+        self._seen: set[tir.Buffer] = set()
         self._own: set[tir.Var] = set()  # memory of one iteration: it stays in the first caches
         self._touched: dict[tir.Var, Expr] = {}
         self._sizes: dict[tir.Var, int] = {}
@@ -104,19 +102,22 @@ class _Traffic:
         return total
 
     def _stmt(self, stmt: tir.Stmt) -> None:
-        nested = nested_bodies(stmt)
-        inside = {id(s) for body in nested for s in body}
         match stmt:
+            case tir.BufferStore():
+                self._access(stmt.buffer, stmt.indices)
+                self._expr(stmt.value)
+                return
+            case tir.Bind(var=var, value=value):
+                self._behind[var] = self._loops(value)
+                self._inner.add(var)
+                return
             case tir.AllocBuffer(buffer=buffer):
                 self._own.add(buffer.data)
             case tir.For(var=var, extent=extent):
                 self._trips[var] = self._meter.trips(extent)
                 self._inner.add(var)
-            case tir.Bind(var=var, value=value):
-                self._behind[var] = self._loops(value)
-                self._inner.add(var)
-            case tir.BufferStore():
-                self._access(stmt.buffer, stmt.indices)
+        nested = nested_bodies(stmt)
+        inside = {id(s) for body in nested for s in body}
         for child in children(stmt):
             if id(child) not in inside:
                 self._expr(child)
@@ -125,28 +126,57 @@ class _Traffic:
                 self._stmt(each)
 
     def _expr(self, root: Node) -> None:
-        for node in walk(root):
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.BufferLoad):
+                self._access(node.buffer, node.indices)
+                continue
             if isinstance(node, tir.Let):
                 self._behind[node.var] = self._loops(node.value)
-            elif isinstance(node, tir.BufferLoad):
-                self._access(node.buffer, node.indices)
+            stack.extend(children(node))
 
-    def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> None:
+    def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> _Loops:
+        """Note an access; the loops that its place depends on."""
+        loops: _Loops = {}
+        for index in indices:
+            loops.update(self._loops(index))
         count: Expr = tir.IntImm(INT64, buffer.dtype.bytes * _lanes(indices))
-        for var in frozenset().union(*map(self._loops, indices)):
+        for var in loops:
             count = c.mul(count, self._trips[var])
-        known = [tir.const_int(extent) for extent in buffer.shape]
-        if None not in known:
-            size = buffer.dtype.bytes
-            for extent in known:
-                size *= extent or 0
-            self._sizes[buffer.data] = max(size, self._sizes.get(buffer.data, 0))
         before = self._touched.get(buffer.data)
         self._touched[buffer.data] = count if before is None else c.add(before, count)
+        if buffer not in self._seen:
+            self._seen.add(buffer)
+            size = _bytes(buffer)
+            if size is not None:
+                self._sizes[buffer.data] = max(size, self._sizes.get(buffer.data, 0))
+        return loops
 
-    def _loops(self, value: Node) -> frozenset[tir.Var]:
-        found: set[tir.Var] = set()
-        for node in walk(value):
+    def _loops(self, value: Node) -> _Loops:
+        """The loops around that a value depends on. Notes what it loads."""
+        found: _Loops = {}
+        stack = [value]
+        while stack:
+            node = stack.pop()
             if isinstance(node, tir.Var):
-                found |= {node} if node in self._trips else self._behind.get(node, frozenset())
-        return frozenset(found)
+                if node in self._trips:
+                    found[node] = None
+                elif node in self._behind:
+                    found.update(self._behind[node])
+            elif isinstance(node, tir.BufferLoad):
+                found.update(self._access(node.buffer, node.indices))
+            elif not isinstance(node, tir.IntImm):
+                stack.extend(children(node))
+        return found
+
+
+def _bytes(buffer: tir.Buffer) -> int | None:
+    """The size of a buffer, if its shape says."""
+    size = buffer.dtype.bytes
+    for extent in buffer.shape:
+        known = tir.const_int(extent)
+        if known is None:
+            return None
+        size *= known
+    return size
