@@ -7,6 +7,7 @@ import ctypes
 import pytest
 
 import mlcc
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.passes.lowering import loop_time
@@ -27,7 +28,8 @@ def share_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parallel loops are worth it however small, one iteration at a time, and worth waking threads for."""
     monkeypatch.setattr(choice, "LEAST_WORK", 0)
     monkeypatch.setattr(parallel, "LEAST_PIECE", 0)
-    monkeypatch.setattr(loop_time, "picoseconds", lambda loop: tir.IntImm(INT64, 10**12))
+    estimate = loop_time.picoseconds
+    monkeypatch.setattr(loop_time, "picoseconds", lambda loop: c.maximum(estimate(loop), tir.IntImm(INT64, 10**12)))
 
 
 def pool_address() -> int:
