@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
+from mlcc.temporaries import forget, make_temporary
 
 if TYPE_CHECKING:
     import mmap
@@ -171,6 +172,7 @@ def write_files(contents: Mapping[str, Content]) -> None:
         for _, part, _ in staged:
             with contextlib.suppress(OSError):
                 os.unlink(part)
+            forget(part)
 
 
 def _write_descriptor(descriptor: int, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -187,11 +189,9 @@ def _write_descriptor(descriptor: int, pieces: Iterable[bytes | bytearray | memo
 
 def _stage(to: Destination, pieces: Iterable[bytes | bytearray | memoryview]) -> tuple[str, str]:
     """(temporary file with the content and the permissions of the file that it will replace, that file)."""
-    import tempfile  # slow to load
-
     folder, name = os.path.split(to.path)
     known = to.status()
-    handle, part = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=folder)
+    handle, part = make_temporary(folder or ".", name[:40])
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
@@ -202,6 +202,7 @@ def _stage(to: Destination, pieces: Iterable[bytes | bytearray | memoryview]) ->
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
+        forget(part)
         raise
     return part, to.path
 

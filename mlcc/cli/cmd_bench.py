@@ -40,6 +40,7 @@ def command(
     Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
     Shows the median, the middle half, and the ratio to the first.
     """
+    from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import load_executable, load_inputs, use_threads
 
     arrays = load_inputs(inputs)
@@ -51,6 +52,7 @@ def command(
     use_threads(threads)
     keep = not envs
     loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native, keep) for path in files]
+    report_faults(dict(zip(files, loaded, strict=True)))
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:
         import json

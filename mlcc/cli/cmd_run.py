@@ -44,6 +44,7 @@ def command(
 
     Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
     """
+    from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, pipeline_files, use_threads
     from mlcc.files import npz_bytes
     from mlcc.outputs import Outputs
@@ -64,6 +65,7 @@ def command(
     use_threads(threads)
     # what an environment registers may be part of the program
     exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check)
+    report_faults({file: exe}, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         outputs.save({output: npz_bytes(results)})
