@@ -13,7 +13,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, field_names, replace, walk
+from mlcc.ir.node import Attrs, meaning_names, replace, walk
 from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
@@ -415,7 +415,7 @@ class _Key:
             case tir.Op():
                 return value.name
             case tir.Expr():
-                return self.of((type(value).__name__, *(getattr(value, name) for name in field_names(type(value)))))
+                return self.of((type(value).__name__, *(getattr(value, name) for name in meaning_names(type(value)))))
             case te_tensor if hasattr(te_tensor, "buffer"):
                 return self.of((te_tensor.dtype, te_tensor.buffer.shape))
             case relax.TensorStructInfo():

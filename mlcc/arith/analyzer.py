@@ -181,7 +181,33 @@ class Analyzer:
         if isinstance(condition, IntImm):
             return condition.value != 0
         made = self.simplify(condition)
+        if isinstance(made, tir.CompareOp) and is_index(made.lhs.dtype):
+            return self._prove_order(made)
         return isinstance(made, IntImm) and made.value != 0
+
+    def _prove_order(self, condition: tir.CompareOp) -> bool:
+        """A comparison that simplification leaves: with x - y against 0 taken apart, or by the steps between quotients
+        of its sides."""
+        sides = (condition.lhs, condition.rhs)
+        match sides:
+            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
+                sides = (x, y)
+            case IntImm(value=0), tir.Sub(lhs=x, rhs=y):
+                sides = (y, x)
+        if sides[0] is not condition.lhs:
+            moved = self.simplify(type(condition)(condition.dtype, *sides))
+            if isinstance(moved, IntImm):
+                return moved.value != 0
+        gap = self._canonical.steps_between(condition.lhs, condition.rhs)
+        if gap is None:
+            return False
+        bound = self.bound(gap)
+        match condition:
+            case tir.LT():
+                return bound.max < 0
+            case tir.LE():
+                return bound.max <= 0
+        return isinstance(condition, tir.EQ) and bound == (0, 0)
 
     def prove_equal(self, a: Expr, b: Expr) -> bool:
         """a == b always?"""

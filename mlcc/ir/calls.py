@@ -176,7 +176,7 @@ def absolute(x: Operand) -> Expr:
     if isinstance(x, IntImm):
         return IntImm(x.dtype, construct.wrap(abs(x.value), x.dtype))
     if isinstance(x, FloatImm):
-        return FloatImm(x.dtype, abs(x.value))
+        return FloatImm(x.dtype, abs(x.value), None if x.written is None else abs(x.written))
     if x.dtype.is_int:
         zero = const(0, x.dtype)
         return select(construct.greater_equal(x, zero), x, construct.sub(zero, x))
