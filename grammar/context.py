@@ -61,6 +61,7 @@ class Walk:
     global_infos: dict[str, tuple[GlobalInfo, ...]] = field(default_factory=dict)  # virtual devices and such
     folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
     data: Any = None  # arrays for constants that the text only refers to
+    strings: dict[str, str] = field(default_factory=dict)  # of the metadata section, by `ir.StringImm[0]`
     constants: Any = None  # where references find their data, made on first use
     relax: dict[str, Any] | None = None  # relax functions that are walked already
 

@@ -197,12 +197,14 @@ class _Reader:
         walk = self.walk
         if len(call[4]) != 1 or call[5] or call[4][0][0] != "str":
             walk.fail("E0907", "`tvm.ir.load_json` takes one string", call)
-        from mlcc.grammar.metadata import tensors_of
+        from mlcc.grammar.metadata import metadata_of
 
         try:
-            walk.data = {**tensors_of(call[4][0][3]), **(walk.data or {})}
+            tensors, strings = metadata_of(call[4][0][3])
         except ValueError as problem:
             walk.fail("E0907", "this is not the metadata of a module", call[3], str(problem))
+        walk.data = {**tensors, **(walk.data or {})}
+        walk.strings |= strings
 
     def _module_attrs(self, call: Cst) -> dict[str, Any]:
         if len(call[4]) != 1 or call[5]:

@@ -10,6 +10,7 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar import relax_const
 from mlcc.grammar.context import Scope
 from mlcc.grammar.global_infos import resolve_device
+from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.relax_forms import FORMS, Form, sort_arguments
 from mlcc.grammar.relax_scope import MODULE, FunctionWalk
 from mlcc.grammar.relax_types import struct_info, type_of
@@ -135,6 +136,10 @@ def is_module(fw: FunctionWalk, cst: Cst) -> bool:
 
 def _index(fw: FunctionWalk, cst: Cst) -> Any:
     """An item of a tuple, or metadata."""
+    if cst[3][0] == "index" and fw.walk.strings:
+        text = fw.walk.strings.get(metadata_key(cst) or "")
+        if text is not None:
+            return text
     found = relax_const.metadata(fw, cst)
     if found is not None:
         return found
