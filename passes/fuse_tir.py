@@ -70,7 +70,7 @@ class FuseTir(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         module = RemoveUnusedParameters().run(ExpandTupleArguments().run(module, ctx), ctx)
         kernels = _kernels(module, self.keep_public)
-        builder = ModuleBuilder(IRModule(attrs=module.attrs, name=module.name))
+        builder = ModuleBuilder(IRModule({}, module.attrs, module.name, module.global_infos))
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and name not in kernels:
                 made = _Caller(module, kernels, builder).visit_function(func)
