@@ -71,6 +71,13 @@ TENSORIR: dict[str, tuple[str, str]] = {
         "match_buffer does not fit its source",
         "A matched buffer has the dtype of its source and the extents of the matched region.",
     ),
+    "E0355": (
+        "access outside its buffer",
+        "In an iteration that certainly runs, whatever the arguments are, an index is not one of its dimension. The "
+        "message shows the index, the extent and the loops. Loops run from 0 to their extent less one: shorten the "
+        "loop, guard the access (`if`, `T.where`, `T.if_then_else`), or give the buffer another shape. Symbolic sizes "
+        "count as at least 1. What depends on data is looked at as it runs: `mlcc run --sanitize`.",
+    ),
     "E0354": ("call does not fit the function", "A function of the module is called with the arguments it declares."),
 }
 

@@ -15,6 +15,7 @@ from mlcc.verify.access import check_regions
 from mlcc.verify.axes import Domains, Local, Part, check_axes, part_of
 from mlcc.verify.calls import call_problem
 from mlcc.verify.expressions import access_dtype, access_problem, problem
+from mlcc.verify.out_of_bounds import check_bounds
 from mlcc.verify.report import Report
 from mlcc.verify.scope import Scope, own_vars
 
@@ -469,4 +470,7 @@ class _Leave:
 
 def verify_prim_func(func: tir.PrimFunc, report: Report, functions: Mapping[str, Any]) -> None:
     """All rules of one TensorIR function."""
+    before = len(report.found)
     FuncVerifier(report, functions).function(func)
+    if len(report.found) == before:  # of what is well-formed
+        check_bounds(func, report)
