@@ -48,15 +48,26 @@ KINDS = (
     Kind(14, "ASSERT", "an assertion in the program failed"),
     Kind(15, "CAST", "a value does not have the struct info that the program says it has"),
     Kind(16, "VALUE", "a scalar argument is out of range"),
+    Kind(17, "INDEX", "an index in the data lies outside"),
 )
 KIND_BY_NAME = {k.name: k for k in KINDS}
 KIND_BY_CODE = {k.code: k for k in KINDS}
 DETAIL_SHIFT = 8  # the bits above the kind number the check within its function
+SLOT_SHIFT = 24  # those above, where there are any, say where the call left the numbers of its text
+SLOTS = 127
+# control characters in the texts of checks: where the first and the second number that a check reports go
+FIRST, SECOND, FIRST_UNSIGNED = "\x01", "\x02", "\x03"
 
 
 def kind_of(code: int) -> Kind | None:
     """The class of an error code."""
     return KIND_BY_CODE.get(code & 0xFF)
+
+
+def filled(text: str, first: int, second: int) -> str:
+    """The text of a check with the numbers that it reports, both int64."""
+    made = text.replace(FIRST, str(first)).replace(SECOND, str(second))
+    return made.replace(FIRST_UNSIGNED, str(first % (1 << 64)))
 
 
 # ---------------------------------------------------------------- element types

@@ -61,6 +61,14 @@ CODES: dict[str, tuple[str, str]] = {
         "mlcc_register(const mlcc_registry *)`. The file is missing, or failed.",
     ),
     "E0817": ("value out of range", "A number does not fit the parameter's dtype, or is not allowed here."),
+    "E0818": (
+        "an index in the data lies outside",
+        "A tensor of indices, or a number that a call was given, names an element that does not exist. The message "
+        "says which operator found it, in which line of the text, the index, and how many elements there are. Nothing "
+        "outside of the tensors was read or written; what the results hold is undefined. Indices below 0 count from "
+        "the end where NumPy's and ONNX's do (docs/semantics.md says where). The target option `check-indices=false` "
+        "leaves these checks out, for data that are known to be right.",
+    ),
     "E0850": ("an artifact cannot be read", "The file does not exist or may not be read, or the value is no artifact."),
     "E0851": (
         "not a sound artifact",

@@ -26,7 +26,7 @@ from mlcc.runtime.device import SCALARS
 from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
-from mlcc.targets.llvm.context import ASSERTION
+from mlcc.targets.llvm.context import numbered
 from mlcc.targets.llvm.plan_prim import effects
 from mlcc.targets.llvm.signature import KernelSignature, signature
 
@@ -55,7 +55,7 @@ class LaunchContext:
         return self.packed.setdefault(name, len(self.packed))
 
     def error_code(self, kind: str, message: str) -> int:
-        return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
+        return numbered(self.errors, kind, message)
 
     def kernel(self, name: str) -> Program:
         """The program of a PrimFunc of the module, made on first use. Raises CompileError."""

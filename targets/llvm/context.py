@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
+from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
 
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 
-ASSERTION = 14  # the kind of error code (its low byte) that an assertion of the program gives; the rest numbers it
+# what a failed check of a kernel is, in place of the name of a Python exception: an index from the data lies outside
+INDEX = "index"
+_KIND_CODES = {INDEX: KIND_BY_NAME["INDEX"].code}
+_ASSERTION = KIND_BY_NAME["ASSERT"].code
+
+
+def numbered(errors: dict[tuple[str, str], int], kind: str, message: str) -> int:
+    """The code of a failed check, from the table or added to it; equal messages share one."""
+    return errors.setdefault((kind, message), _KIND_CODES.get(kind, _ASSERTION) | len(errors) + 1 << DETAIL_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,8 @@ class ModuleContext:
 
     `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
     LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
-    `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception.
+    `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception, or
+    `INDEX`.
     `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
     `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
     `formulas` are elementary functions of float32 that the machine computes in a way of its own.
@@ -76,7 +86,7 @@ class ModuleContext:
 
     def error_code(self, kind: str, message: str) -> int:
         """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
-        return self.errors.setdefault((kind, message), ASSERTION | len(self.errors) + 1 << 8)
+        return numbered(self.errors, kind, message)
 
     @property
     def is_x86(self) -> bool:

@@ -16,6 +16,7 @@ from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import children
 from mlcc.targets.llvm import arith, calls, casts, memory, outline, statements
 from mlcc.targets.llvm.context import EmitOptions, ModuleContext
+from mlcc.targets.llvm.faults import FAULT, add_fault
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.refuse import unsupported
 from mlcc.targets.llvm.storage import Memory
@@ -66,6 +67,7 @@ class Emitter:
         self.result: tuple[DType, Value] | None = None
         self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
         self._failures: dict[int, str] = {}
+        self._reports: list[tuple[str, Callable[[], None]]] = []  # exits to be emitted at the end, by label
 
     # ------------------------------------------------------------ expressions
 
@@ -191,6 +193,19 @@ class Emitter:
         fn.cond_br(condition, go_on, label)
         fn.start(go_on)
 
+    def report_unless(self, condition: Value, code: int, numbers: Callable[[], tuple[Value, Value]]) -> None:
+        """Leave the function with an error code where `condition` is false; `numbers` gives, in the block of the exit,
+        the two i64 that the text of the code mentions."""
+        fn = self.fn
+        label, go_on = fn.label("report"), fn.label("ok")
+        fn.cond_br(condition, go_on, label)
+        self._reports.append((label, lambda: self.leave(self._noted(code, *numbers()))))
+        fn.start(go_on)
+
+    def _noted(self, code: int, first: Value, second: Value) -> Value:
+        add_fault(self.ctx.module)
+        return self.fn.call("i32", f"@{FAULT}", [integer("i32", code), first, second])
+
     def fail_if_error(self, code: Value) -> None:
         """Leave the function with a called function's code unless it is 0."""
         fn = self.fn
@@ -207,6 +222,9 @@ class Emitter:
         for code, label in self._failures.items():
             self.fn.start(label)
             self.leave(integer("i32", code))
+        for label, leave in self._reports:
+            self.fn.start(label)
+            leave()
 
 
 def _flags(options: EmitOptions) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from mlcc.errors import CompileError, Diagnostic, Label, error, together
 from mlcc.ir import relax, tir
-from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX
-from mlcc.targets.llvm.context import PACKED_CALL
+from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
+from mlcc.targets.llvm.context import INDEX, PACKED_CALL
+from mlcc.targets.llvm.faults import add_fault_text, carries_faults
 from mlcc.targets.llvm.host_c import emit_c_functions
 from mlcc.targets.llvm.host_query import Query
 from mlcc.targets.llvm.host_run import Run
@@ -132,8 +133,10 @@ no:
 
 
 # look for the code, then for its kind
-_ERROR_TEXT = """define internal ptr @mlcc_error_text(i32 %code) noinline nounwind {{
+_ERROR_TEXT = """define internal ptr @mlcc_error_text(i32 %given) noinline nounwind {{
 entry:
+  %code = and i32 %given, {mask}
+  %slot = lshr i32 %given, {shift}
   br label %head
 head:
   %wanted = phi i32 [ %code, %entry ], [ %wanted, %go ], [ %kind, %by.kind ]
@@ -157,10 +160,19 @@ found:
   %offset = load i32, ptr %offset.p
   %at = zext i32 %offset to i64
   %text = getelementptr inbounds i8, ptr @mlcc_error_texts, i64 %at
-  ret ptr %text
+{found}
 unknown:
   ret ptr getelementptr inbounds (i8, ptr @mlcc_error_texts, i64 {unknown})
 }}"""
+_FILLED = """  %has.numbers = icmp ne i32 %slot, 0
+  %is.slot = icmp ule i32 %slot, {slots}
+  %fill = and i1 %has.numbers, %is.slot
+  br i1 %fill, label %filled, label %plain
+filled:
+  %full = call ptr {name}(ptr %text, i32 %slot)
+  ret ptr %full
+plain:
+  ret ptr %text"""
 
 
 def symbol_of(name: str, suffix: str = "") -> str:
@@ -271,7 +283,8 @@ def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
     for (_, text), code in shared.texts.items():
         yield code, text
     for (kind, text), code in shared.ctx.errors.items():
-        yield code, text if kind in ("AssertionError", "RuntimeError") and text else f"{kind}: {text}".rstrip(": ")
+        plain = kind in ("AssertionError", "RuntimeError", INDEX) and text
+        yield code, text if plain else f"{kind}: {text}".rstrip(": ")
     for index, spec in enumerate(shared.packed_specs()):
         for kind, verb in (("PACKED_UNSET", "is not set"), ("PACKED_FAILED", "failed")):
             yield KIND_BY_NAME[kind].code | index + 1 << DETAIL_SHIFT, f"packed function `{spec.name}` {verb}"
@@ -296,4 +309,10 @@ def error_text(shared: Shared) -> str:
     module.global_(
         "mlcc_error_table", f"private unnamed_addr constant [{len(known)} x {{ i32, i32 }}] [{table}], align 4"
     )
-    return _ERROR_TEXT.format(count=len(known), unknown=offsets["unknown error"])
+    found = "  ret ptr %text"
+    if carries_faults(module):
+        found = _FILLED.format(name=add_fault_text(module, known.values()), slots=SLOTS)
+    mask = (1 << SLOT_SHIFT) - 1
+    return _ERROR_TEXT.format(
+        count=len(known), unknown=offsets["unknown error"], found=found, mask=mask, shift=SLOT_SHIFT
+    )
