@@ -59,6 +59,9 @@ SLOTS = 127
 FIRST, SECOND, FIRST_UNSIGNED = "\x01", "\x02", "\x03"
 
 
+RECORD = 24  # bytes in which a GPU's kernel says what failed: an int32, and from byte 8 on the two numbers as int64
+
+
 def kind_of(code: int) -> Kind | None:
     """The class of an error code."""
     return KIND_BY_CODE.get(code & 0xFF)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
-from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, kind_of
+from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, filled, kind_of
 from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
 from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
@@ -128,13 +128,19 @@ class Function:
             self._spare.append(workspace)
         return results[0] if fast.single else tuple(results), 0
 
-    def _failure(self, code: int, found: list[Diagnostic] | None = None, given: Sequence[Argument] = ()) -> CallError:
-        """The error for a code of native code; `found` is what the arguments `given` show of its cause."""
+    def _failure(
+        self, code: int, found: list[Diagnostic] | None = None, given: Sequence[Argument] = (),
+        numbers: tuple[int, int] | None = None,
+    ) -> CallError:  # fmt: skip
+        """The error for a code of native code; `found` is what the arguments `given` show of its cause, `numbers` those
+        that the text mentions, where it does not have them yet."""
         kind = kind_of(code)
         if found and kind is not None and kind.name not in _CODES:
             return CallError(found)
         text = self._entry.error(code)
         message = text.decode("utf-8", "replace").removeprefix(f"{self.name}: ") if text else f"error {code}"
+        if numbers is not None:
+            message = filled(message, *numbers)
         broken = next((c for c in self.spec.constraints if c.code == code), None)
         if broken is not None:
             message = violated(broken, bind_symbols(given)) or message

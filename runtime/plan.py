@@ -19,7 +19,8 @@ from mlcc.runtime.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec,
 if TYPE_CHECKING:
     from mlcc.runtime.plan_run import Run
 
-VERSION = 1
+VERSION = 2
+_READABLE = (1, VERSION)  # kernels of version 1 leave nothing but a number where they fail
 POINTER_ALIGNMENT = 16  # of what kernels are passed
 Operation = Callable[["Run", Values], None]
 Place = Callable[["Run", Values], int]
@@ -27,8 +28,8 @@ Place = Callable[["Run", Values], int]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of the plan. `word` is the number of its error word, -1 if it has no assertions; `asserts` are the codes
-    of these."""
+    """A kernel of the plan. `word` is the number of its error record, -1 if it has no assertions; `asserts` are the
+    codes of these."""
 
     name: str
     spec: KernelSpec
@@ -82,7 +83,7 @@ class Plan:
     kernels: Mapping[str, Kernel]
     constants: tuple[ConstantSpec, ...]
     errors: Mapping[int, str]
-    words: int  # how many kernels have an error word
+    words: int  # how many kernels have an error record
 
 
 def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> Plan:
@@ -106,7 +107,7 @@ def _integer(value: Any) -> int:
 
 class _Reader:
     def __init__(self, raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[PackedSpec]) -> None:
-        if not isinstance(raw, dict) or raw.get("version") != VERSION:
+        if not isinstance(raw, dict) or raw.get("version") not in _READABLE:
             raise damaged("it is of another version")
         self.raw = raw
         self.specs = functions

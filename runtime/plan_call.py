@@ -248,8 +248,7 @@ class PlanCall:
                     value.require()
             self.transfers: list[Transfer] = []
             self.addresses = [self._address(i, a, loaded) for i, a in enumerate(self.arguments)]
-            words = 4 * loaded.plan.words
-            self.room = loaded.pool.take(self.workspace + words)
+            self.room = loaded.pool.take(self.workspace + loaded.record_bytes)
             self.recording = None
             self.loaded = loaded
         return loaded
@@ -294,7 +293,7 @@ class PlanCall:
                 self._new_run(loaded).check()
             return values
         except Failure as exc:
-            raise self.function._failure(exc.code, self._differences(), self.arguments) from None
+            raise self.function._failure(exc.code, self._differences(), self.arguments, exc.numbers) from None
 
     def _new_run(self, loaded: Loaded) -> Run:
         work = self.room.address

@@ -112,13 +112,13 @@ class QuickCalls:
             else:
                 blocks.append(pool.take(size))
                 addresses.append(blocks[-1].address)
-        room = pool.take(known.workspace + 4 * loaded.plan.words)
+        room = pool.take(known.workspace + loaded.record_bytes)
         try:
             function.recorded(loaded, addresses, room.address, known.workspace, known.values).play(False)
             if loaded.plan.words:
                 Run(loaded, function.plan, addresses, room.address, room.address + known.workspace).check()
         except Failure as exc:
-            raise function._failure(exc.code) from None
+            raise function._failure(exc.code, numbers=exc.numbers) from None
         if not known.on_device:
             for at, (shape, dtype) in enumerate(zip(known.shapes, self.result_dtypes, strict=True)):
                 made.append(np.empty(shape, dtype))

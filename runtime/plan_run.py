@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mlcc.runtime.abi import RECORD
 from mlcc.runtime.device import Device, Extents
 from mlcc.runtime.device_memory import Block, Pool
 from mlcc.runtime.manifest import PackedSpec
@@ -23,11 +24,15 @@ from mlcc.runtime.tensor_map import TensorMap
 
 
 class Failure(Exception):
-    """A check or assertion of the program failed; `code` says which."""
+    """A check or assertion of the program failed; `code` says which, `numbers` are those that its text mentions."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, numbers: tuple[int, int] = (0, 0)) -> None:
         super().__init__(code)
         self.code = code
+        self.numbers = numbers
+
+
+_RECORD_ALIGNMENT = 8
 
 
 class Sink(Protocol):
@@ -110,6 +115,7 @@ class Loaded:
         self.pool = Pool(device)
         self.kernels = device.load_module(code, {name: k.spec for name, k in plan.kernels.items()})
         self.host_copies = 0
+        self.record_bytes = RECORD * plan.words + _RECORD_ALIGNMENT
         self._blocks = [self.pool.take(spec.bytes) for spec in plan.constants]
         self.constants = [b.address for b in self._blocks]
         for block, data in zip(self._blocks, constants, strict=True):
@@ -128,7 +134,7 @@ class Run:
         self.constants = loaded.constants
         self.args = args
         self.work = work
-        self.words = words  # where the error words lie
+        self.words = -(-words // _RECORD_ALIGNMENT) * _RECORD_ALIGNMENT  # where the error records lie
         self.sink: Sink = loaded.device
         self.blocks: list[Block] = []  # memory of this call alone
 
@@ -136,7 +142,7 @@ class Run:
         """Issue everything. Raises Failure."""
         count = self.loaded.plan.words
         if count:
-            self.sink.memset(self.words, 0, 4 * count)
+            self.sink.memset(self.words, 0, RECORD * count)
         for name in self.function.measured:
             values[name] = 0
         for step in self.function.steps:
@@ -147,7 +153,7 @@ class Run:
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None:
         args = [self.device.tensor_map(a) if isinstance(a, TensorMap) else a for a in args]
         if kernel.asserts:
-            args.append(self.words + 4 * kernel.word)
+            args.append(self.words + RECORD * kernel.word)
         self.sink.launch(self.loaded.kernels[kernel.name], grid, block, shared, args)
 
     def copy(self, target: int, source: int, size: int) -> None:
@@ -190,13 +196,15 @@ class Run:
         plan = self.loaded.plan
         if not plan.words:
             return
-        held = ctypes.create_string_buffer(4 * plan.words)
-        self.device.copy_out(ctypes.addressof(held), self.words, 4 * plan.words)
-        numbers = struct.unpack(f"<{plan.words}i", held.raw)
+        held = ctypes.create_string_buffer(RECORD * plan.words)
+        self.device.copy_out(ctypes.addressof(held), self.words, RECORD * plan.words)
+        records = list(struct.iter_unpack("<i4xqq", held.raw))
         for kernel in plan.kernels.values():
-            if kernel.word >= 0 and numbers[kernel.word]:
-                at = numbers[kernel.word] - 1
-                raise Failure(kernel.asserts[at] if 0 <= at < len(kernel.asserts) else kernel.asserts[0])
+            if kernel.word >= 0 and records[kernel.word][0]:
+                number, first, second = records[kernel.word]
+                at = number - 1
+                code = kernel.asserts[at] if 0 <= at < len(kernel.asserts) else kernel.asserts[0]
+                raise Failure(code, (first, second))
 
     def packed(self, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
         self.check()

@@ -142,6 +142,8 @@ class Bounds:
                 return self.of(a).union(self.of(b))
             case ("likely", (a,)):
                 return self.of(a)
+            case ("checked_index", (_, extent, *_)):
+                return Bound(0, max(self.of(extent).max - 1, 0))
             case ("bitwise_and", (a, b)):
                 one, two = self.of(a), self.of(b)
                 if one.min >= 0 or two.min >= 0:

@@ -134,6 +134,10 @@ class _Evaluator:
                 return self._cast(dtype, self.visit(value))
             case tir.BufferLoad(indices=indices) if all(self._unmoved(i) for i in indices):
                 return point(expr)
+            case tir.Call(op=tir.Op(name="tir.checked_index"), args=(index, extent, *_)):
+                if self._unmoved(index) and self._unmoved(extent):
+                    return point(expr)
+                return Interval(c.const(0, expr.dtype), self.visit(c.sub(c.cast(expr.dtype, extent), 1)).high)
         return EVERYTHING
 
     def _unmoved(self, index: Expr) -> bool:

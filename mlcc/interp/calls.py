@@ -15,8 +15,10 @@ from mlcc.interp.memory import Pointer, compact_strides
 from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
 from mlcc.ir import tir
+from mlcc.ir.checked import checked_index
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr
+from mlcc.runtime.abi import filled
 
 if TYPE_CHECKING:
     from mlcc.interp.expressions import Closure, ExprCompiler
@@ -178,6 +180,36 @@ def _nothing(compiler: ExprCompiler, node: tir.Call) -> Closure:
     """Barriers and hints: iterations run in order, nothing is to be done."""
     zero = np.int32(0)
     return lambda s: zero
+
+
+def _checked(compiler: ExprCompiler, node: tir.Call) -> Closure:
+    """An index brought within bounds; of iterations side by side, and of lanes, those count that are active."""
+    from mlcc.interp.expressions import unsupported
+
+    parts = checked_index(node)
+    if parts is None:
+        raise unsupported("`T.checked_index` of these arguments", node)
+    index, extent = compiler.expr(parts.index), compiler.expr(parts.extent)
+    vector, turns = node.dtype.lanes > 1, parts.from_end and not parts.index.dtype.is_uint
+
+    def run(s: State) -> Value:
+        given, size = np.asarray(index(s)), np.asarray(extent(s)).astype(np.int64)
+        if vector and size.ndim and size.shape[-1:] != given.shape[-1:]:
+            size = size[..., None]
+        wide = given.astype(np.int64)
+        place = np.where(wide < 0, wide + size, wide) if turns else wide
+        outside = (place < 0) | (place >= size)
+        if outside.any():
+            bad = s.active_lanes(outside) if vector else s.active(outside)
+            if bad.any():
+                first = int(np.argmax(bad))
+                shape = bad.shape
+                one, count = (int(np.broadcast_to(v, shape).ravel()[first]) for v in (given, size))
+                s.fault("E0818", filled(parts.message, one, count), node)
+            place = np.where(outside, 0, place)
+        return place[()]
+
+    return run
 
 
 def _true(compiler: ExprCompiler, node: tir.Call) -> Closure:
@@ -397,7 +429,7 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
     "dp4a": _dot, "dp2a": _dot,
     "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
-    "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
+    "checked_index": _checked, "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
     "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,
     "end_profile_intrinsic": _nothing,
 }  # fmt: skip

@@ -85,6 +85,11 @@ class State:
         """Where `condition` holds in an active iteration."""
         return np.asarray(condition if self.mask is None else np.logical_and(condition, self.mask))
 
+    def active_lanes(self, condition: Value) -> np.ndarray:
+        """Where a condition by lane holds in an active lane of an active iteration."""
+        mask = self._mask_of(1)
+        return np.asarray(condition if mask is None else np.logical_and(condition, mask))
+
     # ------------------------------------------------------------ buffers
 
     def view(self, buffer: tir.Buffer, node: Any) -> View:

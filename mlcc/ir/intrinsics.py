@@ -29,8 +29,9 @@ class Intrinsic:
 
     `result` says what dtype a call has: `same` (of the first argument), `explicit` (written in the text, before the
     arguments), `last` (written after them), `groups` (an int32 for each 32 bits of the longer of the first
-    two), or the name of a dtype. `operands` is what the arguments may be: `float`,
-    `integer` (bool included), `match` (numbers that are brought to one dtype), or `any` (strings and handles too).
+    two), `place` (int64, of as many lanes as the first argument), or the name of a dtype. `operands` is what the
+    arguments may be: `float`, `integer` (bool included), `match` (numbers that are brought to one dtype), or `any`
+    (strings and handles too).
     """
 
     name: str
@@ -76,6 +77,7 @@ if_then_else 3 second pure any      likely 1 same pure any              ignore_l
 reinterpret 1 explicit pure any     type_annotation 0 explicit pure any undef 0 int32 read any
 vectorlow 1 explicit pure any       vectorhigh 1 explicit pure any      vectorcombine 2 explicit pure any
 get_active_lane_mask 2 explicit pure integer                            vscale 0 int32 pure any
+checked_index 5 place pure any
 dp4a 2-3 groups pure any            dp2a 2-3 groups pure any            masked_load 2+ explicit read any
 masked_store 3+ void update any
 address_of 1 handle pure any        isnullptr 1 bool pure any           handle_add_byte_offset 2 handle pure any
@@ -174,6 +176,8 @@ def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:
         return None
     if of.result == "groups":
         return DType.of("int32").with_lanes(max(1, *(a.dtype.lanes * a.dtype.bits // 32 for a in args[:2])))
+    if of.result == "place":
+        return DType.of("int64").with_lanes(args[0].dtype.lanes)
     made = DType.of(of.result)
     if made.is_bool and args and args[0].dtype.lanes > 1:
         return made.with_lanes(args[0].dtype.lanes)

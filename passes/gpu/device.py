@@ -11,7 +11,8 @@ explicit vectors, allocations as statements), stated for one thread:
   that of a warp; `tvm_warp_shuffle`, `_up`, `_down`, `_xor` are (mask, value, lane or distance, width, 32) as in TVM;
   `ptx_*` and `mma_*` are TVM's.
 - An assertion of the program that fails stores its number, counted from 1 in `asserts`, to the int32 at the last
-  parameter, which the kernel has only where there are assertions.
+  parameter, which the kernel has only where there are assertions. Checked indices count among them: the first that
+  fails also stores the index and the extent, int64 each, 8 and 16 bytes behind (`mlcc.runtime.abi.RECORD`).
 """
 
 from __future__ import annotations

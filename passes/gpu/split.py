@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.checked import INDEX, checked_index
 from mlcc.ir.dtypes import HANDLE, INT32
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Stmt
@@ -95,9 +96,15 @@ class _Splitter(Mutator):
 
 
 def _assertions(body: Body) -> tuple[tuple[str, str], ...]:
-    """Kinds and messages of the assertions that may fail, each once."""
-    found = (n for stmt in body for n in walk(stmt) if isinstance(n, tir.AssertStmt))
-    return tuple(dict.fromkeys((n.kind, "".join(n.message)) for n in found if not tir.const_int(n.condition)))
+    """Kinds and messages of the assertions and index checks that may fail, each once."""
+    found: dict[tuple[str, str], None] = {}
+    for stmt in body:
+        for node in walk(stmt):
+            if isinstance(node, tir.AssertStmt) and not tir.const_int(node.condition):
+                found.setdefault((node.kind, "".join(node.message)))
+            elif (check := checked_index(node)) is not None:
+                found.setdefault((INDEX, check.message))
+    return tuple(found)
 
 
 def _free(body: Body, bound: set[tir.Var], asked: list[tir.Var]) -> list[tir.Var]:

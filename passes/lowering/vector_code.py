@@ -6,6 +6,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.checked import CheckedIndex, checked_index
 from mlcc.ir.dtypes import BOOL
 from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
@@ -338,6 +339,9 @@ class Lanes(Mutator):
             raise NoVectorForm
         if node.op.name == "tir.if_then_else":
             return self._chosen(node)
+        check = checked_index(node)
+        if check is not None:
+            return self._checked(node, check)
         args = tuple(self.expr(a) for a in node.args)
         if node.op.name in _LANEWISE:
             if all(a.dtype.lanes == 1 for a in args):
@@ -345,6 +349,14 @@ class Lanes(Mutator):
             wide = tuple(self._wide(a) for a in args)
             return tir.Call(node.dtype.with_lanes(self._lanes), node.op, wide, span=node.span)
         raise NoVectorForm
+
+    def _checked(self, node: tir.Call, check: CheckedIndex) -> Expr:
+        index, extent = self.expr(check.index), self.expr(check.extent)
+        if extent.dtype.lanes > 1:
+            raise NoVectorForm
+        if index is check.index and extent is check.extent:
+            return node
+        return replace(check._replace(index=index, extent=extent).call(), span=node.span)  # type: ignore[no-any-return]
 
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):

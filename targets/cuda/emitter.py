@@ -16,7 +16,7 @@ from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores, wgmma
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import ALIGNMENT, DeviceStorage
-from mlcc.targets.llvm import calls
+from mlcc.targets.llvm import calls, noting
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
 from mlcc.targets.llvm.refuse import unsupported
@@ -60,6 +60,9 @@ class DeviceEmitter(Emitter):
         if code.ref != "0":
             self.fn.store(code, self.error, 4)
         self.fn.ret()
+
+    def settle_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
+        return noting.settle(self, self.error, index, place, inside, extent, code)
 
     def allocate(self, buffer: tir.Buffer) -> Value:
         self.aligned.add(buffer.data)

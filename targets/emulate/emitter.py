@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from mlcc.ir import tir
 from mlcc.targets.emulate import barriers
-from mlcc.targets.llvm import calls, casts, memory
+from mlcc.targets.llvm import calls, casts, index_checks, memory, noting
 from mlcc.targets.llvm.device_externs import extern
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
@@ -34,6 +34,19 @@ def _at_once(e: Emitter, node: tir.Call) -> Value:
     return zero(node.dtype)
 
 
+NOTED_INDEX = "mlcc_noted_index"  # (index, extent, from the end, number of the check, error record)
+
+
+def _noted_index(e: Emitter, node: tir.Call) -> Value:
+    """A checked index whose failure is noted in the kernel's record, as a GPU's thread does it."""
+    index, extent, from_end, number, record = node.args
+
+    def settle(index: Value, place: Value, inside: Value, extent: Value) -> Value:
+        return noting.settle(e, e.expr(record), index, place, inside, extent, tir.const_int(number) or 0)
+
+    return index_checks.settled(e, index, extent, bool(tir.const_int(from_end)), node.dtype.lanes, settle)
+
+
 def _shared_address(e: Emitter, node: tir.Call) -> Value:
     """The low bits of an address, which is as round as on a GPU."""
     return e.fn.convert("ptrtoint", e.expr(node.args[0]), "i32")
@@ -48,7 +61,7 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
 
 
 INTRINSICS: dict[str, Emit] = {
-    "atomic_add": _atomic_add, barriers.BARRIER: barriers.emit,
+    "atomic_add": _atomic_add, NOTED_INDEX: _noted_index, barriers.BARRIER: barriers.emit,
     "ptx_shared_address": _shared_address,
     **dict.fromkeys(("call_extern", "call_pure_extern"), _extern),
     **dict.fromkeys(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.checked import INDEX, checked_index
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
@@ -27,7 +28,7 @@ from mlcc.targets.emulate.checked import CheckedEmitter
 from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.copies import asynchronous_copy, matrix_rows
-from mlcc.targets.emulate.emitter import ThreadEmitter
+from mlcc.targets.emulate.emitter import NOTED_INDEX, ThreadEmitter
 from mlcc.targets.emulate.hoist import hoist_collectives
 from mlcc.targets.emulate.meetings import CheckedSplitter
 from mlcc.targets.emulate.split import Region, Splitter
@@ -163,6 +164,14 @@ class _Prepare(Mutator):
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         return self._sums.allocated(node) if self._sums else node
+
+    def expr_call(self, node: tir.Call) -> tir.Expr:
+        check = checked_index(node)
+        if check is None or self._error is None:
+            return super().expr_call(node)
+        args = (self.expr(check.index), self.expr(check.extent), c.const(check.from_end))
+        number = c.const(self._numbers[INDEX, check.message], INT32)
+        return tir.Call(node.dtype, tir.Op(f"tir.{NOTED_INDEX}"), (*args, number, self._error.data), span=node.span)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)

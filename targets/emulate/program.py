@@ -11,10 +11,12 @@ from mlcc.errors import CallError, error
 from mlcc.interp.prim_func import Program, as_argument, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
+from mlcc.ir.checked import INDEX
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
+from mlcc.runtime.abi import RECORD, filled
 from mlcc.runtime.tensor_map import plain, tensor_map
 from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate, load_kernels
 
@@ -49,17 +51,21 @@ def run_host(
         asserts = kernel.kernel.asserts
 
         def launch(*values: Any) -> None:
-            failed = np.zeros(1, np.int32)
+            record = np.zeros(RECORD // 8, np.int64)
             values = with_maps(kernel.kernel, values)
             if asserts:
-                values = (*values, failed)
+                values = (*values, record)
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
             rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
             grid, block, dynamic = launch_extents(kernel.kernel, addresses)
             made = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
             launched(kernel, made, grid, block)
-            if failed[0]:
-                raise CallError(error("E0813", asserts[failed[0] - 1][1] or "an assertion failed"))
+            number = int(record.view(np.int32)[0])
+            if number:
+                kind, message = asserts[number - 1]
+                if kind == INDEX:
+                    raise CallError(error("E0818", filled(message, int(record[1]), int(record[2]))))
+                raise CallError(error("E0813", message or "an assertion failed"))
 
         return launch
 

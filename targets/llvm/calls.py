@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, walk
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.targets.llvm import casts, intrinsics, memory, packed, vmath
+from mlcc.targets.llvm import casts, index_checks, intrinsics, memory, packed, vmath
 from mlcc.targets.llvm.compile import NATIVE_PREFIX
 from mlcc.targets.llvm.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.libm import LIBM
@@ -290,7 +290,7 @@ def _sync(e: Emitter, node: tir.Call) -> Value:
 
 
 TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
-    **intrinsics.TABLE,
+    **intrinsics.TABLE, "checked_index": index_checks.emit,
     "call_extern": _extern, "call_pure_extern": _extern,
     "call_llvm_intrin": _llvm_intrinsic, "call_llvm_pure_intrin": _llvm_intrinsic,
     **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), packed.call),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
+from mlcc.ir.checked import INDEX
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 
-# what a failed check of a kernel is, in place of the name of a Python exception: an index from the data lies outside
-INDEX = "index"
 _KIND_CODES = {INDEX: KIND_BY_NAME["INDEX"].code}
 _ASSERTION = KIND_BY_NAME["ASSERT"].code
 

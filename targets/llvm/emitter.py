@@ -202,6 +202,31 @@ class Emitter:
         self._reports.append((label, lambda: self.leave(self._noted(code, *numbers()))))
         fn.start(go_on)
 
+    def settle_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
+        """The place that a checked index stands for, all of type i64 or vectors of it; `inside` says in which lanes
+        there is one. Leaves the function with `code` where there is none and the lane is on."""
+        fn = self.fn
+        if not inside.type.startswith("<"):
+            self.report_unless(inside, code, lambda: (index, extent))
+            return place
+        if self.mask is not None and self.mask.type == inside.type:
+            off = fn.binary("xor", self.mask, Value(inside.type, "splat (i1 true)"))
+            inside = fn.binary("or", inside, off)
+        lanes = int(inside.type[1:].split(" ")[0])
+        reduce = self.ctx.module.declare(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [inside.type])
+
+        def numbers() -> tuple[Value, Value]:
+            number = Value(f"i{lanes}", "")
+            bad = fn.binary("xor", inside, Value(inside.type, "splat (i1 true)"))
+            bits = fn.convert("bitcast", bad, number.type)
+            count = self.ctx.module.declare(f"llvm.cttz.{number.type}", number.type, [number.type, "i1"])
+            first = fn.call(number.type, count, [bits, Value("i1", "true")])
+            lane = fn.convert("zext" if lanes < 64 else "trunc", first, "i64")
+            return fn.extract(index, lane), fn.extract(extent, lane)
+
+        self.report_unless(fn.call("i1", reduce, [inside]), code, numbers)
+        return place
+
     def _noted(self, code: int, first: Value, second: Value) -> Value:
         add_fault(self.ctx.module)
         return self.fn.call("i32", f"@{FAULT}", [integer("i32", code), first, second])

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from mlcc.errors import CompileError, Diagnostic, Label, error, together
 from mlcc.ir import relax, tir
+from mlcc.ir.checked import INDEX
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
-from mlcc.targets.llvm.context import INDEX, PACKED_CALL
+from mlcc.targets.llvm.context import PACKED_CALL
 from mlcc.targets.llvm.faults import add_fault_text, carries_faults
 from mlcc.targets.llvm.host_c import emit_c_functions
 from mlcc.targets.llvm.host_query import Query

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.checked import checked_index
 from mlcc.ir.node import Node, children
 from mlcc.targets.llvm.casts import mangled
 from mlcc.targets.llvm.ir_text import Value, integer, vector
@@ -86,6 +87,8 @@ def _once(root: Node) -> bool:
     while stack:
         node = stack.pop()
         if isinstance(node, (tir.For, tir.While, tir.Evaluate)):
+            return True
+        if isinstance(node, tir.Call) and node.dtype.lanes == 1 and checked_index(node) is not None:
             return True
         if isinstance(node, (tir.BufferLoad, tir.BufferStore)) and all(i.dtype.lanes == 1 for i in node.indices):
             return True

@@ -29,6 +29,22 @@ _SHUFFLES = {
 }  # fmt: skip
 
 
+_NOTED = """if ((unsigned long long){place} < (unsigned long long)extent) return {place};
+  if (atomicCAS(record, 0, number) == 0) {{
+    ((long long*)record)[1] = index;
+    ((long long*)record)[2] = extent;
+  }}
+  if (extent < 1) asm volatile("exit;");
+  return 0;"""
+_CHECKED = ("long long", "long long index, long long extent, int number, int* record")
+_CHECKS = {
+    "checked_index": (*_CHECKED, _NOTED.format(place="index")),
+    "checked_from_end": (
+        *_CHECKED, "const long long place = index < 0 ? index + extent : index;\n  " + _NOTED.format(place="place"),
+    ),
+}  # fmt: skip
+
+
 class CudaC(Dialect):
     name = "CUDA C"
     words = Dialect.words | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dynamic_shared", "bytes"}
@@ -42,6 +58,7 @@ class CudaC(Dialect):
         "float64": "double",
     }  # fmt: skip
     long_suffix = "ll"
+    helpers = _CHECKS
 
     def __init__(self) -> None:
         super().__init__()

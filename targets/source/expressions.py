@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import relax, tir
+from mlcc.ir.checked import INDEX, checked_index
 from mlcc.ir.construct import round_float
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.targets.source.dialect import refuse
 
 if TYPE_CHECKING:
@@ -370,6 +371,18 @@ def _infinity(w: KernelWriter, node: tir.Call) -> Text:
     return ATOM, "INFINITY"
 
 
+def _checked(w: KernelWriter, node: tir.Call) -> Text:
+    """A checked index: a failure is noted in the kernel's error record."""
+    check = checked_index(node)
+    if check is None:
+        raise refuse("`T.checked_index` takes an index, an extent, a text, a dimension and a bool", node.span)
+    number = w.failure_number(INDEX, check.message)
+    wide = _cast_name(w, INT64)
+    index, extent = (f"{wide}({text(w, part)})" for part in (check.index, check.extent))
+    turned = w.language.use("checked_from_end" if check.from_end and not check.index.dtype.is_uint else "checked_index")
+    return ATOM, f"{turned}({index}, {extent}, {number}, {w.record()})"
+
+
 def _return(w: KernelWriter, node: tir.Call) -> Text:
     return ATOM, "return"
 
@@ -380,7 +393,7 @@ _CALLS: dict[str, Callable[[KernelWriter, tir.Call], Text]] = {
     "if_then_else": _if_then_else, "likely": _first, "tvm_thread_invariant": _first, "ignore_loop_partition": _first,
     "sigmoid": _sigmoid, "isnan": _test("isnan"), "isinf": _test("isinf"), "isfinite": _test("isfinite"),
     "abs": _abs, "fabs": _abs, "fma": _fma, "reinterpret": _reinterpret, "address_of": _address,
-    "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,
+    "checked_index": _checked, "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,
 }  # fmt: skip
 
 _EMIT: dict[type, Callable[[KernelWriter, Any], Text]] = {

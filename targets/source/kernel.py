@@ -85,7 +85,7 @@ class KernelWriter:
     def _params(self) -> list[Param]:
         kernel = self._kernel
         made = []
-        written = written_by(kernel.body)
+        written = {*written_by(kernel.body), *(kernel.params[-1:] if kernel.asserts else ())}
         for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
             name = self.define(var, buffer.name if buffer is not None else var.name)
             self._scopes[var] = "global"
@@ -353,10 +353,17 @@ class KernelWriter:
             self.line(f"{made};")
 
     def assertion(self, stmt: tir.AssertStmt) -> None:
-        place = (stmt.kind, "".join(stmt.message))
-        number = self._kernel.asserts.index(place) + 1
+        number = self.failure_number(stmt.kind, "".join(stmt.message))
         failed = f"if (!({ex.text(self, stmt.condition)}))"
-        self.line(f"{failed} {self.name(self._kernel.params[-1])}[0] = {number};")
+        self.line(f"{failed} {self.record()}[0] = {number};")
+
+    def failure_number(self, kind: str, message: str) -> int:
+        """The number of an assertion or index check in its kernel, from 1."""
+        return self._kernel.asserts.index((kind, message)) + 1
+
+    def record(self) -> str:
+        """The pointer to where the kernel notes what failed."""
+        return self.name(self._kernel.params[-1])
 
     def if_then_else(self, stmt: tir.IfThenElse) -> None:
         if stmt.condition.dtype.lanes > 1:

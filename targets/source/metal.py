@@ -64,6 +64,25 @@ _LACKING = {
 }  # fmt: skip
 
 
+# a kernel cannot end one of its threads: where a dimension is empty, place 0 is taken all the same
+_NOTED = """if (ulong({place}) < ulong(extent)) return {place};
+  int none = 0;
+  while (!atomic_compare_exchange_weak_explicit((device atomic_int*)record, &none, number, memory_order_relaxed,
+                                                memory_order_relaxed)) {{
+    if (none != 0) return 0;
+  }}
+  ((device long*)record)[1] = index;
+  ((device long*)record)[2] = extent;
+  return 0;"""
+_CHECKED = ("long", "long index, long extent, int number, device int* record")
+_CHECKS = {
+    "checked_index": (*_CHECKED, _NOTED.format(place="index")),
+    "checked_from_end": (
+        *_CHECKED, "const long place = index < 0 ? index + extent : index;\n  " + _NOTED.format(place="place"),
+    ),
+}  # fmt: skip
+
+
 class Metal(Dialect):
     name = "Metal"
     words = Dialect.words | {
@@ -78,7 +97,7 @@ class Metal(Dialect):
         "float32": "float",
     }  # fmt: skip
     long_suffix = "l"
-    helpers = _LACKING
+    helpers = {**_LACKING, **_CHECKS}
 
     # ------------------------------------------------------------ types
 
