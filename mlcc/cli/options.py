@@ -111,6 +111,7 @@ def build_artifact(
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
     prefix: str | None = None,
+    sanitize: bool = False,
 ) -> Any:
     """What a text file is compiled to."""
     from mlcc.driver import build, parse_file
@@ -123,6 +124,7 @@ def build_artifact(
         prefix=prefix,
         allow_extern=allow_extern,
         allow_native=allow_native,
+        sanitize=sanitize,
     )
 
 
@@ -135,12 +137,13 @@ def build_object(
     allow_native: bool = False,
     prefix: str | None = None,
     keep: bool = True,
+    sanitize: bool = False,
 ) -> bytes:
     """The object of a text file, or what else the runtime loads for the target; from the cache, if it is there and
     `keep` is not off."""
 
     def make() -> bytes:
-        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix)
+        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize)
         made: bytes = artifact.emit(artifact.loadable)
         return made
 
@@ -148,7 +151,7 @@ def build_object(
 
     options = {
         "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
-        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix,
+        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix, "sanitize": sanitize,
     }  # fmt: skip
     return kept_object(path, options, make) if keep else make()
 
@@ -162,6 +165,16 @@ def need_gpu(target: str, code: str) -> None:
         raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))
 
 
+def need_sanitized(path: str) -> None:
+    """Raises CompileError for an artifact whose accesses are not checked."""
+    from mlcc.errors import CompileError, error
+    from mlcc.runtime.loader import read_manifest
+
+    if not read_manifest(path)["source"].get("sanitize"):
+        help = "run the text itself, or compile it with --sanitize"
+        raise CompileError(error("E0736", f"{path} was compiled without checks", help=help))
+
+
 def load_executable(
     path: str,
     target: str,
@@ -172,6 +185,7 @@ def load_executable(
     keep: bool = True,
     emulate: bool = False,
     check: bool = True,
+    sanitize: bool = False,
 ) -> Any:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.runtime.loader import load
@@ -183,8 +197,10 @@ def load_executable(
         made = build_artifact(path, target, level, pipeline, allow_extern, allow_native)
         return load(made, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
+        if sanitize:
+            need_sanitized(path)
         return load(path, allow_extern=allow_extern)
-    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep)
+    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize)
     return load(made, allow_extern=allow_extern)
 
 

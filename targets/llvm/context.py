@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 
-_KIND_CODES = {INDEX: KIND_BY_NAME["INDEX"].code}
+# what a check of sanitized code finds, in place of the name of a Python exception
+OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"
+CHECKS = (INDEX, OUTSIDE, UNWRITTEN, RACE)
+_KIND_CODES = {kind: KIND_BY_NAME[kind.upper()].code for kind in CHECKS}
 _ASSERTION = KIND_BY_NAME["ASSERT"].code
 
 
@@ -39,7 +42,8 @@ class EmitOptions:
     larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
     `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop, `mask_bits` the
     sizes of elements that are loaded and stored under masks (None: those for which the CPU has instructions).
-    Parallel loops run on at most `num_cores` threads (0: as many as there are at run time).
+    Parallel loops run on at most `num_cores` threads (0: as many as there are at run time). `sanitize`: accesses are
+    checked (`sanitized`), and parallel loops run serially.
     """
 
     contract: bool = True
@@ -50,6 +54,7 @@ class EmitOptions:
     vector_lanes: int = 64
     mask_bits: frozenset[int] | None = None
     num_cores: int = 0
+    sanitize: bool = False
 
 
 @dataclass(slots=True)
