@@ -82,8 +82,8 @@ def build(
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
     LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops run
-    serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and
-    `manifest`. Raises CompileError.
+    serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have
+    `save`, `emit` and `manifest`. Raises CompileError.
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach

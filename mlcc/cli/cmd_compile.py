@@ -19,12 +19,13 @@ EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".p
 @click.option("--emit", type=click.Choice(list(EMITS)), help="What to write; otherwise the output's suffix decides.")
 @click.option("--header", help="Also write a C header for the object.")
 @click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
+@click.option("--sanitize", is_flag=True, help="Check every access as it is made (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
 @extern_options
 def command(
-    file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None, level: int,
-    pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+    file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
+    sanitize: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
@@ -49,7 +50,7 @@ def command(
     if emit == "obj" and not gpu:
         from mlcc.runtime.manifest import extract
 
-        made = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix)
+        made = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
         write_atomic(output, made)
         facts = None if header is None else extract(made)
     else:
@@ -57,7 +58,7 @@ def command(
 
         artifact = build(
             parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
-            allow_extern=allow_extern, allow_native=allow_native,
+            allow_extern=allow_extern, allow_native=allow_native, sanitize=sanitize,
         )  # fmt: skip
         artifact.save(output, emit)
         facts = None if header is None else artifact.manifest

@@ -50,7 +50,7 @@ class Command(click.Command):
     "--check-each", metavar="NPZ", help="Run the module after each pass on these inputs; exit 3 if numbers move."
 )
 @click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
-              help="Operations up to which --check-each interprets; past it, the compiled object is used.")  # fmt: skip
+              help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip
 @click.option("--func", default="main", show_default=True, help="The function that --check-each runs.")
 @click.option("--rtol", default=1e-4, show_default=True)
 @click.option("--atol", default=1e-5, show_default=True)

@@ -30,7 +30,8 @@ from mlcc.passes.lowering.sink import depth_of
 from mlcc.passes.lowering.threads import serial_threads
 
 INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is one of its dimension
-FRESH = "mlcc.sanitize_fresh"  # of a function: how many of its last parameters are memory that nothing wrote
+FRESH = "mlcc.sanitize_fresh"  # of a function: how many of the last buffers it takes are memory that nothing wrote
+FRESH_SUFFIX = ".fresh"  # of the name of such a function
 _BY_REFERENCE = ("tir.address_of", "tir.prefetch", "tir.match_buffer")
 _AS_LOWERED = " (as lowered)"
 _BYTE = DType.of("uint8")
@@ -38,7 +39,7 @@ _BYTE = DType.of("uint8")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parallel:
-    """A parallel loop that runs serially: `me` is the number of its iteration, from `base` on; `many` is none of them."""
+    """A parallel loop that runs serially: `me` is the number of its iteration, from `base` on; `many` is not one."""
 
     depth: int
     name: str
@@ -92,7 +93,7 @@ def sanitized_func(
     with deep_recursion():
         made = serial_threads(realize_blocks(with_empty_inits(func)))
         own = own_temporaries(made)
-        made = flatten_buffers(checked_indices(made, name), functions)
+        made = flatten_buffers(checked_indices(made, name.partition(FRESH_SUFFIX)[0]), functions)
         return with_shadows(made, own, tir.const_int(func.attrs.get(FRESH)) or 0)
 
 
@@ -176,7 +177,7 @@ def own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, set[tir.Var]]:
 
 def with_shadows(func: tir.PrimFunc, own: dict[tir.Var, set[tir.Var]], fresh: int = 0) -> tuple[tir.PrimFunc, Shadows]:
     """`func` (flat) with shadow memory, its parallel loops serial. `own` are the temporaries of iterations
-    (`own_temporaries`); the last `fresh` parameters are memory that nothing wrote before."""
+    (`own_temporaries`); the last `fresh` buffers that it takes are memory that nothing wrote before."""
     found = Shadows()
     made = _Shadowing(func, found, own, fresh)
     return replace(func, body=made.function()), found
@@ -198,11 +199,10 @@ class _Shadowing(Mutator):
         """The new body."""
         self._survey()
         head: list[Stmt] = []
-        params = list(zip(self._func.params, self._func.buffers, strict=True))
-        for number, (param, buffer) in enumerate(params):
-            if buffer is not None:
-                fresh = number >= len(params) - self._fresh
-                head += self._begin(self._flat.get(buffer.data, buffer), param, fresh, 0)
+        buffers = [b for b in self._func.buffers if b is not None]
+        for number, buffer in enumerate(buffers):
+            fresh = number >= len(buffers) - self._fresh
+            head += self._begin(self._flat.get(buffer.data, buffer), buffer.data, fresh, 0)
         body = self.body(self._func.body)
         if self._found.loops:
             head = [tir.AllocBuffer(self._count), c.store(self._count, 1, 0), *head]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.ir.checked import INDEX
+from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
@@ -91,6 +92,16 @@ class ModuleContext:
     def error_code(self, kind: str, message: str) -> int:
         """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
         return numbered(self.errors, kind, message)
+
+    def fresh_outputs(self, name: str, count: int) -> str:
+        """The PrimFunc to call where the last `count` buffers that it takes are new memory: in sanitized code one that
+        knows, so that it finds reads of them before they are written."""
+        if not self.options.sanitize or not count:
+            return name
+        variant = f"{name}{FRESH_SUFFIX}{count}"
+        if variant not in self.functions:
+            self.functions = {**self.functions, variant: self.functions[name].with_attr(FRESH, count)}
+        return variant
 
     @property
     def is_x86(self) -> bool:

@@ -1,8 +1,8 @@
 """Emission of sanitized kernels: each access is looked at before it is made, and what is wrong ends the call.
 
-What is known of memory is in shadow memory that the code itself allocates (`mlcc.passes.lowering.sanitize`): whether an
-element was written, and which iterations of parallel loops touched it last. An error says which place of the text, which
-buffer and which element.
+What is known of memory is in shadow memory that the code itself allocates (`mlcc.passes.lowering.sanitize`): whether
+an element was written, and which iterations of parallel loops touched it last. An error names the place in the text,
+the buffer and the element.
 """
 
 from __future__ import annotations
