@@ -6,7 +6,15 @@ import os
 
 import click
 
-from mlcc.cli.options import build_object, extern_options, level_option, pipeline_option, target_option
+from mlcc.cli.options import (
+    build_artifact,
+    build_object,
+    extern_options,
+    level_option,
+    pipeline_option,
+    target_option,
+    warnings_option,
+)
 
 EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".ptx", "mlca": ".mlca",
          "cuda-c": ".cu", "metal": ".metal"}  # fmt: skip
@@ -23,6 +31,7 @@ EMITS = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so", "ptx": ".p
 @level_option
 @pipeline_option
 @extern_options
+@warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
     sanitize: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
@@ -54,12 +63,7 @@ def command(
         write_atomic(output, made)
         facts = None if header is None else extract(made)
     else:
-        from mlcc.driver import build, parse_file
-
-        artifact = build(
-            parse_file(file), target=target, opt_level=level, pipeline=pipeline, prefix=prefix,
-            allow_extern=allow_extern, allow_native=allow_native, sanitize=sanitize,
-        )  # fmt: skip
+        artifact = build_artifact(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize)
         artifact.save(output, emit)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None:

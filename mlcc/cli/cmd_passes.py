@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mlcc.cli.options import target_option
+from mlcc.cli.options import target_option, warn, warnings_option
 
 
 def _separate(argv: list[str]) -> list[str]:
@@ -55,6 +55,7 @@ class Command(click.Command):
 @click.option("--rtol", default=1e-4, show_default=True)
 @click.option("--atol", default=1e-5, show_default=True)
 @target_option("llvm")
+@warnings_option
 def command(
     file: str, pipeline: str | None, level: int, output: str, dialect: str, list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
@@ -145,6 +146,8 @@ def command(
         )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)
+    if verify_each:
+        warn(module)
     if check is not None and check.guilty is not None:
         return 3
     if output == "-" and sys.stdout.isatty():

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option, threads_option
+from mlcc.cli.options import (
+    env_option,
+    extern_options,
+    level_option,
+    pipeline_option,
+    target_option,
+    threads_option,
+    warnings_option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
 @extern_options
 @env_option
 @threads_option
+@warnings_option
 def command(
     file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
     emulate: bool, sanitize: bool, no_check: bool, target: str, level: int, pipeline: str | None,

@@ -54,8 +54,7 @@ TENSORIR: dict[str, tuple[str, str]] = {
     "E0342": ("not a condition", "A condition is one bool value."),
     "E0343": (
         "this loop cannot be of that kind",
-        "A step is positive; a bound loop names a thread axis such as `threadIdx.x`; a parallel "
-        "or vectorized loop must not carry a reduction.",
+        "A step is positive, and a bound loop names a thread axis such as `threadIdx.x`.",
     ),
     "E0344": ("unknown block axis kind", "Axes of a block are spatial, reduce, scan or opaque."),
     "E0345": ("wrong arguments for an intrinsic", "An intrinsic is called with arguments that it does not take."),
