@@ -13,10 +13,9 @@ from typing import Any
 
 from mlcc.errors import Label
 from mlcc.ir import relax, tir
-from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind
 from mlcc.verify.out_of_bounds import shape_symbols
-from mlcc.verify.paths import Loop, Paths, Step, pointers
+from mlcc.verify.paths import Loop, Paths, Step, each_once, pointers
 from mlcc.verify.report import Report
 from mlcc.verify.witness import Budget, Env, Numbers
 
@@ -38,16 +37,16 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
     if not any(not isinstance(s, tir.Evaluate) for s in func.body):
         return  # a declaration
     _unused_params(func, report)
-    walk = _Lint(func, report)
+    found = _Lint(func, report)
     with contextlib.suppress(Budget):
-        walk.function(func)
-        walk.meetings()
+        found.function(func)
+        found.meetings()
 
 
 def lint_function(func: relax.Function, report: Report) -> None:
     """The warnings of one graph function."""
     report.at(func)
-    used = {n for n in walk(func.body) if isinstance(n, (relax.Var, tir.Var))}
+    used = {n for n in each_once(func.body) if isinstance(n, (relax.Var, tir.Var))}
     infos = [_symbols(p) for p in func.params]
     for at, param in enumerate(func.params):
         others = {v for i, symbols in enumerate(infos) if i != at for v in symbols}
@@ -60,12 +59,12 @@ _UNUSED = "remove it, or let its name begin with `_`"
 
 def _symbols(param: relax.Var) -> set[tir.Var]:
     info = param.struct_info
-    return set() if info is None else {n for n in walk(info) if isinstance(n, tir.Var)}
+    return set() if info is None else {n for n in each_once(info) if isinstance(n, tir.Var)}
 
 
 def _unused_params(func: tir.PrimFunc, report: Report) -> None:
     used: set[Any] = set()
-    for node in (n for stmt in func.body for n in walk(stmt)):
+    for node in each_once(func.body):
         if isinstance(node, tir.Var):
             used.add(node)
         elif isinstance(node, tir.Buffer):
@@ -85,7 +84,7 @@ def _parts(buffer: tir.Buffer | None) -> set[tir.Var]:
     if buffer is None:
         return set()
     parts = (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,)))
-    return {n for part in parts for n in walk(part) if isinstance(n, tir.Var)}
+    return {n for n in each_once(parts) if isinstance(n, tir.Var)}
 
 
 class _Lint(Paths):

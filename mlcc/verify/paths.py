@@ -8,7 +8,7 @@ from typing import Any
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, IterKind
 
 Body = tuple[tir.Stmt, ...]
@@ -91,7 +91,8 @@ class Paths:
 
     def function(self, func: tir.PrimFunc) -> None:
         """Walk a whole function."""
-        self._jumps = any(_is_jump(n) for n in walk(func.body))
+        self._seen: set[int] = set()
+        self._jumps = any(map(_is_jump, _statements(func.body)))
         self._body(func.body, Start())
 
     def access(self, node: tir.BufferLoad | tir.BufferStore, path: Step) -> None:
@@ -120,6 +121,7 @@ class Paths:
 
     def _body(self, body: Body, path: Step) -> None:
         for stmt in body:
+            self._seen.clear()
             path = self._stmt(stmt, path)
             if self._jumps and _leaves((stmt,)):
                 path = self._enter(Perhaps(path))
@@ -209,6 +211,10 @@ class Paths:
     # ------------------------------------------------------------ expressions
 
     def _expr(self, node: Any, path: Step) -> None:
+        """The accesses below an expression; a node that a statement has at several places counts at the first."""
+        if isinstance(node, (tir.Var, tir.IntImm, tir.FloatImm)) or id(node) in self._seen:
+            return
+        self._seen.add(id(node))
         match node:
             case tir.BufferLoad():
                 for index in node.indices:
@@ -229,7 +235,7 @@ class Paths:
                 self._expr(node.body, self._enter(Let(path, node.var, node.value)))
             case tir.Call():
                 self._call(node, path)
-            case tir.Var() | tir.IntImm() | tir.FloatImm() | tir.StringImm() | tir.Buffer():
+            case tir.StringImm() | tir.Buffer():
                 pass
             case _:
                 for child in children(node):
@@ -252,42 +258,67 @@ class Paths:
 
 
 def _has_access(root: Expr) -> bool:
-    stack: list[Any] = [root]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, (tir.BufferLoad, tir.Call)):
-            return True
-        if not isinstance(top, (tir.Var, tir.IntImm, tir.FloatImm)):
-            stack += children(top)
-    return False
+    return any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in each_once(root))
 
 
 def _has_handle(node: tir.Call) -> bool:
     return any(isinstance(a, tir.Var) and a.dtype.is_handle for a in node.args)
 
 
+def _nested(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
+    """The statements directly inside one."""
+    match stmt:
+        case tir.For(body=body) | tir.While(body=body) | tir.AttrStmt(body=body):
+            yield from body
+        case tir.IfThenElse(then_body=then, else_body=other):
+            yield from (*then, *(other or ()))
+        case tir.BlockRealize(block=block):
+            yield from (*(block.init or ()), *block.body)
+
+
+def _statements(body: Body) -> Iterator[tir.Stmt]:
+    stack = [*body]
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        stack += _nested(stmt)
+
+
 def _leaves(body: Body) -> bool:
     """May statements end the iteration, the loop or the function that they stand in?"""
-    stack: list[tuple[Any, bool]] = [(stmt, False) for stmt in body]
+    stack = [(stmt, False) for stmt in body]
     while stack:
-        node, in_loop = stack.pop()
-        if _is_jump(node) and not (in_loop and isinstance(node, tir.Stmt)):
+        stmt, in_loop = stack.pop()
+        if _is_jump(stmt) and not (in_loop and isinstance(stmt, (tir.Break, tir.Continue))):
             return True
-        in_loop = in_loop or isinstance(node, (tir.For, tir.While))
-        stack += [(child, in_loop) for child in children(node)]
+        in_loop = in_loop or isinstance(stmt, (tir.For, tir.While))
+        stack += [(inner, in_loop) for inner in _nested(stmt)]
     return False
 
 
-def _is_jump(node: Any) -> bool:
+def _is_jump(stmt: tir.Stmt) -> bool:
     """A jump out of a loop, or a return."""
-    if isinstance(node, (tir.Break, tir.Continue)):
-        return True
-    return isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and node.op.name in _RETURNS
+    if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call):
+        return getattr(stmt.value.op, "name", "") in _RETURNS
+    return isinstance(stmt, (tir.Break, tir.Continue))
+
+
+def each_once(root: Any) -> Iterator[Any]:
+    """Every node below and including `root` (a node or a tuple of nodes), shared ones once."""
+    stack = [*root] if isinstance(root, tuple) else [root]
+    seen: set[int] = set()
+    while stack:
+        top = stack.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        yield top
+        stack += children(top)
 
 
 def pointers(root: Any) -> Iterator[tir.Var]:
     """The handle variables below a node, those of buffers among them."""
-    for node in walk(root):
+    for node in each_once(root):
         if isinstance(node, tir.Buffer):
             yield node.data
         elif isinstance(node, tir.Var) and node.dtype.is_handle:
