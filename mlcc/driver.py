@@ -96,14 +96,15 @@ def run_passes(
 
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
-    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True,
+    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True, sanitize: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
-    LLVM IR along (`pragma_import_llvm`). Gives an `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and
-    `manifest`. Raises CompileError.
+    LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops run
+    serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have
+    `save`, `emit` and `manifest`. Raises CompileError.
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach
@@ -115,6 +116,9 @@ def build(
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
+    if sanitize and where.kind != "llvm":
+        help = "GPU code is checked as it is emulated: mlcc run -t cuda --emulate"
+        raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     text = level_text(opt_level, where.kind) if pipeline is None else pipeline
     try:
         lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
@@ -123,7 +127,7 @@ def build(
             raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
         raise
     try:
-        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
+        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native, sanitize)
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
@@ -136,7 +140,7 @@ def build(
 
 def _generate(
     module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
-    allow_native: bool,
+    allow_native: bool, sanitize: bool,
 ) -> Artifact | CudaArtifact:  # fmt: skip
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
@@ -151,7 +155,7 @@ def _generate(
 
     return compile_module(
         module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
-        allow_native=allow_native,
+        allow_native=allow_native, sanitize=sanitize,
     )  # fmt: skip
 
 
@@ -159,10 +163,11 @@ _UNSCHEDULED = "lower-to-tir{check-indices=true}"
 
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
-    """Compile a module as it is for this machine and call one of its functions."""
+    """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
     from mlcc.runtime.loader import load
 
-    return load(build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
+    made = build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False, sanitize=True)
+    return load(made)[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _never_lowered(module: IRModule) -> list[Diagnostic]:

@@ -21,10 +21,12 @@ _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "fla
 _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
-def kept_object(path: str, options: dict[str, Any], make: Callable[[], bytes]) -> bytes:
+def kept_object(
+    path: str, options: dict[str, Any], make: Callable[[], bytes], keep: Callable[[], bool] = lambda: True
+) -> bytes:
     """The object of a text file with options (plain data): from the cache, else by `make`, which is then kept.
 
-    Raises what `make` raises; failures are not kept.
+    Raises what `make` raises; failures are not kept, nor what `keep`, asked afterwards, says is not to be.
     """
     place = store() if path != "-" and os.path.isfile(path) else None
     if place is None:
@@ -35,6 +37,8 @@ def kept_object(path: str, options: dict[str, Any], make: Callable[[], bytes]) -
         return found
     with recorded_reads() as reads:
         made = make()
+    if not keep():
+        return made
     head = json.dumps(reads).encode()
     place.put(key, b"%d\n" % len(head) + head + made)
     return made

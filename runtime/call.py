@@ -25,7 +25,8 @@ from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 from mlcc.runtime.packed import Frame, Frames
 
 _CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
-          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818"}  # fmt: skip
+          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818",
+          "OUTSIDE": "E0870", "UNWRITTEN": "E0871", "RACE": "E0873"}  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from mlcc.cli.options import (
     pipeline_files,
     pipeline_option,
     target_option,
+    warnings_option,
 )  # fmt: skip
 
 CPU = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so"}
@@ -32,12 +33,14 @@ EMITS = {**CPU, **GPU}
 @click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
 @data_option
 @force_option
+@click.option("--sanitize", is_flag=True, help="Check every access as it is made (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
 @extern_options
+@warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
-    data: str | None, force: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
+    data: str | None, force: bool, sanitize: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
     allow_native: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
@@ -68,10 +71,10 @@ def command(
     if emit == "obj" and not gpu:
         from mlcc.runtime.manifest import extract
 
-        code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix)
+        code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
         made, facts = {output: code}, None if header is None else extract(code)
     else:
-        artifact = build_artifact(file, target, level, pipeline, allow_extern, allow_native, prefix)
+        artifact = build_artifact(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize)
         made = artifact.files(output, emit, outputs, data) if gpu else artifact.files(output, emit)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None:

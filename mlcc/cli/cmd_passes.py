@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlcc.cli.options import data_option, force_option, target_option
+from mlcc.cli.options import data_option, force_option, target_option, warn, warnings_option
 
 
 def _separate(argv: list[str]) -> list[str]:
@@ -51,11 +51,12 @@ class Command(click.Command):
     "--check-each", metavar="NPZ", help="Run the module after each pass on these inputs; exit 3 if numbers move."
 )
 @click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
-              help="Operations up to which --check-each interprets; past it, the compiled object is used.")  # fmt: skip
+              help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip
 @click.option("--func", default="main", show_default=True, help="The function that --check-each runs.")
 @click.option("--rtol", default=1e-4, show_default=True)
 @click.option("--atol", default=1e-5, show_default=True)
 @target_option("llvm")
+@warnings_option
 def command(
     file: str, pipeline: str | None, level: int, output: str, data: str | None, force: bool, dialect: str,
     list_passes: bool, help_pass: str | None,
@@ -155,6 +156,8 @@ def command(
         )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)
+    if verify_each:
+        warn(module)
     if check is not None and check.guilty is not None:
         return 3
     from mlcc.driver import write_module

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option, threads_option
+from mlcc.cli.options import (
+    env_option,
+    extern_options,
+    level_option,
+    pipeline_option,
+    target_option,
+    threads_option,
+    warnings_option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +36,9 @@ if TYPE_CHECKING:
 @click.option(
     "--emulate", is_flag=True, help="Run what is compiled for a GPU on the CPU, and report what threads do wrong."
 )
+@click.option(
+    "--sanitize", is_flag=True, help="Check every access: bounds, reads of what nothing wrote, races of T.parallel."
+)
 @click.option("--no-check", is_flag=True, help="Emulate without looking for faults: faster.")
 @target_option("llvm{cpu=native}")
 @level_option
@@ -35,10 +46,11 @@ if TYPE_CHECKING:
 @extern_options
 @env_option
 @threads_option
+@warnings_option
 def command(
     file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
-    emulate: bool, no_check: bool, target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool, envs: tuple[str, ...], threads: int | None,
+    emulate: bool, sanitize: bool, no_check: bool, target: str, level: int, pipeline: str | None,
+    allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
@@ -64,7 +76,9 @@ def command(
             load_env(path)
     use_threads(threads)
     # what an environment registers may be part of the program
-    exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check)
+    exe = load_executable(
+        file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize
+    )
     report_faults({file: exe}, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:

@@ -34,7 +34,7 @@ def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
 
         options = settings or {}
         try:
-            problem = MlccError(error("E0873", message(fault, loaded, emulated)))
+            problem = MlccError(error("E0874", message(fault, loaded, emulated)))
             write(problem, options.get("diagnostics", "text"), options.get("color", "auto"))
         finally:
             remove_temporaries()

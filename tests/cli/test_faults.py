@@ -59,7 +59,7 @@ def mlcc(folder: Path, *argv: str) -> tuple[int, str, str]:
 def test_the_kernel_and_its_line(folder: Path, command: str, level: str) -> None:
     code, out, err = mlcc(folder, command, level, "m.mlc", "--in", "in.npz")
     assert (code, out, err.count("\n")) == (139, "", 1)
-    assert err.startswith("error[E0873]: SIGSEGV in kernel `far` (m.mlc:5): it touched memory at 0x")
+    assert err.startswith("error[E0874]: SIGSEGV in kernel `far` (m.mlc:5): it touched memory at 0x")
     assert "`mlcc run --sanitize m.mlc`" in err
 
 
@@ -70,12 +70,12 @@ def test_artifacts(folder: Path, suffix: str) -> None:
     assert mlcc(folder, "compile", "m.mlc", "-o", f"a{suffix}")[0] == 0
     (folder / "m.mlc").unlink()
     code, _, err = mlcc(folder, "run", f"a{suffix}", "--in", "in.npz")
-    assert code == 139 and err.startswith("error[E0873]: SIGSEGV in kernel `far`: ") and err.count("\n") == 1
+    assert code == 139 and err.startswith("error[E0874]: SIGSEGV in kernel `far`: ") and err.count("\n") == 1
 
 
 def test_as_json(folder: Path) -> None:
     code, _, err = mlcc(folder, "--diagnostics", "json", "run", "m.mlc", "--in", "in.npz")
-    assert code == 139 and json.loads(err)["code"] == "E0873" and "kernel `far`" in json.loads(err)["message"]
+    assert code == 139 and json.loads(err)["code"] == "E0874" and "kernel `far`" in json.loads(err)["message"]
 
 
 HEAD = '@T.prim_func\ndef main(A: T.Buffer((8,), "float32"), n: T.int64):\n    T.func_attr({"tir.noalias": True})\n'
