@@ -135,14 +135,15 @@ def main(A: T.Buffer((8,), "float32"), n: T.int64):
 
 
 def test_faults_of_python_itself_are_its_own(folder: Path) -> None:
-    """The interpreter's lock is held: nobody can report, and the signal ends the process as without us."""
+    """The interpreter's lock is held: nobody can say where it was, and the signal ends the process as without us."""
     (folder / "m.mlc").write_text(HEAD + '    T.evaluate(T.call_packed("t.f"))\n')
     (folder / "env.py").write_text(
         "import ctypes\nimport mlcc\n\n@mlcc.register_func('t.f', override=True)\ndef f():\n    ctypes.string_at(0)\n"
     )
     np.savez(folder / "in.npz", A=np.ones(8, "float32"), n=np.int64(1))
     code, _, err = mlcc(folder, "run", "m.mlc", "--in", "in.npz", "--env", "env.py")
-    assert (code, err) == (-signal.SIGSEGV, "")
+    assert code == -signal.SIGSEGV and err.startswith("error[E0873]: a fault outside of compiled code")
+    assert err.count("\n") == 1 and "--sanitize m.mlc" in err
 
 
 def test_names_of_symbols() -> None:
