@@ -59,7 +59,7 @@ def command(
     use_threads(threads)
     # what an environment registers may be part of the program
     exe = load_executable(file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check)
-    report_faults({file: exe}, emulate)
+    report_faults({file: exe}, func, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         save_npz(output, results)

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 _KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece)?")
 
-_OUTSIDE = "a fault outside of compiled code, perhaps in memory that it damaged before"
 
+def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) -> None:
+    """Have faults in the native code of these files, of which `func` will be called, end the command with one line.
 
-def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
-    """Have faults in the native code of these files end the command with one line. In a process of its own only."""
+    In a process of its own only.
+    """
     if not signals.is_watching():
         return
     from mlcc.runtime import faults
@@ -42,7 +43,8 @@ def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
             remove_temporaries()
             os._exit(signals.exit_code(fault.number))
 
-    faults.watch(report, f"error[E0873]: {_OUTSIDE}; {_advice(loaded, emulated)}\n")
+    outside = f"a fault outside of compiled code, perhaps in memory that `{func}`{_line(func, loaded)} damaged"
+    faults.watch(report, f"error[E0873]: {outside}; {_advice(loaded, emulated)}\n")
 
 
 def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
