@@ -3,7 +3,8 @@
 The handler is machine code: it writes the signal's number and the addresses of its `siginfo` and `ucontext` to a
 pipe, and sleeps. A Python thread reads the pipe, looks up whose code it was, reports that, and ends the process. It
 can, since a thread that is in native code does not hold the interpreter's lock. Where nobody reports within a second
-(the fault was in the interpreter itself), the handler restores what was there before it and returns to the fault.
+(the fault was in the interpreter itself), the handler writes a message, restores what was there before it, and returns
+to the fault.
 
 For command lines only: programs have handlers of their own.
 """
@@ -30,7 +31,9 @@ SIGNALS = tuple(
     for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
     if hasattr(signal, name)
 )
-_DATA = 128  # where the data lie behind the code: the pipe (8 bytes), the time (16), 32 former actions (32 each)
+# where the data lie behind the code: the pipe and the length of the message (4 bytes each), the time (16), 32 former
+# actions (32 each), the message
+_DATA, _FORMER, _MESSAGE = 128, 24, 1048
 _SECONDS = 1  # that the handler waits
 _ACTION = struct.Struct("<QQQQ")  # the kernel's sigaction: handler, flags, restorer, mask
 _FLAGS = 0x4 | 0x0800_0000  # SA_SIGINFO, SA_ONSTACK
@@ -64,11 +67,16 @@ b823000000      mov eax, 35                     # nanosleep(time, 0)
 488d3d64000000  lea rdi, [rip + data + 8]
 31f6            xor esi, esi
 0f05            syscall
+b801000000      mov eax, 1                      # write(2, message, its length)
+bf02000000      mov edi, 2
+488d355f040000  lea rsi, [rip + data + 1048]
+8b1545000000    mov edx, dword ptr [rip + data + 4]
+0f05            syscall
 b80d000000      mov eax, 13                     # rt_sigaction(signal, former + 32 * signal, 0, 8)
 488b3c24        mov rdi, qword ptr [rsp]
 4889fe          mov rsi, rdi
 48c1e605        shl rsi, 5
-488d1559000000  lea rdx, [rip + data + 24]
+488d1540000000  lea rdx, [rip + data + 24]
 4801d6          add rsi, rdx
 31d2            xor edx, edx
 41ba08000000    mov r10d, 8
@@ -92,8 +100,13 @@ e1030091        mov x1, sp
 010080d2        mov x1, #0
 a80c80d2        mov x8, #101
 010000d4        svc #0
+400080d2        mov x0, #2                      // write(2, message, its length)
+01230010        adr x1, data + 1048
+220540b9        ldr w2, [x9, #4]
+080880d2        mov x8, #64
+010000d4        svc #0
 e00340f9        ldr x0, [sp]                    // rt_sigaction(signal, former + 32 * signal, 0, 8)
-01030010        adr x1, data + 24
+61020010        adr x1, data + 24
 2114008b        add x1, x1, x0, lsl #5
 020080d2        mov x2, #0
 030180d2        mov x3, #8
@@ -103,7 +116,7 @@ ff830091        add sp, sp, #32
 c0035fd6        ret
 """
 MACHINES = {
-    "x86_64": _Machine(_X86_64, 0x51, 13, 131, 168, 160, None),
+    "x86_64": _Machine(_X86_64, 0x6A, 13, 131, 168, 160, None),
     "aarch64": _Machine(_AARCH64, None, 134, 132, 440, 432, 424),
 }
 
@@ -127,33 +140,35 @@ def machine_code(machine: _Machine) -> bytes:
     return bytes.fromhex("".join(line.split(maxsplit=1)[0] for line in machine.code.split("\n") if line.strip()))
 
 
-def watch(report: Callable[[Fault], None]) -> Callable[[], None]:
+def watch(report: Callable[[Fault], None], otherwise: str) -> None:
     """Have `report` called, on a thread of its own, when native code of this process faults; it should end the process.
 
-    For the main thread. What it gives restores the former handlers: in forked children, too, whose addresses would mean
-    nothing to that thread. Where there is no handler for this machine, nothing happens.
+    `otherwise` is written to stderr where it cannot be called. For the main thread, and the life of the process, but
+    not for forked children. Where there is no handler for this machine, nothing happens.
     """
     machine = MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
     if machine is None:
-        return lambda: None
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     reading, writing = os.pipe()
     _alternate_stack(libc, machine)
     try:
         _thread.start_new_thread(_wait, (reading, machine, report))
     except RuntimeError:  # no thread is to be had
-        return lambda: None
+        return
     page = _keep(mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     base = ctypes.addressof(ctypes.c_char.from_buffer(page))
     code = machine_code(machine)
     assert len(code) <= _DATA
     page[: len(code)] = code
-    struct.pack_into("<Qqq", page, _DATA, writing, _SECONDS, 0)
+    words = otherwise.encode()[: len(page) - _DATA - _MESSAGE]
+    page[_DATA + _MESSAGE : _DATA + _MESSAGE + len(words)] = words
+    struct.pack_into("<IIqq", page, _DATA, writing, len(words), _SECONDS, 0)
     restorer = 0 if machine.restorer is None else base + machine.restorer
     flags = _FLAGS if machine.restorer is None else _FLAGS | 0x0400_0000  # SA_RESTORER
     action = ctypes.create_string_buffer(_ACTION.pack(base, flags, restorer, 0xFFFF_FFFF_FFFF_FFFF), _ACTION.size)
     for number in SIGNALS:
-        former = ctypes.c_void_p(base + _DATA + 24 + 32 * number)
+        former = ctypes.c_void_p(base + _DATA + _FORMER + _ACTION.size * number)
         libc.syscall(machine.rt_sigaction, int(number), None, former, ctypes.c_size_t(8))
     image.protect(base, mmap.PAGESIZE, image.READ | image.EXEC)
     image.flush_instructions(base, base + _DATA)
@@ -162,10 +177,10 @@ def watch(report: Callable[[Fault], None]) -> Callable[[], None]:
 
     def restore() -> None:
         for number in SIGNALS:
-            former = ctypes.c_void_p(base + _DATA + 24 + 32 * number)
+            former = ctypes.c_void_p(base + _DATA + _FORMER + _ACTION.size * number)
             libc.syscall(machine.rt_sigaction, int(number), former, None, ctypes.c_size_t(8))
 
-    return restore
+    os.register_at_fork(after_in_child=restore)  # its addresses would mean nothing to our thread
 
 
 def _alternate_stack(libc: ctypes.CDLL, machine: _Machine) -> None:

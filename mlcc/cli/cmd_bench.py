@@ -52,7 +52,7 @@ def command(
     use_threads(threads)
     keep = not envs
     loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native, keep) for path in files]
-    report_faults(dict(zip(files, loaded, strict=True)))
+    report_faults(dict(zip(files, loaded, strict=True)), func)
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:
         import json

@@ -146,10 +146,12 @@ def command(
         observers.append(looking.VerifyEach())
     check = None
     if check_each is not None:
+        from mlcc.cli.native_faults import report_faults
         from mlcc.cli.options import load_inputs
         from mlcc.driver import run_compiled
         from mlcc.passes.check_each import CheckEach
 
+        report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
             load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=write,
             compiled=run_compiled,

@@ -79,7 +79,7 @@ def command(
     exe = load_executable(
         file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize
     )
-    report_faults({file: exe}, emulate)
+    report_faults({file: exe}, func, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
         outputs.save({output: npz_bytes(results)})

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 _KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece)?")
 
 
-def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
-    """Have faults in the native code of these files end the command with one line. In a process of its own only."""
+def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) -> None:
+    """Have faults in the native code of these files, of which `func` will be called, end the command with one line.
+
+    In a process of its own only.
+    """
     if not signals.is_watching():
         return
     from mlcc.runtime import faults
@@ -40,13 +43,13 @@ def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
             remove_temporaries()
             os._exit(signals.exit_code(fault.number))
 
-    signals.at_end(faults.watch(report))
+    outside = f"a fault outside of compiled code, perhaps in memory that `{func}`{_line(func, loaded)} damaged"
+    faults.watch(report, f"error[E0874]: {outside}; {_advice(loaded, emulated)}\n")
 
 
 def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
     """What happened, where, and what to do."""
-    advice = "without --no-check it says which access" if emulated else _advice(loaded)
-    return f"{fault.name} in {place(fault.symbols, loaded)}: {_reason(fault)}; {advice}"
+    return f"{fault.name} in {place(fault.symbols, loaded)}: {_reason(fault)}; {_advice(loaded, emulated)}"
 
 
 def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
@@ -92,6 +95,8 @@ def _reason(fault: Fault) -> str:
     return reasons.get(signal.Signals(fault.number), "it touched memory that it may not")
 
 
-def _advice(loaded: Mapping[str, Any]) -> str:
+def _advice(loaded: Mapping[str, Any], emulated: bool) -> str:
+    if emulated:
+        return "without --no-check it says which access"
     texts = [path for path in loaded if path.endswith(".mlc")]
     return f"`mlcc run --sanitize {texts[0] if texts else 'FILE.mlc'}` says which access"

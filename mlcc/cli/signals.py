@@ -12,9 +12,8 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import ClassVar
 
 from mlcc.temporaries import remove_temporaries
 
@@ -39,7 +38,6 @@ class _State:
     watching = False
     noticed = False
     said = False
-    at_end: ClassVar[list[Callable[[], None]]] = []
 
 
 _state = _State()
@@ -68,8 +66,6 @@ def watched() -> Iterator[None]:
             signal.set_wakeup_fd(former_pipe)
             for number, handler in former.items():
                 signal.signal(number, handler)
-            while _state.at_end:
-                _state.at_end.pop()()
 
     os.register_at_fork(after_in_child=restore)
     for number in former:
@@ -87,11 +83,6 @@ def watched() -> Iterator[None]:
 def is_watching() -> bool:
     """Whether this process is a command line of its own, whose signals are ours."""
     return _state.watching
-
-
-def at_end(restore: Callable[[], None]) -> None:
-    """Have this called when the command has ended, and in children that are forked before."""
-    _state.at_end.append(restore)
 
 
 def say(number: int) -> None:

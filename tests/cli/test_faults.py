@@ -113,7 +113,7 @@ def test_kinds(folder: Path, case: str) -> None:
     body, expected, message = CASES[case]
     (folder / "m.mlc").write_text(HEAD + body)
     np.savez(folder / "in.npz", A=np.ones(8, "float32"), n=np.int64(10**10))
-    code, _, err = mlcc(folder, "run", "--allow-native", "m.mlc", "--in", "in.npz")
+    code, _, err = mlcc(folder, "run", "--warnings=off", "--allow-native", "m.mlc", "--in", "in.npz")
     assert re.search(message, err) and err.count("\n") == 1, err
     assert code == (expected or code) and code > 128
 
@@ -134,15 +134,24 @@ def main(A: T.Buffer((8,), "float32"), n: T.int64):
     assert code == 139 and "SIGSEGV in kernel `main_kernel` (m.mlc:3)" in err and "--no-check" in err
 
 
+def test_check_each(folder: Path) -> None:
+    """Past its limit of work it runs compiled code: that ends with a finding, or with the line about its fault."""
+    argv = ("passes", "m.mlc", "-p", "lower-to-tir", "--check-each", "in.npz", "--check-work", "1", "-o", "out.mlc")
+    code, _, err = mlcc(folder, *argv)
+    assert code in (1, 3) or (code == 139 and "SIGSEGV in kernel `far` (m.mlc:5)" in err)
+    assert err and not (folder / "out.mlc").exists()
+
+
 def test_faults_of_python_itself_are_its_own(folder: Path) -> None:
-    """The interpreter's lock is held: nobody can report, and the signal ends the process as without us."""
+    """The interpreter's lock is held: nobody can say where it was, and the signal ends the process as without us."""
     (folder / "m.mlc").write_text(HEAD + '    T.evaluate(T.call_packed("t.f"))\n')
     (folder / "env.py").write_text(
         "import ctypes\nimport mlcc\n\n@mlcc.register_func('t.f', override=True)\ndef f():\n    ctypes.string_at(0)\n"
     )
     np.savez(folder / "in.npz", A=np.ones(8, "float32"), n=np.int64(1))
     code, _, err = mlcc(folder, "run", "m.mlc", "--in", "in.npz", "--env", "env.py")
-    assert (code, err) == (-signal.SIGSEGV, "")
+    assert code == -signal.SIGSEGV and err.startswith("error[E0874]: a fault outside of compiled code")
+    assert err.count("\n") == 1 and "memory that `main` (m.mlc:2) damaged" in err and "--sanitize m.mlc" in err
 
 
 def test_names_of_symbols() -> None:
