@@ -163,6 +163,29 @@ def more_than_is_used(rng: random.Random) -> Case:
     return text, lambda sch: sch.reverse_compute_inline(sch.get_sblock("C"))
 
 
+def sizes_in_maps(rng: random.Random) -> Case:
+    """Maps over a size that is not known, which the trace writes by its name."""
+    tile = rng.choice((4, 8))
+    text = _func(
+        "a: T.handle, c: T.handle",
+        "n = T.int32()",
+        f'A = T.match_buffer(a, (n * {tile},), "float32")',
+        f'C = T.match_buffer(c, (n * {tile},), "float32")',
+        f"for i in range(n * {tile}):",
+        '    with T.sblock("C"):',
+        f"        vi = T.axis.spatial(n * {tile}, i)",
+        "        C[vi] = A[vi]",
+    )
+
+    def steps(sch: Any) -> None:
+        block = sch.get_sblock("C")
+        size = sch.get(sch.get_loops(block)[0]).extent.a
+        cache = sch.cache_read(block, 0, "global")
+        sch.transform_block_layout(cache, lambda i: (i // size, i % size))
+
+    return text, steps
+
+
 def narrow_axes(rng: random.Random) -> Case:
     """Axes of int32 that index buffers of int64 sizes."""
     n = rng.choice((8, 12))
@@ -287,8 +310,8 @@ def tall_reductions(rng: random.Random) -> Case:
 KINDS: dict[str, Callable[[random.Random], Case]] = {
     f.__name__: f
     for f in (
-        sampled_maps, float_constants, padded_rows, half_steps, more_than_is_used, narrow_axes, two_way_maps, looks,
-        in_place, nested_stages, tall_reductions,
+        sampled_maps, sizes_in_maps, float_constants, padded_rows, half_steps, more_than_is_used, narrow_axes,
+        two_way_maps, looks, in_place, nested_stages, tall_reductions,
     )
 }  # fmt: skip
 
