@@ -53,6 +53,7 @@ fuzz: $(VENV)/.test
 
 diff: $(VENV)/.test
 	@$(BIN)/python -m pytest tests/interop --all-cases -s --ignore tests/interop/schedule
+	@$(BIN)/python -m pytest tests/interop/schedule/test_kinds.py tests/interop/schedule/test_intrinsic_names.py --all-cases
 	@$(BIN)/python -m tests.interop.schedule.run --count $(or $(CASES),120) --jobs 2 --show-disagreements
 
 $(VENV)/.bench: $(VENV)/.run

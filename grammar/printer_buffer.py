@@ -30,10 +30,10 @@ def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -
     if buffer.strides:
         strides = [out.text(n) for n in buffer.strides]
         args.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
-    if not is_int(buffer.elem_offset, 0):
-        shown = buffer.elem_offset is not None
-    else:  # a zero of another type than that of the shape is another program to TVM
-        shown = out.dialect.is_tvm and buffer.elem_offset.dtype is not index_dtype(buffer.shape)
+    offset = buffer.elem_offset
+    shown = offset is not None and not is_int(offset, 0)
+    if offset is not None and not shown:  # a zero of another type than that of the shape is another program to TVM
+        shown = out.dialect.is_tvm and offset.dtype is not index_dtype(buffer.shape)
     if shown:
         args.append(f"elem_offset={out.text(buffer.elem_offset)}")
     if buffer.scope != "global":

@@ -90,4 +90,4 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
         args.insert(0, dtype)
     elif known.result == "last":
         args.append(dtype)
-    return call("T." + name, *args)
+    return call("T." + (printer_tvm.NAMES.get(name, name) if out.dialect.is_tvm else name), *args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlcc.ir.intrinsics import METAL
 from mlcc.ir.node import Attrs
 
 # These are expression nodes of their own in TVM; the functions of the usual names fold constants, the nodes do not.
@@ -12,6 +13,7 @@ NODES = {
     "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor", "bitwise_not": "BitwiseNot",
     "shift_left": "LShift", "shift_right": "RShift",
 }  # fmt: skip
+NAMES = {name: f"metal.{name}" for name in METAL}
 _PRIM = frozenset(["if_then_else", "vscale", "log2", "likely", "clz", "ceil"])
 
 

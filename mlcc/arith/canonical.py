@@ -280,8 +280,8 @@ class Canonical(Rewrite):
         term = a.terms[0] if isinstance(a, Sum) else to_term(a)
         if term.scale < 0 and term.plain and divisor % term.scale == 0 and -term.scale != divisor:
             # (x * -s) % c == (x % (c / -s)) * -s
-            inner = c.floormod(replace(term, scale=1).expr(), divisor // term.scale)
-            return Term(inner, scale=term.scale)
+            within = c.floormod(replace(term, scale=1).expr(), divisor // term.scale)
+            return Term(within, scale=term.scale)
         if abs(term.scale) > divisor or term.scale < -1:
             term = replace(term, scale=term.scale % divisor)  # (k*x) % c == (k % c * x) % c
         quotient = self._quotient(term.expr(), divisor)

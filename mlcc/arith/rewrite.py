@@ -72,8 +72,8 @@ class Rewrite:
 
     def _binary(self, expr: tir.BinaryOp) -> Expr:
         match expr:
-            case tir.LT(lhs=a, rhs=tir.Add(lhs=tir.Min() | tir.Max() as b, rhs=IntImm(value=1))) if is_index(a.dtype):
-                return self.visit(c.less_equal(a, b))  # before the 1 goes into the choice
+            case tir.LT(lhs=x, rhs=tir.Add(lhs=tir.Min() | tir.Max() as y, rhs=IntImm(value=1))) if is_index(x.dtype):
+                return self.visit(c.less_equal(x, y))  # before the 1 goes into the choice
         a, b = self.visit(expr.lhs), self.visit(expr.rhs)
         make = MAKE[type(expr)]
         if isinstance(expr, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and isinstance(b, IntImm) and b.value == 0:

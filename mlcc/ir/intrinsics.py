@@ -136,9 +136,16 @@ ret 0-1 same opaque any             thread_return 0 void opaque any
 """
 
 # other names for the same intrinsic, in texts of any age
+# matrices of Metal, which TVM 0.27 has in a name space of their own
+METAL = (
+    "simdgroup_load", "simdgroup_store", "make_filled_simdgroup_matrix", "simdgroup_multiply_accumulate",
+    "cooperative_tensor_fill", "cooperative_tensor_load", "cooperative_tensor_store",
+    "cooperative_tensor_multiply_accumulate",
+)  # fmt: skip
 ALIASES = {
     "tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked", "power": "pow",
     "tvm_call_packed_lowered": "call_packed_lowered", "tvm_call_cpacked_lowered": "call_cpacked_lowered",
+    **{f"metal.{name}": name for name in METAL},
 }  # fmt: skip
 
 

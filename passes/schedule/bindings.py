@@ -124,6 +124,11 @@ def keep_bindings(before: Tree, after: Tree) -> None:
             kept[new.block] = (before, old)
 
 
+def keep_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.BlockRealize) -> None:
+    """Take it that a block of `after` runs for the iterations that `realize` had in `before`."""
+    kept_bindings(after)[block] = (before, realize)
+
+
 def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.Block]) -> None:
     """Where the values of a block's axes have not changed, what was remembered of it stays true."""
     kept = kept_bindings(after)

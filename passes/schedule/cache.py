@@ -14,7 +14,7 @@ from mlcc.ir.node import children, walk
 from mlcc.ir.tir import Range
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.access import own_region, with_regions
-from mlcc.passes.schedule.analysis import scope_info, scope_root
+from mlcc.passes.schedule.analysis import producers, scope_info, scope_root
 from mlcc.passes.schedule.buffers import BufferArg, region_of
 from mlcc.passes.schedule.cache_stage import (
     Spot,
@@ -64,6 +64,8 @@ def cache_read(
 
     guard: tir.Expr = tir.TRUE
     writer = only_writer(tree, scope, buffer)
+    if writer is not None and consumers and _all_before(tree, scope, [node, *consumers], writer):
+        writer = None  # they read what was there before
     if writer is None:
         where = Spot(scope, scope.body[0])
         region = _input_region(tree, scope, node, buffer, consumers)
@@ -124,7 +126,7 @@ def cache_write(
     consumers = _record(state, "write_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
     only_writer(tree, scope, buffer)
-    check_starts_afresh(node, buffer)
+    check_starts_afresh(tree, node, buffer)
     for ref in consumer_blocks or ():
         _check_reads_cache(tree, node, buffer, ref.block)
 
@@ -278,13 +280,41 @@ def _check_one_region(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
         region_of(realize.block.reads, buffer, realize.block)
 
 
-def check_starts_afresh(block: tir.Block, buffer: tir.Buffer) -> None:
+def _all_before(tree: Tree, scope: tir.Block, blocks: Iterable[tir.Block], other: tir.Block) -> bool:
+    """Whether the blocks stand in statements of the scope before the one that holds `other`."""
+
+    def position(block: tir.Block) -> int:
+        stmt: tir.Stmt | None = tree.realize(block)
+        while stmt is not None and tree.parent(stmt) is not scope:
+            stmt = tree.parent(stmt)
+        return next((n for n, s in enumerate(scope.body) if s is stmt), len(scope.body))
+
+    return all(position(block) < position(other) for block in blocks)
+
+
+def check_starts_afresh(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) a block that goes on from what the buffer holds."""
-    if block.init is None and region_of(block.reads, buffer, block) is not None:
+    if block.init is None and region_of(block.reads, buffer, block) is not None and not _reads_own(tree, block, buffer):
         raise Refusal(
             "E0642", f"block `{block.name}` reads `{buffer.name}`, which it writes, and the cache would be empty when"
             " it does", block, f'copy it in and out: `sch.cache_inplace("{block.name}", "{buffer.name}", scope)`',
         )  # fmt: skip
+
+
+def _reads_own(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
+    """Whether all that a block reads of a buffer is what blocks inside it have written before."""
+    inner = [r.block for r in tree.child_realizes(block)]
+    readers = [b for b in inner if region_of(b.reads, buffer, b) is not None]
+    if not readers or any(region_of(b.writes, buffer, b) is not None for b in readers):
+        return False
+    known = {id(n) for b in inner for n in walk(b)}
+    if any(isinstance(n, tir.BufferLoad) and n.buffer is buffer and id(n) not in known for n in walk(block.body)):
+        return False
+    return all(
+        any(region_of(p.writes, buffer, p) is not None for p in producers(tree, b))
+        and region_cover_violation(tree, b) is None
+        for b in readers
+    )
 
 
 def _check_reads_cache(tree: Tree, writer: tir.Block, buffer: tir.Buffer, consumer: tir.Block) -> None:

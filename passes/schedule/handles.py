@@ -89,7 +89,8 @@ class ExprRV(Handle):
         """The value as a TensorIR expression over the variables of the sampled integers in it."""
         if self.is_leaf:
             return self.var
-        return EXPRESSIONS[self.op](*(construct.as_expr(getattr(x, "expr", x)) for x in (self.lhs, self.rhs)))
+        sides = (x.expr if isinstance(x, ExprRV) else construct.const(x) for x in (self.lhs, self.rhs))
+        return EXPRESSIONS[self.op](*sides)
 
     def _with(self, op: str, other: Any, swapped: bool = False) -> Any:
         if isinstance(other, bool) or not isinstance(other, (int, ExprRV)):

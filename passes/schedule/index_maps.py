@@ -14,7 +14,7 @@ from mlcc.arith.index_map import AXIS_SEPARATOR
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.schedule.handles import ExprRV
+from mlcc.passes.schedule.handles import ExprRV, Handle
 from mlcc.passes.schedule.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -88,9 +88,13 @@ def decided(
     return chosen, IndexMapArg(index_map, separators, tuple(sampled.values()))
 
 
-def renewed(arg: IndexMapArg, fresh: Callable[[ExprRV], ExprRV]) -> IndexMapArg:
-    """The map of a trace with other handles of sampled integers."""
-    handles = {rv: fresh(rv) for rv in arg.sampled}
+def renewed(arg: IndexMapArg, known: Mapping[Handle, Handle]) -> IndexMapArg:
+    """The map of a trace with the handles that stand for its sampled integers in another schedule."""
+    handles: dict[ExprRV, ExprRV] = {}
+    for rv in arg.sampled:
+        fresh = known.get(rv, rv)
+        assert isinstance(fresh, ExprRV)
+        handles[rv] = fresh
     value = substitute(arg.value, {rv.var: new.var for rv, new in handles.items()})
     return IndexMapArg(value, arg.separators, tuple(handles.values()))
 

@@ -88,9 +88,11 @@ class ConsumerInlining:
     """The consumer's store as a function of the producer's. Refuses (E0645) what does not fit."""
 
     def __init__(
-        self, consumer: tir.BlockRealize, loops: Sequence[tir.For], producer: tir.Block, buffer: tir.Buffer
-    ) -> None:
-        """`loops` are those above the consumer."""
+        self, consumer: tir.BlockRealize, loops: Sequence[tir.For], producer: tir.Block, buffer: tir.Buffer,
+        around: Sequence[tir.For] = (),
+    ) -> None:  # fmt: skip
+        """`loops` are those above the consumer, `around` those above the producer."""
+        self._around = around
         self._consumer, self._producer, self._buffer = consumer.block, producer, buffer
         if tir.const_int(consumer.predicate) != 1:
             raise self._refusal(f"it runs only where {consumer.predicate}")
@@ -207,6 +209,8 @@ class ConsumerInlining:
                 if not same_expr(predicate, analyzer.simplify(guard)):
                     predicate = analyzer.simplify(c.logical_and(predicate, guard))
                     block = replace(block, body=then)
+        for loop in self._around:
+            analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
         outer = analyzer.simplify(substitute(predicate, bindings(made)))
         with analyzer.constraint(outer):
             implied = analyzer.prove(made.predicate)

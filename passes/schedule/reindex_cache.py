@@ -95,7 +95,7 @@ def reindex_cache_write(
     region = region_of(node.writes, buffer, node)
     assert region is not None
     only_writer(tree, scope, buffer)
-    check_starts_afresh(node, buffer)
+    check_starts_afresh(tree, node, buffer)
     spot = place_after(tree, scope, node, dependents(tree, scope, node))
     state.recorded["write_buffer_index"] = place.index
     return _reindexed(state, block, region, storage_scope, index_map, spot, writing=True)

@@ -12,7 +12,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.access import points
-from mlcc.passes.schedule.bindings import bound_vars, vars_of
+from mlcc.passes.schedule.bindings import bound_vars, keep_binding, vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_reduction_block, check_single_child, scope_root
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts, reduction_statements
 from mlcc.passes.schedule.refusal import Refusal
@@ -55,8 +55,10 @@ def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
     edit = Rebuild(tree)
     edit.put(loops[0], *nest, *_without(loops, {at.var for at in gone}, realize, combined))
     edit.allocate(scope, *partial)
-    state.update(loop.func_name, edit, {block: combined.block})
-    return state.block_ref(loop.func_name, child_realizes(nest)[0].block)
+    made = state.update(loop.func_name, edit, {block: combined.block})
+    factored = child_realizes(nest)[0].block
+    keep_binding(made, factored, tree, realize)  # the partial results take the iterations of the block
+    return state.block_ref(loop.func_name, factored)
 
 
 # ---------------------------------------------------------------- what is required

@@ -48,6 +48,9 @@ class Steps(Protocol):
     def name_of(self, value: Any) -> str | None:
         """What the user calls a loop or block; None for what is no longer there."""
 
+    def size_named(self, name: str) -> tir.Var | None:
+        """The symbolic size of that name in the program; None if there is none, or several."""
+
     def register_intrinsic(self, name: str, file: str, span: Span) -> None:
         """Make a tensor intrinsic known from a text. Raises CompileError."""
 
@@ -104,6 +107,9 @@ class Expressions:
                 return scope[name]
         if name in self.known:
             return self.known[name]
+        size = self.steps.size_named(name) if self.frames[-1].name == "lambda" else None
+        if size is not None:
+            return size  # a trace writes index maps over the sizes of the program so
         raise Wrong("E0600", f"`{name}` is not defined", self._hint(name))
 
     def _hint(self, name: str) -> str | None:

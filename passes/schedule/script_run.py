@@ -11,6 +11,7 @@ from mlcc.errors import CompileError, Label, Source, Span
 from mlcc.grammar.syntax import parse_syntax
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
+from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule import registry
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
@@ -116,6 +117,18 @@ class _Steps:
         if isinstance(node, tir.For):
             return node.var.name
         return node.name if isinstance(node, tir.Block) else str(node)  # "inline" or "root"
+
+    def size_named(self, name: str) -> tir.Var | None:
+        state = self._schedule.state
+        funcs = {n: f for n, f in state.module.functions.items() if isinstance(f, tir.PrimFunc)}
+        chosen = [funcs[state.working_on]] if state.working_on in funcs else [*funcs.values()]
+        sizes = {
+            var
+            for func in chosen
+            for var in (*func.params, *used_vars(tuple(n for b in func.buffers if b is not None for n in b.shape)))
+            if var.name == name and var.dtype.is_int
+        }
+        return sizes.pop() if len(sizes) == 1 else None
 
     def register_intrinsic(self, name: str, file: str, span: Span) -> None:
         from mlcc.passes.schedule.tensor_intrin import register

@@ -1,4 +1,4 @@
-"""The tensor intrinsics of tensor cores that every schedule knows, by TVM's names, as texts of `intrins/`.
+"""The tensor intrinsics that every schedule knows, of tensor cores above all, by TVM's names, as texts of `intrins/`.
 
 A name says what it is of: `mma_ldmatrix_f16_b_trans_dyn`, `wmma_sync_16x16x16_f16f16f32_trans`. A text is read when a
 name is first asked for. bfloat16, which TVM has no names for, goes by `bf16` where float16 goes by `f16`. Those of
@@ -13,6 +13,8 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
+from mlcc.passes.schedule.dot_intrins import dots
+from mlcc.passes.schedule.simdgroups import simdgroups
 from mlcc.passes.schedule.warpgroups import wgmma_text
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ _PLACES = {
 @functools.cache
 def catalogue() -> Mapping[str, tuple[str, Values]]:
     """All names: the text of each and what stands for its placeholders."""
-    return {name: (text, {"name": name, **values}) for name, text, values in (*_mma(), *_wmma())}
+    listed = (*_mma(), *_wmma(), *dots(), *simdgroups())
+    return {name: (text, {"name": name, **values}) for name, text, values in listed}
 
 
 @functools.cache

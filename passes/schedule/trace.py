@@ -156,7 +156,7 @@ def _mapped(value: Any, known: dict[Handle, Handle]) -> Any:
     if isinstance(value, Handle):
         return known.get(value, value)
     if isinstance(value, IndexMapArg):
-        return renewed(value, lambda rv: known.get(rv, rv)) if value.sampled else value
+        return renewed(value, known) if value.sampled else value
     if isinstance(value, (list, tuple)):
         return type(value)(_mapped(v, known) for v in value)
     if isinstance(value, dict):

@@ -56,6 +56,9 @@ class Notes:
     def name_of(self, value: Any) -> str | None:
         return self.names.get(value)
 
+    def size_named(self, name: str) -> None:
+        return None
+
     def register_intrinsic(self, *given: Any) -> None:
         self.calls.append(("register", list(given[:2]), {}))
 

@@ -163,6 +163,29 @@ def more_than_is_used(rng: random.Random) -> Case:
     return text, lambda sch: sch.reverse_compute_inline(sch.get_sblock("C"))
 
 
+def sizes_in_maps(rng: random.Random) -> Case:
+    """Maps over a size that is not known, which the trace writes by its name."""
+    tile = rng.choice((4, 8))
+    text = _func(
+        "a: T.handle, c: T.handle",
+        "n = T.int32()",
+        f'A = T.match_buffer(a, (n * {tile},), "float32")',
+        f'C = T.match_buffer(c, (n * {tile},), "float32")',
+        f"for i in range(n * {tile}):",
+        '    with T.sblock("C"):',
+        f"        vi = T.axis.spatial(n * {tile}, i)",
+        "        C[vi] = A[vi]",
+    )
+
+    def steps(sch: Any) -> None:
+        block = sch.get_sblock("C")
+        size = sch.get(sch.get_loops(block)[0]).extent.a
+        cache = sch.cache_read(block, 0, "global")
+        sch.transform_block_layout(cache, lambda i: (i // size, i % size))
+
+    return text, steps
+
+
 def narrow_axes(rng: random.Random) -> Case:
     """Axes of int32 that index buffers of int64 sizes."""
     n = rng.choice((8, 12))
@@ -203,10 +226,92 @@ def looks(rng: random.Random) -> Case:
     return text, steps
 
 
+def in_place(rng: random.Random) -> Case:
+    """A cache for the readers of a parameter that is written later."""
+    n = rng.choice((16, 64))
+    text = _func(
+        _buffers(A=(n,)),
+        f"B = T.sblock_alloc_buffer(({n},))",
+        f"for i in range({n}):",
+        '    with T.sblock("in"):',
+        f"        vi = T.axis.spatial({n}, i)",
+        "        B[vi] = A[vi] + T.float32(1)",
+        f"for i in range({n}):",
+        '    with T.sblock("out"):',
+        f"        vi = T.axis.spatial({n}, i)",
+        "        A[vi] = B[vi]",
+    )
+    scope = rng.choice(("local", "shared"))
+    return text, lambda sch: sch.cache_read("in", 0, scope, consumer_blocks=["in"])
+
+
+def nested_stages(rng: random.Random) -> Case:
+    """A cache for a block whose inner blocks read what others of them have written."""
+    tile = rng.choice((4, 8))
+    n = 4 * tile
+    inner = "\n".join(
+        line
+        for name, reads, at, value in (
+            ("X", "", "B", "A[vx] * T.float32(2)"),
+            ("Y", "B[vx]", "C", "B[vx] + T.float32(1)"),
+        )
+        for line in (
+            f"        for x in range({tile}):",
+            f'            with T.sblock("{name}"):',
+            f"                vx = T.axis.spatial({n}, vi * {tile} + x)",
+            f"                {at}[vx] = {value}",
+        )
+    )
+    text = _func(
+        _buffers(A=(n,), C=(n,), D=(n,)),
+        f"B = T.sblock_alloc_buffer(({n},))",
+        "for i in range(4):",
+        '    with T.sblock("outer"):',
+        "        vi = T.axis.spatial(4, i)",
+        f"        T.reads(A[vi * {tile}:vi * {tile} + {tile}], B[vi * {tile}:vi * {tile} + {tile}])",
+        f"        T.writes(B[vi * {tile}:vi * {tile} + {tile}], C[vi * {tile}:vi * {tile} + {tile}])",
+        inner,
+        f"for i in range({n}):",
+        '    with T.sblock("D"):',
+        f"        vi = T.axis.spatial({n}, i)",
+        "        D[vi] = B[vi]",
+    )
+    scope = rng.choice(("local", "global"))
+    return text, lambda sch: sch.cache_write("outer", 0, scope)
+
+
+def tall_reductions(rng: random.Random) -> Case:
+    """Partial sums over terms that no tile divides, with a unit loop around them, reordered."""
+    threads, inner, n = rng.choice((8, 16)), rng.choice((5, 10)), rng.choice((100, 127))
+    text = _func(
+        f'A: T.Buffer(({n},), "float16"), B: T.Buffer(({n}, 100), "float16"), C: T.Buffer((100,), "float16")',
+        f"for j, k in T.grid(100, {n}):",
+        '    with T.sblock("C"):',
+        '        vj, vk = T.axis.remap("SR", [j, k])',
+        "        with T.init():",
+        "            C[vj] = T.float16(0)",
+        "        C[vj] = C[vj] + A[vk] * B[vk, vj]",
+    )
+
+    def steps(sch: Any) -> None:
+        block = sch.get_sblock("C")
+        unit = sch.add_unit_loop(block)
+        j, k = sch.get_loops(block)[:2]
+        sch.reorder(j, k, unit)
+        outer, lane = sch.split(j, factors=[None, inner])
+        _, part = sch.split(sch.fuse(k), factors=[None, threads])
+        made = sch.rfactor(part, 0)
+        outer, lane, around, part, _unit = sch.get_loops(made)
+        sch.reorder(outer, lane, part, around)
+
+    return text, steps
+
+
 KINDS: dict[str, Callable[[random.Random], Case]] = {
     f.__name__: f
     for f in (
-        sampled_maps, float_constants, padded_rows, half_steps, more_than_is_used, narrow_axes, two_way_maps, looks,
+        sampled_maps, sizes_in_maps, float_constants, padded_rows, half_steps, more_than_is_used, narrow_axes,
+        two_way_maps, looks, in_place, nested_stages, tall_reductions,
     )
 }  # fmt: skip
 

@@ -280,6 +280,21 @@ KNOWN: tuple[Known, ...] = (
         _says("TVM: refuses: KeyError: 'key is not in Map'"),
     ),
     Known(
+        "write_at", DIFFER,
+        "each thread copies back what it has written; in TVM each copies what all threads of the block write, done or"
+        " not", lambda o: "thread" in o.program + str(o.before) and _says(r"C_shared|_shared")(o),
+    ),
+    Known(
+        "compute_at reverse_compute_at", DIFFER,
+        "a minimum or maximum in a region that the ranges of loops decide is decided; TVM writes it out",
+        _says(r"\n\+.*T\.(max|min)\("),
+    ),
+    Known(
+        "transform_layout", DIFFER,
+        "padding is written by a block of its own where the writer is more than one plain block in its loops",
+        lambda o: "pad_value" in str(o.step) and _differs_at(r"")(o) and "_padding" in o.detail,
+    ),
+    Known(
         "blockize", WE_REFUSE, "blocks in another order than they stand in, or one of them twice, are refused",
         _code("E0686", "in this order|several blocks"),
     ),

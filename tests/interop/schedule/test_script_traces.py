@@ -97,6 +97,9 @@ class Notes:
     def name_of(self, value: Any) -> str | None:
         return None
 
+    def size_named(self, name: str) -> None:
+        return None
+
     def register_intrinsic(self, *given: Any) -> None:
         raise AssertionError(given)
 
