@@ -15,7 +15,8 @@ TEXT = """\
 @R.function
 def main(
     x: R.Tensor((2, 8, 9, 9), "float32"), w: R.Tensor((12, 8, 3, 3), "float32"), s: R.Tensor((2, 1, 7, 7), "float32"),
-    g: R.Tensor((12,), "float32"), h: R.Tensor((7, 7), "float32"), m: R.Tensor((2, 6, 7, 7), "float32"), m2: R.Tensor((2, 12, 7, 7), "float32"),
+    g: R.Tensor((12,), "float32"), h: R.Tensor((7, 7), "float32"), m: R.Tensor((2, 6, 7, 7), "float32"),
+    m2: R.Tensor((2, 12, 7, 7), "float32"),
 ):
     with R.dataflow():
         c = R.nn.relu(R.nn.conv2d(x, w))
