@@ -11,6 +11,7 @@ from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
+from mlcc.ops.blocked import is_blocked, parts_of, plain_letters
 from mlcc.passes.graph import Mutator, get_item, is_tensors, make_tuple, map_relax_functions, shape_expr
 from mlcc.passes.layouts import (
     CONVOLUTIONS,
@@ -27,6 +28,7 @@ from mlcc.passes.layouts import (
     transposed,
 )
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.split_layouts import index_map, is_split
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class ConvertLayout(Pass):
 
     `layouts` gives those of the data, of the weight and, if it is not that of the data, of the result. Inside a
     dataflow block the operators that come after work on what they get as it lies; where one cannot, and at the
-    outputs of the block, `permute_dims` turns tensors back. Axes change places; they are not split, as in NCHW4c.
+    outputs of the block, `permute_dims` turns tensors back. Where a layout splits axes, as NCHW4c does, that is a
+    `layout_transform`; it is chosen where the extents are known to be multiples.
 
     Before:  lv = R.nn.conv2d(x, w)
              gv = R.nn.relu(lv)
@@ -74,10 +77,12 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
             count = "one layout" if least == 1 else "layouts for data, weight and, perhaps, result"
             wrong.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(asked)}"))
         for attribute, layout in zip(names, asked, strict=False):
-            if sorted(layout) != sorted(known[attribute]):
+            parts = parts_of(layout)
+            whole = parts is not None and (name in CONVOLUTIONS or not is_blocked(layout))
+            if not whole or sorted(plain_letters(layout)) != sorted(known[attribute]):
                 message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
                 help = f"it must order the letters of {known[attribute]}"
-                help += "; axes are not split, as in 4c" if any(c.isdigit() for c in layout) else ""
+                help += ", and may split some, as in NCHW4c" if name in CONVOLUTIONS else ""
                 wrong.append(error("E0514", message, help=help))
         made[name] = asked
     if wrong:
@@ -157,6 +162,8 @@ class Converter(Mutator):
 
     def permuted(self, expr: relax.Expr, have: Layout, to: Layout) -> relax.Expr:
         source = expr if isinstance(expr, (relax.Var, relax.Constant)) else self.emit(expr)
+        if set(have) != set(to):
+            return ops.bind_call("layout_transform", (source,), {"index_map": index_map(have, to)})
         return ops.bind_call("permute_dims", (source,), {"axes": list(transposed(have, to))})
 
     def as_given(self, expr: relax.Expr) -> relax.Expr:
@@ -227,7 +234,8 @@ class Converter(Mutator):
 
     def match_cast(self, binding: relax.MatchCast, local: bool) -> None:
         layout = self.layout(binding.value)
-        if not local or layout == initial(binding.value.struct_info):
+        split = isinstance(layout, tuple) and is_split(layout)
+        if not local or split or layout == initial(binding.value.struct_info):
             self.put(replace(binding, value=self.as_given(binding.value)))
             return
         info = _turned_info(binding.struct_info, layout)

@@ -1,7 +1,7 @@
 """How operators take tensors that are stored in another order of their axes, as the pass `convert-layout` needs it.
 
-The layout of a tensor is a permutation: the axis of the original tensor that lies at each place. Of a tuple it is
-`Fields`, of what is no tensor of known rank None.
+The layout of a tensor is a permutation: the axis of the original tensor that lies at each place, and perhaps inner
+parts of axes, see `split_layouts`. Of a tuple it is `Fields`, of what is no tensor of known rank None.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
+from mlcc.ops.blocked import is_blocked
 from mlcc.passes.graph import make_tuple, prim_value
+from mlcc.passes.split_layouts import Inner, axis_of, can_split, entries_of, is_split, outer_axes, shifted
 
-Layout = tuple[int, ...]
+Layout = tuple[Any, ...]  # axes, and `Inner` parts of them
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,42 @@ def transposed(source: Layout, target: Layout) -> Layout:
 def follow(layout: Layout, ndim: int) -> Layout:
     """The layout of a tensor of `ndim` axes that one of this layout is broadcast to."""
     more = ndim - len(layout)
-    return (*range(more), *(axis + more for axis in layout))
+    return (*range(more), *(shifted(axis, more) for axis in layout))
 
 
 def spelled(letters: str, layout: Layout) -> str:
     """The attribute that names the layout, for a tensor so far in the layout that `letters` names."""
-    return "".join(letters[axis] for axis in layout)
+    return "".join(f"{a.factor}{letters[a.axis].lower()}" if isinstance(a, Inner) else letters[a] for a in layout)
 
 
 # ---------------------------------------------------------------- rules
 
 
 def _place(layout: Layout, axis: int) -> int:
-    return layout.index(axis % len(layout))
+    return layout.index(axis % outer_axes(layout))
+
+
+def _whole(given: Nested, arg: relax.Expr) -> Nested:
+    """The layout of an operand, or that which it has in the program if it splits axes."""
+    parts = given.parts if isinstance(given, Fields) else (given,)
+    return initial(arg.struct_info) if any(map(is_split, parts)) else given
+
+
+def _unsplit(rule: Rule) -> Rule:
+    """A rule for operators that do not follow where axes are split: their operands are turned back first."""
+
+    def follow_whole(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+        return rule(call, tuple(_whole(g, a) for g, a in zip(given, call.args, strict=True)), wanted)
+
+    return follow_whole
 
 
 def _without(layout: Layout, dropped: Iterable[int]) -> Layout:
     """What is left of a layout where axes go."""
     gone = set(dropped)
-    kept = sorted(set(layout) - gone)
-    return tuple(kept.index(axis) for axis in layout if axis not in gone)
+    kept = sorted({axis_of(entry) for entry in layout} - gone)
+    left = [entry for entry in layout if axis_of(entry) not in gone]
+    return tuple(shifted(entry, kept.index(axis_of(entry)) - axis_of(entry)) for entry in left)
 
 
 def _rank(expr: relax.Expr) -> int:
@@ -102,8 +120,14 @@ def _dropout(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisi
 
 
 def _broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
-    """The operand of fewer axes, else the first one, says the layout."""
+    """The operand of fewer axes, else the first one, says the layout; one that splits axes, if the other can, too."""
     first, second = map(_rank, call.args)
+    if any(map(is_split, given)) and first == second:
+        leads = 0 if len(given[0]) >= len(given[1]) else 1
+        if can_split(call.args[1 - leads].struct_info, given[leads]):
+            return Decision((given[leads],) * 2, given[leads], call.attrs)
+    if any(map(is_split, given)) and 0 not in (first, second):
+        given = tuple(_whole(g, a) for g, a in zip(given, call.args, strict=True))
     keep = [layout if layout is not None else () for layout in given]
     if 0 in (first, second):
         return Decision(given, keep[0] if second == 0 else keep[1], call.attrs)
@@ -116,6 +140,8 @@ def _broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Deci
 
 def _fma(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout = given[1] if given[1] == given[2] else given[0]
+    if is_split(layout) and not all(can_split(a.struct_info, layout) for a in call.args):
+        layout = initial(call.args[0].struct_info)
     return Decision((layout,) * 3, layout, call.attrs)
 
 
@@ -134,9 +160,17 @@ def _prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision
     return Decision((layout, slope), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
 
 
+def _channel(attrs: Attrs) -> tuple[int, ...]:
+    return (attrs["channel_axis"],) if "channel_axis" in attrs else ()
+
+
 def _norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """Scale and shift stay as they are; the axes are those of the data."""
     layout, attrs = given[0], call.attrs
+    ndim = _rank(call.args[0])
+    used = {axis % ndim for axis in (*attrs.get("axes", ()), *_channel(attrs))}
+    if any(isinstance(entry, Inner) and entry.axis in used for entry in layout):
+        layout = initial(call.args[0].struct_info)
     if "axes" in attrs:
         attrs = attrs.with_item("axes", [_place(layout, axis) for axis in attrs["axes"]])
     if "channel_axis" in attrs:
@@ -153,18 +187,26 @@ def _batch_norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Dec
 def _reduce(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     (layout,) = given
     axes = call.attrs["axis"]
-    gone = range(len(layout)) if axes is None else [axis % len(layout) for axis in axes]
-    attrs = call.attrs.with_item("axis", [at for at, axis in enumerate(layout) if axis in gone])
+    ndim = outer_axes(layout)
+    gone = range(ndim) if axes is None else [axis % ndim for axis in axes]
+    if call.attrs["keepdims"] and any(isinstance(entry, Inner) and entry.axis in gone for entry in layout):
+        layout = tuple(range(ndim))  # what is left of both parts is 1: no layout says that
+    attrs = call.attrs.with_item("axis", [at for at, entry in enumerate(layout) if axis_of(entry) in gone])
     return Decision((layout,), layout if attrs["keepdims"] else _without(layout, gone), attrs)
 
 
 def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
-    """All in the layout of the first."""
-    parts = given[0].parts
-    if not parts:
+    """All in the layout of the first, or of the first that splits axes if all can."""
+    parts, info = given[0].parts, call.args[0].struct_info
+    if not parts or not isinstance(info, relax.TupleStructInfo):
         return None
-    attrs = call.attrs.with_item("axis", _place(parts[0], call.attrs["axis"] or 0))
-    return Decision((Fields((parts[0],) * len(parts)),), parts[0], attrs)
+    made: Layout = parts[0]
+    split = next(filter(is_split, parts), None)
+    if split is not None:
+        whole = next((p for p in parts if not is_split(p)), initial(info.fields[0]))
+        made = split if all(can_split(field, split) for field in info.fields) else whole
+    attrs = call.attrs.with_item("axis", _place(made, call.attrs["axis"] or 0))
+    return Decision((Fields((made,) * len(parts)),), made, attrs)
 
 
 def _concat_as_turned(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
@@ -181,6 +223,9 @@ def _pad(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
 
 
 def _split(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    fields = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else ()
+    if is_split(given[0]) and not all(can_split(field, given[0]) for field in fields):
+        given = (initial(call.args[0].struct_info),)
     made = _axis(call, given, wanted)
     count = len(call.struct_info.fields) if isinstance(call.struct_info, relax.TupleStructInfo) else 0
     return Decision(made.inputs, Fields(made.inputs * count) if count else made.output, made.attrs)
@@ -246,9 +291,13 @@ def _gather(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((layout, layout), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
 
 
-def _pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def _pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     (layout,) = given
     attrs = call.attrs
+    if is_blocked(attrs["layout"]) or is_blocked(attrs["out_layout"]):
+        return None
+    if is_split(layout) and not can_split(call.args[0].struct_info, layout):
+        layout = initial(call.args[0].struct_info)
     for name in ("layout", "out_layout"):
         attrs = attrs.with_item(name, spelled(attrs[name], layout))
     return Decision((layout,), layout, attrs)
@@ -261,14 +310,19 @@ def _resize(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((layout,), layout, call.attrs.with_item("layout", spelled(now, layout)))
 
 
-def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     """As wanted; without a wish, the result has the layout that the data come in."""
     names = ("data_layout", "kernel_layout", "out_layout")
-    data, weight = given
+    if any(is_blocked(call.attrs[name]) for name in names):
+        return None
+    data, weight = (_whole(g, a) for g, a in zip(given, call.args, strict=True))
     made = (data, weight, data)
     if call.op.name in wanted:
         asked = (*wanted[call.op.name], wanted[call.op.name][0])[:3]
-        made = tuple(transposed(call.attrs[n], a) for n, a in zip(names, asked, strict=True))  # type: ignore[arg-type, assignment]
+        made = tuple(entries_of(a, call.attrs[n]) for n, a in zip(names, asked, strict=True))  # type: ignore[assignment]
+        if not all(can_split(a.struct_info, layout) for a, layout in zip((*call.args, call), made, strict=True)):
+            data, weight = (initial(a.struct_info) for a in call.args)
+            made = (data, weight, data)
     attrs = call.attrs
     for name, layout in zip(names, made, strict=True):
         attrs = attrs.with_item(name, spelled(attrs[name], layout))
@@ -292,24 +346,24 @@ RULES: dict[str, Rule] = {
     **{f"relax.{name}": _broadcast for name in _BROADCAST.split()},
     **{f"relax.{name}": _pool for name in _POOLS.split()},
     **dict.fromkeys(CONVOLUTIONS, _conv),
-    **dict.fromkeys(RESIZES, _resize),
+    **dict.fromkeys(RESIZES, _unsplit(_resize)),
     **{f"relax.{name}": _reduce for name in ("max", "mean", "min", "prod", "std", "sum", "variance")},
     **{f"relax.nn.{name}_norm": _norm for name in ("layer", "group", "instance", "rms")},
     "relax.concat": _concat,
     "relax.ewise_fma": _fma,
-    "relax.expand_dims": _expand_dims,
-    "relax.flip": _axis,
-    "relax.gather_elements": _gather,
-    "relax.nn.batch_norm": _batch_norm,
+    "relax.expand_dims": _unsplit(_expand_dims),
+    "relax.flip": _unsplit(_axis),
+    "relax.gather_elements": _unsplit(_gather),
+    "relax.nn.batch_norm": _unsplit(_batch_norm),
     "relax.nn.dropout": _dropout,
-    "relax.nn.prelu": _prelu,
-    "relax.nn.softmax": _axis,
-    "relax.permute_dims": _permute,
-    "relax.repeat": _repeat,
+    "relax.nn.prelu": _unsplit(_prelu),
+    "relax.nn.softmax": _unsplit(_axis),
+    "relax.permute_dims": _unsplit(_permute),
+    "relax.repeat": _unsplit(_repeat),
     "relax.split": _split,
-    "relax.squeeze": _squeeze,
-    "relax.strided_slice": _slice,
-    "relax.tile": _tile,
+    "relax.squeeze": _unsplit(_squeeze),
+    "relax.strided_slice": _unsplit(_slice),
+    "relax.tile": _unsplit(_tile),
 }
 
 BROADCASTS = {f"relax.{name}" for name in _BROADCAST.split()} | {"relax.where"}
@@ -319,6 +373,6 @@ MORE_RULES: dict[str, Rule] = {
     **{f"relax.{name}": _elementwise for name in ("nn.leakyrelu", "nn.softplus", "ones_like", "zeros_like")},
     "relax.clip": lambda call, given, wanted: _elementwise(call, given[:1], wanted),
     "relax.concat": _concat_as_turned,
-    "relax.nn.log_softmax": _axis,
-    "relax.nn.pad": _pad,
+    "relax.nn.log_softmax": _unsplit(_axis),
+    "relax.nn.pad": _unsplit(_pad),
 }

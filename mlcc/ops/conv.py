@@ -8,6 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops.blocked import CONV, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
 from mlcc.ops.pad import pad
@@ -163,5 +164,6 @@ def _steps(extent: int, size: int, stride: int, dilation: int) -> int:
 
 
 OPS: dict[str, Impl] = {
-    f"nn.conv{n}d": Impl(_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE) for n in (1, 2, 3)
+    f"nn.conv{n}d": blocked_impl(Impl(_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE), *CONV)
+    for n in (1, 2, 3)
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
+from mlcc.ops.blocked import CONV, blocked_impl
 from mlcc.ops.conv import arrays, check_groups, operands, result_dtype_of
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
@@ -146,6 +147,8 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 
 
 OPS: dict[str, Impl] = {
-    f"nn.conv{n}d_transpose": Impl(_transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE)
+    f"nn.conv{n}d_transpose": blocked_impl(
+        Impl(_transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE), *CONV
+    )
     for n in (1, 2, 3)
 }

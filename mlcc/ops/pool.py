@@ -8,6 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
+from mlcc.ops.blocked import POOL, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.reduce import worst
@@ -261,13 +262,11 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
 
 
 OPS: dict[str, Impl] = {
-    **{
-        f"nn.max_pool{n}d": Impl(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)
-        for n in (1, 2, 3)
-    },
-    **{
-        f"nn.avg_pool{n}d": Impl(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)
-        for n in (1, 2, 3)
-    },
-    **{f"nn.adaptive_avg_pool{n}d": Impl(_adaptive(n), _np_adaptive(n), _lower_adaptive) for n in (1, 2, 3)},
+    f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL)
+    for n in (1, 2, 3)
+    for name, impl in (
+        ("max", Impl(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)),
+        ("avg", Impl(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)),
+        ("adaptive_avg", Impl(_adaptive(n), _np_adaptive(n), _lower_adaptive)),
+    )
 }

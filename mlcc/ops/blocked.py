@@ -1,0 +1,201 @@
+"""Layouts with split axes, such as NCHW4c: operators on them compute as on the layout without splits.
+
+`4c` is the inner part, of extent 4, of the axis C: channel c stands at (c // 4, c % 4). As in TVM.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace as replace_impl
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.node import replace
+from mlcc.ops import topi
+from mlcc.ops.lazy import np
+from mlcc.ops.registry import Impl
+from mlcc.ops.shapes import Dims, Tensor, fail, int64, result, shape_text, simplify, tensor
+from mlcc.te.scalar import Scalar, raw
+
+Parts = tuple[tuple[str, int | None], ...]  # letters in upper case; the factor of an inner part
+_PART = re.compile(r"([A-Z])|([1-9]\d{0,8})([a-z])")
+
+
+def parts_of(layout: str) -> Parts | None:
+    """The axes of a layout; None for what is none: axes that come twice, inner parts without an axis."""
+    found: list[tuple[str, int | None]] = []
+    at = 0
+    for match in _PART.finditer(layout):
+        if match.start() != at:
+            return None
+        at = match.end()
+        found.append((match[1], None) if match[1] else (match[3].upper(), int(match[2])))
+    outer = [letter for letter, factor in found if factor is None]
+    inner = [letter for letter, factor in found if factor is not None]
+    doubled = len(set(outer)) < len(outer) or len(set(inner)) < len(inner)
+    return None if at < len(layout) or doubled or not set(inner) <= set(outer) else tuple(found)
+
+
+def is_blocked(layout: Any) -> bool:
+    """Whether a layout splits axes."""
+    return isinstance(layout, str) and any(c.isdigit() for c in layout)
+
+
+def plain_letters(layout: str) -> str:
+    """The layout without its inner parts."""
+    return "".join(c for c in layout if c.isupper())
+
+
+def blocked_impl(impl: Impl, inputs: Mapping[int, str], out: str) -> Impl:
+    """An operator that takes split layouts, too; `inputs` and `out` name the attributes with layouts."""
+
+    def is_plain(call: relax.Call) -> bool:
+        return not any(is_blocked(call.attrs[name]) for name in (*inputs.values(), out))
+
+    def infer(call: relax.Call) -> relax.StructInfo:
+        assert impl.infer is not None
+        if is_plain(call):
+            return impl.infer(call)
+        made = impl.infer(_joined_call(call, inputs, out))
+        assert isinstance(made, relax.TensorStructInfo)
+        return _split_info(call, made, _parts(call, out))
+
+    def numpy(call: relax.Call, *arrays: Any) -> Any:
+        assert impl.numpy is not None
+        if is_plain(call):
+            return impl.numpy(call, *arrays)
+        given = [_join_array(a, _parts(call, inputs[i])) if i in inputs else a for i, a in enumerate(arrays)]
+        return _split_array(impl.numpy(_canonical(call, impl, inputs, out), *given), _parts(call, out))
+
+    def lower(call: relax.Call, *tensors: Any) -> Any:
+        assert impl.lower is not None
+        if is_plain(call):
+            return impl.lower(call, *tensors)
+        inner = _canonical(call, impl, inputs, out)
+        given = [
+            _join_tensor(x, _parts(call, inputs[i]), tensor(inner, i).dims or ()) if i in inputs else x
+            for i, x in enumerate(tensors)
+        ]
+        return _split_tensor(impl.lower(inner, *given), _parts(call, out), tuple(call.struct_info.dims))  # type: ignore[union-attr]
+
+    return replace_impl(impl, infer=infer, numpy=numpy if impl.numpy else None, lower=lower if impl.lower else None)
+
+
+def _canonical(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:
+    made = _joined_call(call, inputs, out)
+    assert impl.infer is not None
+    return replace(made, struct_info=impl.infer(made))  # type: ignore[no-any-return]
+
+
+def _parts(call: relax.Call, attribute: str) -> Parts:
+    found = parts_of(call.attrs[attribute])
+    if found is None:
+        fail(call, "E0442", f"`{attribute}` is no layout such as NCHW4c, it is `{call.attrs[attribute]}`")
+    return found
+
+
+def _joined_call(call: relax.Call, inputs: Mapping[int, str], out: str) -> relax.Call:
+    """The call on operands without split axes."""
+    attrs, args = call.attrs, list(call.args)
+    for index, name in inputs.items():
+        args[index] = relax.Var("joined", _joined_info(call, index, _parts(call, name)))
+    for name in {*inputs.values(), out}:
+        attrs = attrs.with_item(name, plain_letters(attrs[name]))
+    return replace(call, args=tuple(args), attrs=attrs)  # type: ignore[no-any-return]
+
+
+def _joined_info(call: relax.Call, index: int, parts: Parts) -> Tensor:
+    info = tensor(call, index)
+    letters = [letter for letter, factor in parts if factor is None]
+    if info.ndim not in (-1, len(parts)):
+        text = f"the layout has {len(parts)} dimensions, argument {index + 1} has {info.ndim}"
+        fail(call, "E0445", text)
+    if info.dims is None:
+        return result(None, info.dtype, len(letters), info.vdevice)
+    extents: dict[str, tir.Expr] = {}
+    for (letter, factor), dim in zip(parts, info.dims, strict=True):
+        if factor is not None and tir.const_int(dim) not in (None, factor):
+            fail(call, "E0445", f"the inner part of {letter} is {factor}, the tensor is {shape_text(info.dims)}")
+        size = dim if factor is None else int64(factor)
+        extents[letter] = construct.mul(extents[letter], size) if letter in extents else size
+    return result([simplify(extents[c]) for c in letters], info.dtype, vdevice=info.vdevice)
+
+
+def _split_info(call: relax.Call, info: Tensor, parts: Parts) -> Tensor:
+    if info.dims is None:
+        return result(None, info.dtype, len(parts), info.vdevice)
+    extents = dict(zip([letter for letter, factor in parts if factor is None], info.dims, strict=True))
+    factors = {letter: factor for letter, factor in parts if factor is not None}
+    dims: list[tir.Expr] = []
+    for letter, factor in parts:
+        inner = factors.get(letter, 1)
+        if factor is not None:
+            dims.append(int64(factor))
+        elif (tir.const_int(extents[letter]) or 0) % inner:
+            fail(call, "E0445", f"the extent {tir.const_int(extents[letter])} of {letter} is no multiple of {inner}")
+        else:
+            dims.append(simplify(construct.floordiv(extents[letter], int64(inner))))
+    return result(dims, info.dtype, vdevice=info.vdevice)
+
+
+def _order(parts: Parts) -> list[int]:
+    """The axes of a split tensor with each inner part behind its axis."""
+    letters = [letter for letter, factor in parts if factor is None]
+    return sorted(range(len(parts)), key=lambda i: (letters.index(parts[i][0]), parts[i][1] is not None))
+
+
+def _join_array(x: Any, parts: Parts) -> Any:
+    extents: dict[str, int] = {}
+    for (letter, _), n in zip(parts, x.shape, strict=True):
+        extents[letter] = extents.get(letter, 1) * n
+    letters = [letter for letter, factor in parts if factor is None]
+    return np.transpose(x, _order(parts)).reshape([extents[c] for c in letters])
+
+
+def _split_array(x: Any, parts: Parts) -> Any:
+    factors = {letter: factor for letter, factor in parts if factor is not None}
+    letters = [letter for letter, factor in parts if factor is None]
+    shape: list[int] = []
+    for letter, n in zip(letters, x.shape, strict=True):
+        shape += [n // factors[letter], factors[letter]] if letter in factors else [n]
+    return np.transpose(x.reshape(shape), np.argsort(_order(parts)))
+
+
+def _join_tensor(x: te.Tensor, parts: Parts, dims: Dims) -> te.Tensor:
+    letters = [letter for letter, factor in parts if factor is None]
+    factors = {letter: factor for letter, factor in parts if factor is not None}
+
+    def element(*i: Any) -> Any:
+        at = dict(zip(letters, map(raw, i), strict=True))
+        return x(*(Scalar(_place(at[letter], factors.get(letter), factor is None)) for letter, factor in parts))
+
+    return topi.compute_ax(dims, element, "joined")
+
+
+def _place(index: tir.Expr, inner: int | None, outer: bool) -> tir.Expr:
+    if inner is None:
+        return index
+    return (construct.floordiv if outer else construct.floormod)(index, int64(inner))
+
+
+def _split_tensor(x: te.Tensor, parts: Parts, dims: Dims) -> te.Tensor:
+    def element(*i: Any) -> Any:
+        at: dict[str, tir.Expr] = {}
+        inner: dict[str, tir.Expr] = {}
+        factors: dict[str, int] = {}
+        for (letter, factor), index in zip(parts, map(raw, i), strict=True):
+            if factor is None:
+                at[letter] = index
+            else:
+                inner[letter], factors[letter] = index, factor
+        for letter, factor in factors.items():
+            at[letter] = construct.add(construct.mul(at[letter], int64(factor)), inner[letter])
+        return x(*(Scalar(index) for index in at.values()))
+
+    return topi.compute_ax(dims, element, "split")
+
+
+CONV = ({0: "data_layout", 1: "kernel_layout"}, "out_layout")
+POOL = ({0: "layout"}, "out_layout")

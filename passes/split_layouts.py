@@ -1,0 +1,92 @@
+"""Layouts that split axes, as NCHW4c does: their names, when a tensor can have one, and the maps between layouts.
+
+Where a layout is a permutation, an entry is the number of an axis of the original tensor; where it splits an axis,
+`Inner` is the part of extent `factor` that runs fastest, and the number of the axis what is left of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT32, INT64
+from mlcc.ops.blocked import parts_of
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The inner part of an axis, `factor` elements of it."""
+
+    axis: int
+    factor: int
+
+
+Entries = tuple[Any, ...]  # int or Inner
+
+
+def is_split(layout: Any) -> bool:
+    """Whether a layout splits axes."""
+    return isinstance(layout, tuple) and any(isinstance(entry, Inner) for entry in layout)
+
+
+def outer_axes(layout: Entries) -> int:
+    """The number of axes of the original tensor."""
+    return sum(isinstance(entry, int) for entry in layout)
+
+
+def entries_of(name: str, letters: str) -> Entries:
+    """The layout that a name such as `NHWC4c` means for a tensor in the layout `letters`."""
+    parts = parts_of(name) or ()
+    return tuple(letters.index(a) if factor is None else Inner(letters.index(a), factor) for a, factor in parts)
+
+
+def shifted(entry: Any, by: int) -> Any:
+    """The entry where `by` axes come before those of the tensor."""
+    return Inner(entry.axis + by, entry.factor) if isinstance(entry, Inner) else entry + by
+
+
+def axis_of(entry: Any) -> int:
+    """The axis of the original tensor that an entry is, or is part of."""
+    return entry.axis if isinstance(entry, Inner) else entry  # type: ignore[no-any-return]
+
+
+def can_split(info: relax.StructInfo | None, layout: Entries) -> bool:
+    """Whether the extents of a tensor are known to be multiples of what the layout splits off."""
+    dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
+    if dims is None or outer_axes(layout) != len(dims):
+        return not is_split(layout)
+    return all(_divides(dims[e.axis], e.factor) for e in layout if isinstance(e, Inner))
+
+
+def _divides(dim: tir.Expr, factor: int) -> bool:
+    rest = Analyzer().simplify(c.floormod(dim, c.const(factor, INT64)))
+    return tir.const_int(rest) == 0
+
+
+def index_map(have: Entries, to: Entries) -> tir.IndexMap:
+    """Where an element of a tensor in one layout lies in the other."""
+    names = tuple(tir.Var(f"i{at}", INT32) for at in range(len(have)))
+    at = dict(zip(have, names, strict=True))
+    inner = {e.axis: e for e in have if isinstance(e, Inner)}
+
+    def whole(axis: int) -> tir.Expr:
+        """The index along an axis of the original tensor."""
+        part = inner.get(axis)
+        return at[axis] if part is None else c.add(c.mul(at[axis], c.const(part.factor, INT32)), at[part])
+
+    split = {e.axis: e for e in to if isinstance(e, Inner)}
+
+    def index(entry: Any) -> tir.Expr:
+        axis = axis_of(entry)
+        wanted = split.get(axis)
+        if wanted == inner.get(axis):
+            return at[entry]
+        if wanted is None:
+            return whole(axis)
+        divide = c.floormod if isinstance(entry, Inner) else c.floordiv
+        return divide(whole(axis), c.const(wanted.factor, INT32))
+
+    return tir.IndexMap(names, tuple(map(index, to)))
