@@ -136,9 +136,10 @@ def _generate(
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine and call one of its functions."""
+    from mlcc.passes.levels import OPERATORS
     from mlcc.runtime.loader import load
 
-    return load(build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
+    return load(build(module, "llvm{cpu=native}", pipeline=OPERATORS, allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _never_lowered(module: IRModule) -> list[Diagnostic]:
