@@ -159,14 +159,12 @@ def _generate(
     )  # fmt: skip
 
 
-_UNSCHEDULED = "lower-to-tir{check-indices=true}"
-
-
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
+    from mlcc.passes.levels import OPERATORS
     from mlcc.runtime.loader import load
 
-    made = build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False, sanitize=True)
+    made = build(module, "llvm{cpu=native}", pipeline=OPERATORS, allow_native=False, sanitize=True)
     return load(made)[func](*arrays)  # type: ignore[no-any-return]
 
 

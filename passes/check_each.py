@@ -10,6 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import walk
 from mlcc.passes.manager import Observer, Pass, Pipeline
+from mlcc.passes.narrow_floats import promoted_module
 from mlcc.passes.work import module_work
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class CheckEach(Observer):
             help = did_you_mean(self.func, module)
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
         arrays, results = self._arrays(func)
+        module = promoted_module(module)  # what functions of operators mean until then
         if self.compiled is not None and not self._interpret:
             returned = self.compiled(module, self.func, arrays)
         else:

@@ -3,15 +3,17 @@
 _SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
+# what operators compute, without TVM's roundings and with indices checked
 _LOWERED = "lower-to-tir{accurate=true,check-indices=true}"
 _PROMOTED = "promote-narrow-floats"
+OPERATORS = f"{_LOWERED},{_PROMOTED}"
 _KERNELS = f"{_LOWERED},{_FUSED},{_PROMOTED}"
 _SCHEDULED = f"{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
-    "O0": f"broadcast-operands,check-shapes,{_LOWERED},{_PROMOTED}",
-    "O1": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_LOWERED},{_PROMOTED}",
+    "O0": f"broadcast-operands,check-shapes,{OPERATORS}",
+    "O1": f"{_SHAPES},canonicalize,fold-constants,dead-code,{OPERATORS}",
     # schedules take about as long to choose and to compile as all the rest: for what runs more than once
     "O2": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_KERNELS}",
     "O3": f"{_SHAPES},canonicalize,"

@@ -13,6 +13,7 @@ from typing import Any
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT32
+from mlcc.ir.module import IRModule
 from mlcc.ir.node import map_children, replace, walk
 from mlcc.ir.visit import substitute
 from mlcc.ops.topi import ROUNDS
@@ -30,6 +31,15 @@ def is_operator(func: tir.PrimFunc) -> bool:
 def uses_narrow_floats(func: tir.PrimFunc) -> bool:
     """Whether any value in a function is a 16- or 8-bit float."""
     return any(isinstance(n, (tir.Expr, tir.Buffer)) and is_narrow(n.dtype) for n in walk(func))
+
+
+def promoted_module(module: IRModule) -> IRModule:
+    """The module with all functions promoted that came from operators."""
+    made = module.copy()
+    for name, func in module.functions.items():
+        if isinstance(func, tir.PrimFunc) and is_operator(func):
+            made.update_func(name, promoted(func))
+    return made
 
 
 def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -55,7 +65,10 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
     """The narrow buffers that keep values which would be rounded: of the function's own, and of its results those that
     it reads back."""
     stores: dict[tir.Buffer, list[tir.Expr]] = {}
-    loaded, local, pinned, rounding = set(), set(), set(), set()
+    loaded: set[tir.Buffer] = set()
+    local: set[tir.Buffer] = set()
+    rounding: set[tir.Buffer] = set()
+    pinned: set[tir.Var] = set()
     bound: dict[tir.Var, tir.Expr] = {}
     for node in walk(func.body):
         match node:
@@ -189,7 +202,7 @@ class _Promote(WideFloats):
         if is_narrow(node.dtype):
             if isinstance(node, tir.Cast) and isinstance(node.value, tir.FloatImm):
                 return c.cast(node.dtype, node.value)
-            if _is_wide_load(node):
+            if isinstance(node, tir.BufferLoad) and _is_wide_load(node):
                 return tir.Cast(node.dtype, self._load(node))
             if isinstance(node, _PICKS) and not _rounds(node, (), {}):
                 return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)  # type: ignore[no-any-return]
@@ -197,11 +210,15 @@ class _Promote(WideFloats):
 
     def _wide(self, node: tir.Expr) -> tir.Expr:
         if not self._deciding and _decides(node):
-            return self._decided(super()._wide, node)
-        if _is_wide_load(node) or (isinstance(node, tir.Var) and node in self._values):
-            made = self._load(node) if isinstance(node, tir.BufferLoad) else self._values[node]  # type: ignore[index]
-            return tir.Cast(made.dtype, tir.Cast(node.dtype, made)) if self._deciding else made
-        return super()._wide(node)
+            return self._decided(super()._wide, node)  # type: ignore[no-any-return]
+        match node:
+            case tir.BufferLoad() if _is_wide_load(node):
+                made: tir.Expr = self._load(node)
+            case tir.Var() if node in self._values:
+                made = self._values[node]
+            case _:
+                return super()._wide(node)
+        return tir.Cast(made.dtype, tir.Cast(node.dtype, made)) if self._deciding else made
 
     def _expr(self, node: Any) -> Any:
         if not self._deciding and _decides(node):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.narrow_floats import is_operator, promoted
+from mlcc.passes.narrow_floats import promoted_module
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,4 @@ class PromoteNarrowFloats(Pass):
     name: ClassVar[str] = "promote-narrow-floats"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = module.copy()
-        for name, func in module.functions.items():
-            if isinstance(func, tir.PrimFunc) and is_operator(func):
-                made.update_func(name, promoted(func))
-        return made
+        return promoted_module(module)

@@ -7,7 +7,7 @@ import os
 import random
 import time
 
-from tests.generate import op_calls
+from tests.generate import long_axes, op_calls
 from tests.ops.coverage import judge
 
 SEED = int(os.environ.get("MLCC_FUZZ_SEED", "1"))
@@ -25,4 +25,19 @@ def test_op_calls(fuzz_seconds: float) -> None:
         if time.monotonic() > end:
             break
     print(f"\n{judged} calls of operators")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_long_axes(fuzz_seconds: float) -> None:
+    """Operators that accumulate, with up to 10,000 terms, against float64."""
+    rng = random.Random(SEED)
+    end, judged, wrong = time.monotonic() + fuzz_seconds, 0, []
+    for seed in itertools.count(1000 * SEED):
+        drawn = long_axes.calls(rng.choice(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")), seed)
+        target = rng.choice(("llvm", "llvm{cpu=native}", "cuda{arch=sm_80}", "cuda{arch=sm_90a}"))
+        wrong += long_axes.differences(rng.sample(drawn, 4), target, rng.randrange(4))
+        judged += 4
+        if time.monotonic() > end:
+            break
+    print(f"\n{judged} calls with long axes")
     assert not wrong, "\n".join(wrong)

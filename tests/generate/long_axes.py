@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import mlcc
 from mlcc import ops
 from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
@@ -232,3 +233,16 @@ def calls(dtype: str, seed: int, names: set[str] | None = None) -> list[LongCall
 
         made.append(LongCall(make(t, terms, rng), dtype, text, terms, name in LINEAR))
     return made
+
+
+def differences(chosen: list[LongCall], target: str, level: int) -> list[str]:
+    """What is wrong with calls that are compiled together; those for a GPU are emulated."""
+    functions = {f"f{i}": c.module()["main"].with_attr("global_symbol", f"f{i}") for i, c in enumerate(chosen)}
+    artifact = mlcc.build(IRModule(functions), target, opt_level=level)
+    executable = mlcc.load(artifact, emulate=True) if target.startswith("cuda") else mlcc.load(artifact)
+    wrong = []
+    for index, call in enumerate(chosen):
+        arrays = call.arrays()
+        found = call.wrong(executable[f"f{index}"](*arrays), arrays)
+        wrong += [f"{call} on {target} at -O{level}: {found}"] if found else []
+    return wrong

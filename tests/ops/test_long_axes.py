@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import functools
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mlcc
 from mlcc.interp import run_function
+from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
+from mlcc.ir.narrow import decode, encode
 from tests.generate import long_axes
 
 DTYPES = ("float16", "bfloat16")
@@ -34,14 +39,7 @@ def test_compiled(target: str, level: int, dtype: str, all_cases: bool) -> None:
     rng = random.Random(f"{target} {level} {dtype}")
     drawn = long_axes.calls(dtype, level)
     chosen = drawn if all_cases else rng.sample(drawn, len(drawn) // SHARE)
-    functions = {f"f{i}": c.module()["main"].with_attr("global_symbol", f"f{i}") for i, c in enumerate(chosen)}
-    artifact = mlcc.build(IRModule(functions), target, opt_level=level)
-    executable = mlcc.load(artifact, emulate=True) if target.startswith("cuda") else mlcc.load(artifact)
-    wrong = []
-    for index, call in enumerate(chosen):
-        arrays = call.arrays()
-        found = call.wrong(executable[f"f{index}"](*arrays), arrays)
-        wrong += [f"{call}: {found}"] if found else []
+    wrong = long_axes.differences(chosen, target, level)
     assert not wrong, "\n".join(wrong)
 
 
@@ -104,6 +102,43 @@ def test_marks_do_not_stay() -> None:
     assert mlcc.structural_equal(
         again, mlcc.run_passes(text_module(), "lower-to-tir{accurate=true},promote-narrow-floats")
     )
+
+
+def test_check_each_sees_no_rounding(tmp_path: Path) -> None:
+    """Between `lower-to-tir` and `promote-narrow-floats` a program means what it will compute."""
+    text = "@R.function\ndef main(x: R.Tensor((10000,), 'float16')):\n    return R.mean(x)\n"
+    (tmp_path / "m.mlc").write_text(text.replace("'", '"'))
+    np.savez(tmp_path / "x.npz", x=np.ones(10000, np.float16))
+    for level in ("-O0", "-O2", "-O3"):
+        given = ["passes", str(tmp_path / "m.mlc"), level, "--check-each", str(tmp_path / "x.npz")]
+        done = subprocess.run([sys.executable, "-m", "mlcc", *given], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "check-each: lower-to-tir: the same numbers" in done.stderr
+
+
+SYMBOLIC = """
+@R.function
+def main(x: R.Tensor(("n",), "DTYPE")):
+    with R.dataflow():
+        m = R.mean(x)
+        v = R.variance(x)
+        s = R.cumsum(x)
+        R.output(m, v, s)
+    return (m, v, s)
+"""
+
+
+@pytest.mark.parametrize("target", ("llvm", "cuda{arch=sm_80}"))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_symbolic_extents(dtype: str, target: str) -> None:
+    ones = encode(np.where(np.arange(10007) % 2, 1.5, 0.5), DType.of(dtype))
+    for level in range(4):
+        artifact = mlcc.build(mlcc.parse(SYMBOLIC.replace("DTYPE", dtype)), target, opt_level=level)
+        made = mlcc.load(artifact, emulate=True) if target != "llvm" else mlcc.load(artifact)
+        mean, variance, sums = (decode(np.asarray(r), DType.of(dtype)) for r in made["main"](ones))
+        assert (mean, variance) == (1.0, 0.25)
+        want = np.cumsum(np.where(np.arange(10007) % 2, 1.5, 0.5))
+        np.testing.assert_array_equal(sums, decode(encode(want, DType.of(dtype)), DType.of(dtype)))
 
 
 CAST = """
