@@ -129,7 +129,7 @@ def _interpret(verdict: Verdict) -> _Job | None:
     if not native and (op.impl.lower is None or not (shapes_known(side.made) or op.impl.found)):
         return None
     try:
-        lowered = LowerToTir().run(module, PassContext())
+        lowered = LowerToTir(check_indices=True).run(module, PassContext())
     except CompileError as problem:
         verdict.interpreted = False
         verdict.refused = str(problem)
