@@ -56,7 +56,8 @@ class LowerToTir(Pass):
 
     Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
     the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
-    target option `check-indices=false` they only count from the end.
+    target option `check-indices=false` they only count from the end. Where nothing is said, functions that code is
+    generated from are checked, and those that are printed are TVM's.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -64,7 +65,7 @@ class LowerToTir(Pass):
 
     name: ClassVar[str] = "lower-to-tir"
     skip: tuple[str, ...] = ()
-    check_indices: bool = False
+    check_indices: bool | None = None
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         builder = ModuleBuilder(module)
@@ -74,7 +75,8 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                how = Lowering(ctx.target.kind == "cuda", self.check_indices, ctx.target.check_indices)
+                settle = ctx.builds if self.check_indices is None else self.check_indices
+                how = Lowering(ctx.target.kind == "cuda", settle, ctx.target.check_indices)
                 lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
