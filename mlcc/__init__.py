@@ -26,6 +26,7 @@ _PUBLIC = {
     "script": "mlcc.grammar.printer",
     "run_passes": "mlcc.driver",
     "build": "mlcc.driver",
+    "lint": "mlcc.verify",
     "load": "mlcc.runtime.loader",
     "apply_schedule": "mlcc.passes.schedule.script_run",
     "Schedule": "mlcc.passes.schedule.schedule",

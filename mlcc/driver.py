@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
+    from mlcc.files import Content
     from mlcc.ir import relax
+    from mlcc.outputs import Outputs
     from mlcc.passes.manager import Observer, Pipeline
     from mlcc.target import Target
     from mlcc.targets.cuda.artifact import CudaArtifact
@@ -36,18 +39,36 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
     return parse(text, name=name, folder=None if name == "-" else folder)  # type: ignore[no-any-return]
 
 
-def write_module(module: IRModule, path: str, dialect: str = "mlcc") -> None:
-    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout."""
-    from mlcc.files import save_npz, write_atomic
-    from mlcc.grammar.printer import constant_data, script
+def write_module(
+    module: IRModule, path: str, dialect: str = "mlcc", *, data: str | None = None, outputs: Outputs | None = None,
+    more: Mapping[str, Content] | None = None,
+) -> None:  # fmt: skip
+    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
 
-    if path == "-" or dialect != "mlcc":
-        write_atomic(path, script(module, dialect=dialect))
+    `data` names another file for them, in the folder of the text or below. A terminal gets the text without them.
+    `outputs` knows what the command reads and writes besides; `more` is written along. Raises CompileError.
+    """
+    from mlcc.files import npz_bytes
+    from mlcc.grammar.constants import data_file_line, npz_arrays
+    from mlcc.grammar.printer import constant_data, script
+    from mlcc.outputs import Outputs, holds, is_stream, mark
+
+    outputs = outputs or Outputs()
+    if is_stream(path) and data is None or dialect != "mlcc":
+        elided = path == "-" and sys.stdout is not None and sys.stdout.isatty()
+        outputs.save({**(more or {}), path: script(module, dialect=dialect, data=not elided)})
         return
-    arrays = {key: data.array for key, data in constant_data(module).items() if data.array is not None}
-    if arrays:
-        save_npz(f"{os.path.splitext(path)[0]}.npz", arrays)
-    write_atomic(path, script(module, data=False))
+    arrays = npz_arrays(constant_data(module))
+    text = script(module, data=False)
+    contents: dict[str, Content] = {}
+    beside = f"{os.path.splitext(path)[0]}.npz"
+    if data is not None:
+        contents[data] = npz_bytes(arrays, mark(path))
+        if os.path.normpath(data) != os.path.normpath(beside):
+            text += data_file_line(data, path)
+    elif arrays:
+        contents |= outputs.beside(beside, arrays, path, lambda old: holds(old, arrays))
+    outputs.save({**(more or {}), **contents, path: text})
 
 
 # ---------------------------------------------------------------- passes
@@ -76,14 +97,15 @@ def run_passes(
 
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
-    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True,
+    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True, sanitize: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
-    LLVM IR along (`pragma_import_llvm`). Gives an `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and
-    `manifest`. Raises CompileError.
+    LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops run
+    serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have
+    `save`, `emit` and `manifest`. Raises CompileError.
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach
@@ -95,6 +117,9 @@ def build(
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
+    if sanitize and where.kind != "llvm":
+        help = "GPU code is checked as it is emulated: mlcc run -t cuda --emulate"
+        raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     text = level_text(opt_level, where.kind) if pipeline is None else pipeline
     try:
         looking = [VerifyEach(input_too=False)]
@@ -104,7 +129,7 @@ def build(
             raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
         raise
     try:
-        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native)
+        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native, sanitize)
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
@@ -117,7 +142,7 @@ def build(
 
 def _generate(
     module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
-    allow_native: bool,
+    allow_native: bool, sanitize: bool,
 ) -> Artifact | CudaArtifact:  # fmt: skip
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
@@ -132,7 +157,7 @@ def _generate(
 
     return compile_module(
         module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
-        allow_native=allow_native,
+        allow_native=allow_native, sanitize=sanitize,
     )  # fmt: skip
 
 
@@ -140,10 +165,11 @@ _UNSCHEDULED = "lower-to-tir{check-indices=true}"
 
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
-    """Compile a module as it is for this machine and call one of its functions."""
+    """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
     from mlcc.runtime.loader import load
 
-    return load(build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False))[func](*arrays)  # type: ignore[no-any-return]
+    made = build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False, sanitize=True)
+    return load(made)[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _never_lowered(module: IRModule) -> list[Diagnostic]:

@@ -152,9 +152,10 @@ def render(diagnostic: Diagnostic, color: bool = False) -> str:
     """The diagnostic as text: place, message, the line with carets, related places, help."""
     paint = _paint if color else _plain
     head = f"{diagnostic.severity.value}[{diagnostic.code}]"
+    style = "1;31" if diagnostic.severity is Severity.ERROR else "1;33"
     at = _place(diagnostic.primary.span)
-    lines = [f"{at}{paint(head, '1;31')}: {paint(diagnostic.message, '1')}"]
-    lines += _excerpt(diagnostic.primary, paint, "1;31")
+    lines = [f"{at}{paint(head, style)}: {paint(diagnostic.message, '1')}"]
+    lines += _excerpt(diagnostic.primary, paint, style)
     for label in diagnostic.related:
         lines.append(f"{_place(label.span)}{paint('note', '1;36')}: {label.text}")
         lines += _excerpt(Label(label.span), paint, "1;36")

@@ -14,17 +14,19 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.cache import PLACE, SIZE, SWITCH, Store, store
-from mlcc.files import read_bytes, recorded_reads
+from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
-def kept_object(path: str, options: dict[str, Any], make: Callable[[], bytes]) -> bytes:
+def kept_object(
+    path: str, options: dict[str, Any], make: Callable[[], bytes], keep: Callable[[], bool] = lambda: True
+) -> bytes:
     """The object of a text file with options (plain data): from the cache, else by `make`, which is then kept.
 
-    Raises what `make` raises; failures are not kept.
+    Raises what `make` raises; failures are not kept, nor what `keep`, asked afterwards, says is not to be.
     """
     place = store() if path != "-" and os.path.isfile(path) else None
     if place is None:
@@ -35,6 +37,8 @@ def kept_object(path: str, options: dict[str, Any], make: Callable[[], bytes]) -
         return found
     with recorded_reads() as reads:
         made = make()
+    if not keep():
+        return made
     head = json.dumps(reads).encode()
     place.put(key, b"%d\n" % len(head) + head + made)
     return made
@@ -54,6 +58,7 @@ def _read(place: Store, key: str) -> bytes | None:
                     return None
         except OSError:
             return None
+    note_known_reads(reads)
     return rest[int(size) :]
 
 

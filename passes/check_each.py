@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, did_you_mean, error, render
@@ -28,14 +28,15 @@ class _Missing(CompileError):
 class CheckEach(Observer):
     """Runs a function of the module on given arrays around every pass and compares the results with the first ones.
 
-    Up to `limit` operations the interpreter runs it, past that `compiled`, if there is one; the report says which.
+    Up to `limit` operations the interpreter runs it, past that `compiled`, if there is one, which is to check accesses
+    as the interpreter does; the report says which.
     `guilty` is the first pass after which a result left the tolerance. Arrays that a pass has bound as constants are
     not passed; where some are bound by a pass and not given, checking begins behind it. Of a TIR function the results
     are the buffers that it writes; those need no array.
     """
 
     def __init__(
-        self, inputs: dict[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
+        self, inputs: Mapping[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
         limit: int = 10_000_000, write: Write | None = None, compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.inputs = inputs
@@ -66,7 +67,7 @@ class CheckEach(Observer):
                 raise
             return
         about = "its sizes are not known here" if work is None else f"it takes about {work} operations"
-        how = "interpreted" if self._interpret else f"compiled, since {about}"
+        how = "interpreted" if self._interpret else f"compiled, its accesses checked (--sanitize), since {about}"
         self.write(f"check-each: `{self.func}` is {how}{behind}\n")
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:

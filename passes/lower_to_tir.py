@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_
 from typing import Any, ClassVar
@@ -13,13 +13,15 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, field_names, replace, walk
-from mlcc.ir.visit import substitute
+from mlcc.ir.node import Attrs, meaning_names, replace, walk
+from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
+from mlcc.ops.topi import is_exact_constant
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
 from mlcc.passes.index_checks import IndexRule, with_index_checks
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.narrow_floats import OPERATOR, uses_narrow_floats
 from mlcc.relax.module_builder import ModuleBuilder
 
 # Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
@@ -59,12 +61,16 @@ class LowerToTir(Pass):
     target option `check-indices=false` they only count from the end. Where nothing is said, functions that code is
     generated from are checked, and those that are printed are TVM's.
 
+    By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
+    NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
+
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
     """
 
     name: ClassVar[str] = "lower-to-tir"
     skip: tuple[str, ...] = ()
+    accurate: bool = False
     check_indices: bool | None = None
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
@@ -76,7 +82,7 @@ class LowerToTir(Pass):
             func = module[name]
             if isinstance(func, relax.Function):
                 settle = ctx.builds if self.check_indices is None else self.check_indices
-                how = Lowering(ctx.target.kind == "cuda", settle, ctx.target.check_indices)
+                how = Lowering(ctx.target.kind == "cuda", self.accurate, settle, ctx.target.check_indices)
                 lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
@@ -110,14 +116,27 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
     return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Lowering:
-    """`many`: for a device of many threads. `settle_indices`: negative indices in the data count from the end where
-    they do, and with `check_indices` those outside are errors."""
+    """Which of an operator's lowerings is taken: one for devices of `many` threads, the most `accurate` one.
+
+    `settle_indices`: negative indices in the data count from the end where they do, and with `check_indices` those
+    outside are errors.
+    """
 
     many: bool = False
+    accurate: bool = False
     settle_indices: bool = False
     check_indices: bool = True
+
+    def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
+        """The lowerings to ask, in order; all but the last may give None."""
+        if self.many and impl.many is not None:
+            yield impl.many
+        if self.accurate and impl.accurate is not None:
+            yield impl.accurate
+        assert impl.lower is not None
+        yield impl.lower
 
 
 class _Lowering(Mutator):
@@ -299,16 +318,17 @@ def lower_call(
         passed = [*given.passed, *symbolic]
         return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, now))  # type: ignore[arg-type]
     own = given.renew(call)  # shapes and attributes over the function's own variables, too
-    result: Any = op.impl.many(own, *operands) if how.many and op.impl.many is not None else None
-    if result is None:
-        assert op.impl.lower is not None
-        result = op.impl.lower(own, *operands)
+    result: Any = next(made for lower in how.of(op.impl) if (made := lower(own, *operands)) is not None)
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     _check_dtypes(call, [t.dtype for t in outputs])
     unbound = given.unbound(outputs)
     func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    if not how.accurate:
+        func = with_rounded_constants(func)
+    elif uses_narrow_floats(func):
+        func = func.with_attr(OPERATOR, True)
     if how.settle_indices:
         rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
         plain, func = func, with_index_checks(func, rule)
@@ -322,6 +342,15 @@ def lower_call(
     if key is not None and set(back.values()) <= set(looks.order):
         cache[key] = _Made(name, out, sizes, tuple(looks.order))
     return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with constants of narrow floats as they are rounded, in the place of casts of the exact ones."""
+
+    def folded(node: Any) -> Any:
+        return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
+
+    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func  # type: ignore[no-any-return]
 
 
 # operators whose negative indices count from the end, as in NumPy and ONNX
@@ -388,7 +417,7 @@ class _Key:
             case tir.Op():
                 return value.name
             case tir.Expr():
-                return self.of((type(value).__name__, *(getattr(value, name) for name in field_names(type(value)))))
+                return self.of((type(value).__name__, *(getattr(value, name) for name in meaning_names(type(value)))))
             case te_tensor if hasattr(te_tensor, "buffer"):
                 return self.of((te_tensor.dtype, te_tensor.buffer.shape))
             case relax.TensorStructInfo():

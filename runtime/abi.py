@@ -49,6 +49,9 @@ KINDS = (
     Kind(15, "CAST", "a value does not have the struct info that the program says it has"),
     Kind(16, "VALUE", "a scalar argument is out of range"),
     Kind(17, "INDEX", "an index in the data lies outside"),
+    Kind(18, "OUTSIDE", "an access outside of a buffer (code built to be checked)"),
+    Kind(19, "UNWRITTEN", "a read of memory that nothing wrote (code built to be checked)"),
+    Kind(20, "RACE", "iterations of a parallel loop that meet (code built to be checked)"),
 )
 KIND_BY_NAME = {k.name: k for k in KINDS}
 KIND_BY_CODE = {k.code: k for k in KINDS}

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, filled, kind_of
-from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
+from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack, shared_memory
 from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.fast import Area, FastPath
@@ -25,7 +25,8 @@ from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
 from mlcc.runtime.packed import Frame, Frames
 
 _CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
-          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818"}  # fmt: skip
+          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818",
+          "OUTSIDE": "E0870", "UNWRITTEN": "E0871", "RACE": "E0873"}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -179,9 +180,11 @@ class Function:
                 raise CallError(
                     error("E0802", f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`")
                 )
+            self._apart(given)
             return self._bound(given, [], returned, _spare)
         assert self.spec.results is not None
         results, returned = self._results(self.spec.results, given, out)
+        self._apart([*given, *results])
         return self._bound(given, results, returned, _spare)
 
     def _bound(
@@ -190,6 +193,14 @@ class Function:
         return BoundCall(self, given, results, returned, spare)
 
     # ------------------------------------------------------------ parts of bind
+
+    def _apart(self, arguments: list[Argument]) -> None:
+        """Refuse what is written through a copy and shares memory with another argument; native code sees the rest."""
+        pair = shared_memory(arguments)
+        if pair is not None:
+            written, other = pair
+            message = f"`{self.name}`: `{written.name}` shares memory with `{other.name}`"
+            raise CallError(error("E0809", message))
 
     def _arguments(self, args: Sequence[Any]) -> list[Argument]:
         params = self.spec.params

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
+from mlcc.cli.options import warn, warnings_option
+
 
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
+@warnings_option
 def command(files: tuple[str, ...]) -> int:
     """Parse and verify each FILE (default: standard input). All findings of all files are shown.
 
@@ -24,7 +27,9 @@ def command(files: tuple[str, ...]) -> int:
             if path.endswith(".mls"):
                 parse_syntax(read_source(read_bytes(path), path), start="script")
             else:
-                check(parse_file(path))
+                module = parse_file(path)
+                check(module)
+                warn(module)
         except MlccError as exc:
             findings += list(exc.diagnostics)
     if findings:

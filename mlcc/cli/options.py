@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.runtime.npz import Judge
 
 
 ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
@@ -69,6 +71,43 @@ def extern_options(command: Any) -> Any:
     )(command)
 
 
+def warnings_option(command: Any) -> Any:
+    return click.option(
+        "--warnings", type=click.Choice(["on", "off", "error"]), default="on", show_default=True, expose_value=False,
+        callback=lambda ctx, param, value: ctx.meta.__setitem__("warnings", value),
+        help="What to do with warnings: show them, leave them out, or take them as errors.",
+    )(command)  # fmt: skip
+
+
+def warnings_wanted() -> bool:
+    """Whether the command shows warnings, or takes them as errors."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get("warnings", "off") != "off"
+
+
+def warn(module: Any) -> bool:
+    """Show the warnings on a well-formed module on stderr; whether there are any. Raises CompileError with
+    --warnings=error."""
+    context = click.get_current_context(silent=True)
+    mode = "off" if context is None else context.meta.get("warnings", "off")
+    if mode == "off":
+        return False
+    from mlcc.verify import lint
+
+    found = lint(module)
+    if found and context is not None:
+        from dataclasses import replace
+
+        from mlcc.cli.main import report
+        from mlcc.errors import CompileError, Severity
+
+        if mode == "error":
+            raise CompileError([replace(d, severity=Severity.ERROR) for d in found])
+        settings = context.find_root().obj or {}
+        report(CompileError(found), settings.get("diagnostics", "text"), settings.get("color", "auto"))
+    return bool(found)
+
+
 def env_option(command: Any) -> Any:
     return click.option(
         "--env", "envs", multiple=True, metavar="FILE",
@@ -81,6 +120,33 @@ def threads_option(command: Any) -> Any:
         "--threads", type=click.IntRange(1), metavar="N",
         help="Threads for parallel loops, as far as there are cores (default: MLCC_NUM_THREADS, or all).",
     )(command)  # fmt: skip
+
+
+def force_option(command: Any) -> Any:
+    return click.option(
+        "--force", is_flag=True, help="Let files that nobody named, such as FILE.npz beside -o FILE, replace others."
+    )(command)
+
+
+def data_option(command: Any) -> Any:
+    return click.option("--data", metavar="NPZ", help="Where large constants go (default: FILE.npz beside -o FILE).")(
+        command
+    )
+
+
+def check_data_option(data: str | None, output: str, dialect: str) -> None:
+    """Raises UsageError for --data where no text refers to it."""
+    if data is not None and (output == "-" or dialect != "mlcc"):
+        raise click.UsageError("--data needs -o FILE, in mlcc's own dialect, to refer to it")
+
+
+def pipeline_files(pipeline: str | None, folder: str = ".") -> list[str]:
+    """The files that the passes of a pipeline's text read. Raises CompileError for what is wrong with the text."""
+    if pipeline is None or "{" not in pipeline:
+        return []
+    from mlcc.passes.manager import Pipeline
+
+    return [os.path.join(folder, name) for name in Pipeline.parse(pipeline, "-p").files()]
 
 
 def use_threads(count: int | None) -> None:
@@ -111,19 +177,26 @@ def build_artifact(
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
     prefix: str | None = None,
+    sanitize: bool = False,
+    told: list[str] | None = None,
 ) -> Any:
-    """What a text file is compiled to."""
+    """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any."""
     from mlcc.driver import build, parse_file
 
-    return build(
-        parse_file(path),
+    module = parse_file(path)
+    made = build(
+        module,
         target=target,
         opt_level=level,
         pipeline=pipeline,
         prefix=prefix,
         allow_extern=allow_extern,
         allow_native=allow_native,
+        sanitize=sanitize,
     )
+    if warn(module) and told is not None:
+        told.append(path)
+    return made
 
 
 def build_object(
@@ -135,12 +208,15 @@ def build_object(
     allow_native: bool = False,
     prefix: str | None = None,
     keep: bool = True,
+    sanitize: bool = False,
 ) -> bytes:
     """The object of a text file, or what else the runtime loads for the target; from the cache, if it is there and
     `keep` is not off."""
 
+    told: list[str] = []  # texts with warnings, which are to be seen each time: their objects are not kept
+
     def make() -> bytes:
-        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix)
+        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told)
         made: bytes = artifact.emit(artifact.loadable)
         return made
 
@@ -148,9 +224,10 @@ def build_object(
 
     options = {
         "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
-        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix,
+        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix, "sanitize": sanitize,
+        "warnings": warnings_wanted(),
     }  # fmt: skip
-    return kept_object(path, options, make) if keep else make()
+    return kept_object(path, options, make, lambda: not told) if keep else make()
 
 
 def need_gpu(target: str, code: str) -> None:
@@ -160,6 +237,16 @@ def need_gpu(target: str, code: str) -> None:
 
     if Target.parse(target).kind != "cuda":
         raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))
+
+
+def need_sanitized(path: str) -> None:
+    """Raises CompileError for an artifact whose accesses are not checked."""
+    from mlcc.errors import CompileError, error
+    from mlcc.runtime.loader import read_manifest
+
+    if not read_manifest(path)["source"].get("sanitize"):
+        help = "run the text itself, or compile it with --sanitize"
+        raise CompileError(error("E0736", f"{path} was compiled without checks", help=help))
 
 
 def load_executable(
@@ -172,6 +259,7 @@ def load_executable(
     keep: bool = True,
     emulate: bool = False,
     check: bool = True,
+    sanitize: bool = False,
 ) -> Any:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.runtime.loader import load
@@ -183,29 +271,29 @@ def load_executable(
         made = build_artifact(path, target, level, pipeline, allow_extern, allow_native)
         return load(made, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
+        if sanitize:
+            need_sanitized(path)
         return load(path, allow_extern=allow_extern)
-    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep)
+    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize)
     return load(made, allow_extern=allow_extern)
 
 
-def load_inputs(paths: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Arrays of all .npz files by name. Raises CompileError E0004 for a name that two files have."""
-    from mlcc.errors import CompileError, error
-    from mlcc.files import load_npz
+def load_inputs(paths: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+    """The arrays of all .npz files by name, read when they are asked for.
 
-    arrays: dict[str, np.ndarray] = {}
-    for path in paths:
-        for name, array in load_npz(path).items():
-            if name in arrays:
-                raise CompileError(error("E0004", f"array `{name}` of {path} is in an earlier file too"))
-            arrays[name] = array
-    return arrays
+    Raises CompileError E0003, and E0004 for a name that two files have.
+    """
+    from mlcc.files import Joined, load_npz
+
+    return Joined(map(load_npz, paths))
 
 
 def match_inputs(
-    arrays: dict[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = ()
-) -> list[np.ndarray | None]:
-    """The arrays in the order of the parameters; None for an optional one that is missing.
+    arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
+    judges: Mapping[str, Judge] | None = None,
+) -> list[np.ndarray | None]:  # fmt: skip
+    """The arrays in the order of the parameters; None for an optional one that is missing. `judges` see what an array
+    is before it is read.
 
     Raises CompileError E0004 that lists every missing and every unknown name.
     """
@@ -226,4 +314,11 @@ def match_inputs(
     ]  # fmt: skip
     if findings:
         raise CompileError(findings)
-    return [arrays.get(n) for n in names]
+    from mlcc.files import read_array
+
+    judges = judges or {}
+    return [read_array(arrays, n, judges.get(n, _anything)) if n in arrays else None for n in names]
+
+
+def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    return False

@@ -1,7 +1,7 @@
 """Every diagnostic code, with what `mlcc explain` says of it. One module per range, so that parts keep apart.
 
 E00 command line and files; E01 syntax; E02 names and scopes; E03 TensorIR; E04 relax; E05 passes; E06 schedules;
-E07 targets; E08 run time; E09 constants and data.
+E07 targets; E08 run time; E09 constants and data; W03 warnings on TensorIR and relax.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import importlib
 RANGES = {
     "E00": "files", "E01": "syntax", "E02": "names", "E03": "tensorir", "E04": "graph", "E05": "passes",
     "E06": "schedules", "E07": "targets", "E08": "calls", "E09": "data",
+    "W03": "warnings",
 }  # fmt: skip
 
 
-def codes(prefix: str = "E") -> dict[str, tuple[str, str]]:
+def codes(prefix: str = "") -> dict[str, tuple[str, str]]:
     """All codes of the ranges that start with `prefix`: code -> (title, explanation in a few sentences)."""
     found: dict[str, tuple[str, str]] = {}
     for start, module in RANGES.items():

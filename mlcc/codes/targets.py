@@ -160,6 +160,11 @@ CODES: dict[str, tuple[str, str]] = {
         "Found by emulation: the mask of a warp shuffle names lanes that took another way. On a GPU that is undefined. "
         "`T.tvm_warp_activemask()` names those that are there.",
     ),
+    "E0736": (
+        "no checks in this code",
+        "`--sanitize` is for code that runs on a CPU, and for texts: an artifact has checks if it was compiled with "
+        "`mlcc compile --sanitize`. Code for a GPU is checked as it is emulated (`mlcc run -t cuda --emulate`).",
+    ),
     "E0739": (
         "a barrier in memory that is used wrongly",
         "Found by emulation: a thread arrives at memory that is no barrier, or a phase gets more arrivals or bytes "

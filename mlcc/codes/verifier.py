@@ -54,8 +54,7 @@ TENSORIR: dict[str, tuple[str, str]] = {
     "E0342": ("not a condition", "A condition is one bool value."),
     "E0343": (
         "this loop cannot be of that kind",
-        "A step is positive; a bound loop names a thread axis such as `threadIdx.x`; a parallel "
-        "or vectorized loop must not carry a reduction.",
+        "A step is positive, and a bound loop names a thread axis such as `threadIdx.x`.",
     ),
     "E0344": ("unknown block axis kind", "Axes of a block are spatial, reduce, scan or opaque."),
     "E0345": ("wrong arguments for an intrinsic", "An intrinsic is called with arguments that it does not take."),
@@ -70,6 +69,13 @@ TENSORIR: dict[str, tuple[str, str]] = {
     "E0353": (
         "match_buffer does not fit its source",
         "A matched buffer has the dtype of its source and the extents of the matched region.",
+    ),
+    "E0355": (
+        "access outside its buffer",
+        "In an iteration that certainly runs, whatever the arguments are, an index is not one of its dimension. The "
+        "message shows the index, the extent and the loops. Loops run from 0 to their extent less one: shorten the "
+        "loop, guard the access (`if`, `T.where`, `T.if_then_else`), or give the buffer another shape. Symbolic sizes "
+        "count as at least 1. What depends on data is looked at as it runs: `mlcc run --sanitize`.",
     ),
     "E0354": ("call does not fit the function", "A function of the module is called with the arguments it declares."),
 }
@@ -117,4 +123,9 @@ GRAPH: dict[str, tuple[str, str]] = {
     "E0494": ("malformed function", "The tree has a node where such a node cannot stand."),
     "E0495": ("result disagrees with the declared one", "What a function returns is what its signature says."),
     "E0496": ("value disagrees with the annotation", "A binding's annotation holds of its value."),
+    "E0497": (
+        "call_tir of a function that writes its input",
+        "Values of the graph never change: other users, or the caller, may still read what the function would write. "
+        "Pass it as a result, copy it inside the function, or use `R.call_tir_inplace`, which says what is written.",
+    ),
 }

@@ -8,6 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.pool import counted, pool_extent
@@ -100,7 +101,7 @@ def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
         for n, c in enumerate("HW"):
             number = construct.mul(number, counted(call, raw(at[c]), windows.extents[c], n, 2))
         number = construct.maximum(number, 1)
-        share = windows.value(at) / Scalar(construct.cast(x.dtype, number))
+        share = windows.value(at) / topi.converted(number, x.dtype)
         return te.sum(te.if_then_else(there, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
 
     made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")

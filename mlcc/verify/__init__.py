@@ -13,7 +13,7 @@ from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.verify.report import Report
 
-__all__ = ["buildable", "check", "verify"]
+__all__ = ["buildable", "check", "lint", "verify"]
 
 Subject = IRModule | tir.PrimFunc | relax.Function
 
@@ -28,6 +28,19 @@ def verify(subject: Subject) -> list[Diagnostic]:
             verify_prim_func(func, report, module.functions)
         else:
             verify_function(func, report, module.functions)
+
+    return _each_function(subject, each)
+
+
+def lint(subject: Subject) -> list[Diagnostic]:
+    """Warnings on a module that is well-formed: what is legal and certainly not meant, function by function."""
+    from mlcc.verify.linting import lint_function, lint_prim_func
+
+    def each(func: tir.PrimFunc | relax.Function, module: IRModule, report: Report) -> None:
+        if isinstance(func, tir.PrimFunc):
+            lint_prim_func(func, report)
+        else:
+            lint_function(func, report)
 
     return _each_function(subject, each)
 

@@ -11,10 +11,12 @@ from mlcc.errors import Label, Span
 from mlcc.ir import tir
 from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
+from mlcc.ops.sizes import too_large
 from mlcc.verify.access import check_regions
 from mlcc.verify.axes import Domains, Local, Part, check_axes, part_of
 from mlcc.verify.calls import call_problem
 from mlcc.verify.expressions import access_dtype, access_problem, problem
+from mlcc.verify.out_of_bounds import check_bounds
 from mlcc.verify.report import Report
 from mlcc.verify.scope import Scope, own_vars
 
@@ -227,7 +229,6 @@ class FuncVerifier:
         else:
             is_part = self._parts[part_of(block)] > 1
             check_axes(stmt, self._domains, self._guards > 0, self.report, is_part, self._local)
-            self._reduction_loops(stmt)
         with self._scope.frame():
             guards = self._guards
             if block.iter_vars:
@@ -239,22 +240,6 @@ class FuncVerifier:
             if block.iter_vars:
                 self._scope.depth -= 1
             self._guards = guards
-
-    def _reduction_loops(self, stmt: tir.BlockRealize) -> None:
-        """A loop that a reduce axis depends on carries values from one iteration to the next."""
-        for axis, value in zip(stmt.block.iter_vars, stmt.values, strict=True):
-            if axis.kind is not IterKind.REDUCE:
-                continue
-            stack: list[Any] = [value]
-            while stack:
-                top = stack.pop()
-                loop = self._domains.loops.get(top) if isinstance(top, tir.Var) else None
-                if loop is not None and loop.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
-                    word = "parallel" if loop.kind is ForKind.PARALLEL else "vectorized"
-                    message = f"the {word} loop `{loop.var.name}` carries the reduction of block `{stmt.block.name}`"
-                    place = Label(axis.span or stmt.block.span, f"reduce axis `{axis.var.name}` is bound to it")
-                    self.report.warn("E0343", message, loop, related=(place,))
-                stack.extend(children(top))
 
     def _inside(self, block: tir.Block, outermost: bool) -> None:
         for axis in block.iter_vars:
@@ -357,6 +342,9 @@ class FuncVerifier:
             value = tir.const_int(size)
             if value is not None and value < 0:
                 self.report.add("E0350", f"a dimension of `{buffer.name}` is {value}", size)
+        why = too_large([tir.const_int(size) for size in buffer.shape], buffer.dtype)
+        if why is not None:
+            self.report.add("E0447", f"`{buffer.name}` is {why}", buffer)
 
     def _define(self, item: Any, at: Any) -> None:
         place = self._scope.place(item)
@@ -469,4 +457,7 @@ class _Leave:
 
 def verify_prim_func(func: tir.PrimFunc, report: Report, functions: Mapping[str, Any]) -> None:
     """All rules of one TensorIR function."""
+    before = len(report.found)
     FuncVerifier(report, functions).function(func)
+    if len(report.found) == before:  # of what is well-formed
+        check_bounds(func, report)

@@ -6,18 +6,22 @@ from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
 
 
-def spell(expr: Expr) -> str:
+def spell(expr: Expr, depth: int = 6) -> str:
     """An integer expression as one would say it; `...` for what has no short form."""
+    if depth == 0:
+        return "..."
     match expr:
         case IntImm(value=value):
             return str(value)
         case tir.Var(name=name):
             return name
         case tir.Min(lhs=a, rhs=b) | tir.Max(lhs=a, rhs=b):
-            return f"{type(expr).__name__.lower()}({spell(a)}, {spell(b)})"
+            return f"{type(expr).__name__.lower()}({spell(a, depth - 1)}, {spell(b, depth - 1)})"
         case tir.BinaryOp(lhs=a, rhs=b) if expr.symbol:
-            left, right = (f"({spell(x)})" if isinstance(x, tir.BinaryOp) else spell(x) for x in (a, b))
+            left, right = (
+                f"({spell(x, depth - 1)})" if isinstance(x, tir.BinaryOp) else spell(x, depth - 1) for x in (a, b)
+            )
             return f"{left} {expr.symbol} {right}"
         case tir.Cast(value=value):
-            return spell(value)
+            return spell(value, depth)
     return "..."

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 def compile_module(
     module: IRModule, target: Target, *, prefix: str | None = None, opt_level: int = 2, pipeline: str = "",
-    allow_extern: tuple[str, ...] = (), allow_native: bool = True,
+    allow_extern: tuple[str, ...] = (), allow_native: bool = True, sanitize: bool = False,
 ) -> Artifact:  # fmt: skip
-    """Generate code for a lowered module. Raises CompileError for all that has no native form."""
+    """Generate code for a lowered module. With `sanitize` its accesses are
+    checked as they are made. Raises CompileError for all that has no native form."""
     from mlcc.targets.llvm.module import compile_module as work
 
-    return work(module, target, prefix, opt_level, pipeline, allow_extern, allow_native)
+    return work(module, target, prefix, opt_level, pipeline, allow_extern, allow_native, sanitize)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.ir.checked import INDEX
+from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 
-_KIND_CODES = {INDEX: KIND_BY_NAME["INDEX"].code}
+# what a check of sanitized code finds, in place of the name of a Python exception
+OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"
+CHECKS = (INDEX, OUTSIDE, UNWRITTEN, RACE)
+_KIND_CODES = {kind: KIND_BY_NAME[kind.upper()].code for kind in CHECKS}
 _ASSERTION = KIND_BY_NAME["ASSERT"].code
 
 
@@ -39,7 +43,8 @@ class EmitOptions:
     larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
     `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop, `mask_bits` the
     sizes of elements that are loaded and stored under masks (None: those for which the CPU has instructions).
-    Parallel loops run on at most `num_cores` threads (0: as many as there are at run time).
+    Parallel loops run on at most `num_cores` threads (0: as many as there are at run time). `sanitize`: accesses are
+    checked (`sanitized`), and parallel loops run serially.
     """
 
     contract: bool = True
@@ -50,6 +55,7 @@ class EmitOptions:
     vector_lanes: int = 64
     mask_bits: frozenset[int] | None = None
     num_cores: int = 0
+    sanitize: bool = False
 
 
 @dataclass(slots=True)
@@ -86,6 +92,16 @@ class ModuleContext:
     def error_code(self, kind: str, message: str) -> int:
         """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
         return numbered(self.errors, kind, message)
+
+    def fresh_outputs(self, name: str, count: int) -> str:
+        """The PrimFunc to call where the last `count` buffers that it takes are new memory: in sanitized code one that
+        knows, so that it finds reads of them before they are written."""
+        if not self.options.sanitize or not count:
+            return name
+        variant = f"{name}{FRESH_SUFFIX}{count}"
+        if variant not in self.functions:
+            self.functions = {**self.functions, variant: self.functions[name].with_attr(FRESH, count)}
+        return variant
 
     @property
     def is_x86(self) -> bool:

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 from mlcc.errors import CompileError, Diagnostic, Label, error, together
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX
 from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
-from mlcc.targets.llvm.context import PACKED_CALL
+from mlcc.targets.llvm.context import CHECKS, PACKED_CALL
 from mlcc.targets.llvm.faults import add_fault_text, carries_faults
 from mlcc.targets.llvm.host_c import emit_c_functions
 from mlcc.targets.llvm.host_query import Query
@@ -284,7 +283,7 @@ def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
     for (_, text), code in shared.texts.items():
         yield code, text
     for (kind, text), code in shared.ctx.errors.items():
-        plain = kind in ("AssertionError", "RuntimeError", INDEX) and text
+        plain = kind in ("AssertionError", "RuntimeError", *CHECKS) and text
         yield code, text if plain else f"{kind}: {text}".rstrip(": ")
     for index, spec in enumerate(shared.packed_specs()):
         for kind, verb in (("PACKED_UNSET", "is not set"), ("PACKED_FAILED", "failed")):

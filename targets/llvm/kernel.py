@@ -10,6 +10,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering import LowerOptions, lower_func
 from mlcc.passes.lowering.parallel import settle_parallel
+from mlcc.passes.lowering.sanitize import sanitized_func
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.calls import callee_workspace
 from mlcc.targets.llvm.context import ModuleContext
@@ -17,6 +18,7 @@ from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.masks import mask_bits
 from mlcc.targets.llvm.pool import has_pool
+from mlcc.targets.llvm.sanitized import SanitizedEmitter
 from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
 from mlcc.targets.llvm.storage import Storage
 
@@ -50,10 +52,15 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
 
 def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     options = ctx.options
-    lowered = lower_func(func, ctx.functions, _lower_options(ctx))
-    lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
     sig = signature(func)
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
+    shadows = None
+    if options.sanitize:
+        lowered, shadows = sanitized_func(func, name, ctx.functions)
+        known = set()  # shadow memory of symbolic size is no part of the workspace: any kernel may be called by another
+    else:
+        lowered = lower_func(func, ctx.functions, _lower_options(ctx))
+        lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
     storage = Storage(lowered.body, known, options.stack_bytes, callee_workspace(lowered, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
@@ -62,7 +69,7 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     fn = ctx.module.function(
         "i32", kernel.symbol, types, param_attrs=[*param_attrs, "noalias align 64"], attrs=ctx.function_attrs
     )
-    e = Emitter(fn, ctx, storage)
+    e = Emitter(fn, ctx, storage) if shadows is None else SanitizedEmitter(fn, ctx, storage, name, shadows)
     _bind_parameters(e, sig, bool(noalias))
     e.workspace = fn.params[-1]
     storage.begin(e)

@@ -23,21 +23,23 @@ from mlcc.targets.llvm.shared import Shared
 
 def compile_module(
     module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
-    allow_native: bool,
+    allow_native: bool, sanitize: bool = False,
 ) -> Artifact:  # fmt: skip
     """Emit every public function and what it calls. Raises CompileError."""
     with deep(), uncollected():
-        return _compile(module, target, prefix, opt_level, pipeline, allow_extern, allow_native)
+        return _compile(module, target, prefix, opt_level, pipeline, allow_extern, allow_native, sanitize)
 
 
 def _compile(
     module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
-    allow_native: bool,
+    allow_native: bool, sanitize: bool,
 ) -> Artifact:  # fmt: skip
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    options = EmitOptions(allow_extern=frozenset(allow_extern), num_cores=target.num_cores, fast_math=target.fast_math)
+    options = EmitOptions(allow_extern=frozenset(allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
+        sanitize=sanitize,
+    )  # fmt: skip
     natives = import_kernels(module, machine, options.allow_extern, allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
     ctx.externs.update(dict.fromkeys(natives.externs))
@@ -48,9 +50,10 @@ def _compile(
         "kind": "llvm", "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
+    sanitized = {"sanitize": True} if sanitize else {}
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
-        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
+        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level, **sanitized},
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
     artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)

@@ -166,7 +166,9 @@ def test_check_each_compiles_what_takes_long() -> None:
     said: list[str] = []
     check = CheckEach({"x": np.arange(4, dtype="float32")}, limit=3, write=said.append, compiled=run_compiled)
     observe("ewise-fma,lower-to-tir", check)
-    assert said[0] == "check-each: `main` is compiled, since it takes about 12 operations\n"
+    assert said[0] == (
+        "check-each: `main` is compiled, its accesses checked (--sanitize), since it takes about 12 operations\n"
+    )
     assert check.guilty is None
 
 

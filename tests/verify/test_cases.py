@@ -9,10 +9,10 @@ import pytest
 
 import mlcc
 from mlcc.codes import codes
-from mlcc.verify import buildable, verify
+from mlcc.verify import buildable, lint, verify
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.mlc"))
-MARK = re.compile(r"# (error|warning)\[(E\d{4})\]: (.*)$")
+MARK = re.compile(r"# (error|warning)\[([EW]\d{4})\]: (.*)$")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.stem)
@@ -25,7 +25,8 @@ def test_announced_violations(case: Path) -> None:
             announced.append((number, *found.groups()))
     module = mlcc.parse(text, name=case.name)
     made = []
-    for finding in verify(module) + (buildable(module) if text.startswith("# build") else []):
+    more = buildable(module) if text.startswith("# build") else lint(module) if text.startswith("# warnings") else []
+    for finding in verify(module) + more:
         span = finding.primary.span
         assert span is not None, finding
         made.append((span.source.line_col(span.start)[0], finding.severity.value, finding.code, finding.message))

@@ -1,0 +1,235 @@
+"""Warnings: what is legal and certainly not meant, shown by a witness or by the text as a whole.
+
+W0301: iterations of a parallel loop that meet. Of each access a few iterations are evaluated (`witness`), and two that
+touch one element, at least one of them with a store, are reported. W0302: memory of the function's own that is read, in
+the first iteration of the loops around, before the text has any store to it. W0303: a parameter that nothing uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import Label
+from mlcc.ir import relax, tir
+from mlcc.ir.tir import Expr, ForKind
+from mlcc.verify.out_of_bounds import shape_symbols
+from mlcc.verify.paths import Loop, Paths, Step, each_once, pointers
+from mlcc.verify.report import Report
+from mlcc.verify.witness import Budget, Env, Numbers
+
+WORK = 200_000  # nodes that the analysis of one function may look at
+
+Node = tir.BufferLoad | tir.BufferStore
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Access:
+    node: Node
+    path: Step
+    loops: frozenset[Loop]  # the parallel loops around
+
+
+def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
+    """The warnings of one TensorIR function that is well-formed."""
+    report.at(func)
+    if not any(not isinstance(s, tir.Evaluate) for s in func.body):
+        return  # a declaration
+    _unused_params(func, report)
+    found = _Lint(func, report)
+    with contextlib.suppress(Budget):
+        found.function(func)
+        found.meetings()
+
+
+def lint_function(func: relax.Function, report: Report) -> None:
+    """The warnings of one graph function."""
+    report.at(func)
+    used = {n for n in each_once(func.body) if isinstance(n, (relax.Var, tir.Var))}
+    infos = [_symbols(p) for p in func.params]
+    for at, param in enumerate(func.params):
+        others = {v for i, symbols in enumerate(infos) if i != at for v in symbols}
+        if param not in used and not param.name.startswith("_") and not (infos[at] - others) & used:
+            report.warn("W0303", f"parameter `{param.name}` is not used", param, help=_UNUSED)
+
+
+_UNUSED = "remove it, or let its name begin with `_`"
+
+
+def _symbols(param: relax.Var) -> set[tir.Var]:
+    info = param.struct_info
+    return set() if info is None else {n for n in each_once(info) if isinstance(n, tir.Var)}
+
+
+def _unused_params(func: tir.PrimFunc, report: Report) -> None:
+    used: set[Any] = set()
+    for node in each_once(func.body):
+        if isinstance(node, tir.Var):
+            used.add(node)
+        elif isinstance(node, tir.Buffer):
+            used |= {node, node.data}
+    parts = [_parts(b) for b in func.buffers]
+    for at, (param, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
+        others = {v for i, p in enumerate(parts) if i != at for v in p}
+        binds = parts[at] & (used | others)
+        is_used = param in used or (buffer is not None and (buffer in used or buffer.data in used)) or binds
+        name = param.name if buffer is None else buffer.name
+        if not is_used and param not in others and not name.startswith("_"):
+            report.warn("W0303", f"parameter `{name}` is not used", buffer or param, help=_UNUSED)
+
+
+def _parts(buffer: tir.Buffer | None) -> set[tir.Var]:
+    """The variables in the shape, strides and offset of a buffer."""
+    if buffer is None:
+        return set()
+    parts = (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,)))
+    return {n for n in each_once(parts) if isinstance(n, tir.Var)}
+
+
+class _Lint(Paths):
+    def __init__(self, func: tir.PrimFunc, report: Report) -> None:
+        self._report = report
+        self._numbers = Numbers(WORK)
+        symbols = shape_symbols(func)
+        self._samples: list[Env] = [{v: 64 * at for at, v in enumerate(symbols, 1)}]
+        if symbols:
+            self._samples.append({v: 67 + 4 * at for at, v in enumerate(symbols, 1)})
+        self._params = {b.data for b in func.buffers if b is not None}
+        self._roots: dict[tir.Var, tir.Var | None] = {}  # of views: what they view, None if not known
+        self._new: set[tir.Var] = set()  # memory of the function's own that nothing has written so far
+        self._accesses: dict[tir.Var, list[_Access]] = {}
+        self._parallel: list[Loop] = []
+        self._loops: list[Loop] = []
+        self._inside: dict[tir.Var, frozenset[Loop]] = {}  # the parallel loops around an allocation
+        self._views: set[tir.Var] = set()  # roots that are seen through more than one buffer
+
+    # ------------------------------------------------------------ what Paths tells
+
+    def step(self, step: Step) -> None:
+        if isinstance(step, Loop) and isinstance(step.node, tir.For) and step.node.kind is ForKind.PARALLEL:
+            self._parallel.append(step)
+            self._loops.append(step)
+
+    def leave(self, loop: Loop) -> None:
+        if self._parallel and self._parallel[-1] is loop:
+            self._parallel.pop()
+
+    def allocate(self, buffer: tir.Buffer, path: Step) -> None:
+        self._new.add(buffer.data)
+        self._inside[buffer.data] = frozenset(self._parallel)
+
+    def alias(self, data: tir.Var, value: Expr) -> None:
+        for found in pointers(value):
+            root = self._root(found)
+            self._written(root)
+            self._views.add(root)
+        self._roots[data] = self._root(value) if isinstance(value, tir.Var) else None
+
+    def escape(self, call: tir.Call) -> None:
+        for found in pointers(call):
+            self._written(self._root(found))
+
+    def access(self, node: Node, path: Step) -> None:
+        root = self._root(node.buffer.data)
+        if isinstance(node, tir.BufferStore):
+            self._written(root)
+        elif root in self._new and self._runs(path):
+            self._new.discard(root)
+            message = f"`{node.buffer.name}` is read before anything is written to it"
+            help = "write it first: `T.init()` of a reduction, or a loop that fills it"
+            self._report.warn("W0302", message, node, help=help)
+        self._accesses.setdefault(root, []).append(_Access(node, path, frozenset(self._parallel)))
+
+    def _root(self, data: tir.Var) -> tir.Var:
+        return self._roots.get(data) or data
+
+    def _written(self, root: tir.Var) -> None:
+        self._new.discard(root)
+
+    def _runs(self, path: Step) -> bool:
+        """Is the end of a path reached in the first iterations of its loops, if no size is 0?"""
+        steps = path.steps()
+        return all(self._numbers.follow(steps, {}, dict(sizes)) is not None for sizes in self._samples)
+
+    # ------------------------------------------------------------ parallel loops
+
+    def meetings(self) -> None:
+        """Report parallel loops two of whose iterations certainly meet."""
+        for loop in self._loops:
+            for root, accesses in self._accesses.items():
+                inside = [a for a in accesses if loop in a.loops]
+                local = root not in self._params and len(inside) == len(accesses)  # it may be each iteration's own
+                if root in self._views or local or loop in self._inside.get(root, ()):
+                    continue
+                if any(isinstance(a.node, tir.BufferStore) for a in inside) and self._meet(loop, inside):
+                    break
+
+    def _meet(self, loop: Loop, accesses: list[_Access]) -> bool:
+        found = [self._pair(loop, accesses, sizes) for sizes in self._samples]
+        if any(f is None for f in found):
+            return False
+        store, other, element, first, second = found[0]  # type: ignore[misc]
+        name = store.node.buffer.name
+        verb = "write" if isinstance(other.node, tir.BufferStore) else "write and read"
+        shown = ", ".join(map(str, element))
+        message = f"iterations of the parallel loop `{loop.var.name}` {verb} one element of `{name}`"
+        text = f"`{name}[{shown}]` where `{loop.var.name}` is {first}"
+        again = "written" if isinstance(other.node, tir.BufferStore) else "read"
+        related = (
+            Label(other.node.span, f"{again} where `{loop.var.name}` is {second}"),
+            Label(loop.node.span, "its iterations run in any order, and at once"),
+        )
+        help = "make the loop serial, or give each iteration elements of its own"
+        self._report.warn("W0301", message, store.node, text, related=related, help=help)
+        return True
+
+    def _pair(
+        self, loop: Loop, accesses: list[_Access], sizes: Env
+    ) -> tuple[_Access, _Access, tuple[int, ...], int, int] | None:
+        """A store and another access of one element in two iterations, with the element and the loop variable."""
+        seen: dict[tuple[int, ...], list[tuple[_Access, int]]] = {}
+        for access in sorted(accesses, key=lambda a: not isinstance(a.node, tir.BufferStore)):
+            for element, at in self._touched(access, loop, sizes):
+                for store, first in seen.get(element, ()):
+                    if first != at and not _same_constant(store.node, access.node):
+                        return store, access, element, first, at
+                if isinstance(access.node, tir.BufferStore):
+                    seen.setdefault(element, []).append((access, at))
+        return None
+
+    def _touched(self, access: _Access, loop: Loop, sizes: Env) -> list[tuple[tuple[int, ...], int]]:
+        """Elements that an access touches in a few iterations, each with the value of the loop variable."""
+        steps = access.path.steps()
+        inner = [s for s in steps if isinstance(s, Loop) and s is not loop]
+        found: set[tuple[tuple[int, ...], int]] = set()
+        for ends in (False, True):
+            trips = self._numbers.follow(steps, {}, dict(sizes))
+            if trips is None and not ends:
+                continue
+            last = {s: trips[s] - 1 for s in inner} if ends and trips and not self._symbolic else {}
+            count = trips[loop] if trips else 3
+            turns = {0, 1, 2} if self._symbolic else {0, 1, 2, count - 2, count - 1}
+            for turn in turns:
+                env = dict(sizes)
+                if self._numbers.follow(steps, {**last, loop: turn}, env) is None:
+                    continue
+                values = [self._numbers.value(i, env) for i in access.node.indices]
+                if all(v is not None for v in values):
+                    found.add((tuple(values), env[loop.var]))  # type: ignore[arg-type]
+        return sorted(found)
+
+    @property
+    def _symbolic(self) -> bool:
+        return len(self._samples) > 1
+
+
+def _same_constant(a: Node, b: Node) -> bool:
+    """Two stores of one constant: whichever comes last, the element is the same."""
+    if not isinstance(a, tir.BufferStore) or not isinstance(b, tir.BufferStore):
+        return False
+    return (
+        isinstance(a.value, (tir.IntImm, tir.FloatImm))
+        and isinstance(b.value, (tir.IntImm, tir.FloatImm))
+        and a.value.value == b.value.value
+    )
