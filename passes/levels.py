@@ -3,7 +3,7 @@
 _SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
-_LOWERED = "lower-to-tir{accurate=true,check-indices=true}"
+_LOWERED = "lower-to-tir{accurate=true check-indices=true}"
 _PROMOTED = "promote-narrow-floats"
 _KERNELS = f"{_LOWERED},{_FUSED},{_PROMOTED}"
 _SCHEDULED = f"{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule,pack-weights"
