@@ -76,11 +76,12 @@ def write_module(
 
 def run_passes(
     mod: IRModule, passes: str | Pipeline, *, target: str | Target = "llvm", folder: str = ".",
-    observers: Sequence[Observer] = (), verify_each: bool = True,
+    observers: Sequence[Observer] = (), verify_each: bool = True, builds: bool = False,
 ) -> IRModule:  # fmt: skip
     """The module after a pipeline such as "fuse,lower-to-tir,fuse-tir"; the one given stays as it is.
 
-    Paths in the pipeline are taken from `folder`. Raises CompileError for what is wrong with either.
+    Paths in the pipeline are taken from `folder`. `builds`: code is generated from the result. Raises CompileError for
+    what is wrong with either.
     """
     from mlcc.passes.manager import PassContext, Pipeline, run_pipeline
     from mlcc.passes.observers import VerifyEach
@@ -88,7 +89,7 @@ def run_passes(
 
     pipeline = Pipeline.parse(passes) if isinstance(passes, str) else passes
     looking = [*([VerifyEach()] if verify_each else []), *observers]
-    return run_pipeline(pipeline, mod, PassContext(Target.parse(target), folder), looking)
+    return run_pipeline(pipeline, mod, PassContext(Target.parse(target), folder, builds=builds), looking)
 
 
 # ---------------------------------------------------------------- building
@@ -121,7 +122,8 @@ def build(
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     text = level_text(opt_level, where.kind) if pipeline is None else pipeline
     try:
-        lowered = run_passes(module, text, target=where, observers=[VerifyEach(input_too=False)], verify_each=False)
+        looking = [VerifyEach(input_too=False)]
+        lowered = run_passes(module, text, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
             raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None

@@ -4,7 +4,7 @@ _SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
 # what operators compute, without TVM's roundings and with indices checked
-_LOWERED = "lower-to-tir{accurate=true,check-indices=true}"
+_LOWERED = "lower-to-tir{accurate=true check-indices=true}"
 _PROMOTED = "promote-narrow-floats"
 OPERATORS = f"{_LOWERED},{_PROMOTED}"
 _KERNELS = f"{_LOWERED},{_FUSED},{_PROMOTED}"

@@ -58,7 +58,8 @@ class LowerToTir(Pass):
 
     Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
     the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
-    target option `check-indices=false` they only count from the end.
+    target option `check-indices=false` they only count from the end. Where nothing is said, functions that code is
+    generated from are checked, and those that are printed are TVM's.
 
     By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
     NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
@@ -70,7 +71,7 @@ class LowerToTir(Pass):
     name: ClassVar[str] = "lower-to-tir"
     skip: tuple[str, ...] = ()
     accurate: bool = False
-    check_indices: bool = False
+    check_indices: bool | None = None
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         builder = ModuleBuilder(module)
@@ -80,7 +81,8 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                how = Lowering(ctx.target.kind == "cuda", self.accurate, self.check_indices, ctx.target.check_indices)
+                settle = ctx.builds if self.check_indices is None else self.check_indices
+                how = Lowering(ctx.target.kind == "cuda", self.accurate, settle, ctx.target.check_indices)
                 lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:

@@ -25,11 +25,13 @@ class PassContext:
     """What passes may know beside the module. Relative paths in options are taken from `folder`.
 
     `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
+    `builds`: code is generated from the result, which is not for people to read or for other tools.
     """
 
     target: Target = field(default_factory=Target)
     folder: str = "."
     confined: bool = False
+    builds: bool = False
 
     def path(self, name: str) -> str:
         """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""

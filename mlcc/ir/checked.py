@@ -8,7 +8,7 @@ it may be moved, copied and left out like any arithmetic, and fails only where i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -19,7 +19,8 @@ OP = tir.Op("tir.checked_index")
 INDEX = "index"  # the kind of failure, where those of assertions are names of Python exceptions
 
 
-class CheckedIndex(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedIndex:
     """The arguments of a call."""
 
     index: tir.Expr

@@ -187,8 +187,8 @@ def _np_sample(image: Any, y: Any, x: Any) -> Any:
 
 def _image(x: Any, region: Any) -> int:
     """Which image a region is of."""
-    number = np.clip(np.nan_to_num(region[:1].astype(np.float64)), -(2**31), 2**31 - 1).astype(np.int32)
-    return int(places(number, len(x), 0, False)[0])
+    number = int(np.clip(np.nan_to_num(float(region[0])), -1e19, 1e19))
+    return int(places(np.int64(max(min(number, 2**63 - 1), -(2**63))), len(x), 0, False))
 
 
 def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:

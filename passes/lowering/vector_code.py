@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
@@ -356,7 +358,8 @@ class Lanes(Mutator):
             raise NoVectorForm
         if index is check.index and extent is check.extent:
             return node
-        return replace(check._replace(index=index, extent=extent).call(), span=node.span)  # type: ignore[no-any-return]
+        made = dataclasses.replace(check, index=index, extent=extent).call()
+        return replace(made, span=node.span)  # type: ignore[no-any-return]
 
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):

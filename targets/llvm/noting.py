@@ -36,8 +36,8 @@ def settle(
         inside = fn.binary("or", inside, fn.binary("xor", e.mask, Value(inside.type, "splat (i1 true)")))
     made = Value(place.type, "poison")
     for lane in range(int(place.type[1:].split(" ")[0])):
-        parts = (fn.extract(v, lane) for v in (index, place, inside, extent))
-        made = fn.insert(made, _settle_one(e, record, *parts, number), lane)  # type: ignore[arg-type]
+        one, there, good, size = (fn.extract(v, lane) for v in (index, place, inside, extent))
+        made = fn.insert(made, _settle_one(e, record, one, there, good, size, number), lane)
     return made
 
 

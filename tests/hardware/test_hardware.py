@@ -151,3 +151,30 @@ def test_an_illegal_address_is_an_error_and_not_the_end(target: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)
+
+
+def test_indices_outside(target: str) -> None:
+    """The kernel's error record says which index; the next call is as if nothing had been."""
+    text = """
+@R.function
+def main(x: R.Tensor((1000, 64), "float32"), i: R.Tensor((5000,), "int32")):
+    with R.dataflow():
+        a = R.add(x, x)
+        b = R.take(a, i, axis=0)
+        c = R.nn.softmax(b, axis=-1)
+        R.output(c)
+    return c
+"""
+    rng = np.random.default_rng(0)
+    x, i = rng.normal(size=(1000, 64)).astype(np.float32), rng.integers(-1000, 1000, 5000).astype(np.int32)
+    for level in range(4):
+        exe = mlcc.load(mlcc.build(mlcc.parse(text), target=target, opt_level=level))
+        want = mlcc.load(mlcc.build(mlcc.parse(text)))["main"](x, i)
+        for bad in (1000, -1001, 2**31 - 1, -(2**31)):
+            wrong = i.copy()
+            wrong[4321] = bad
+            with pytest.raises(
+                CallError, match=f"`R.take` in line 6: index {bad} is outside dimension 0, which has 1000"
+            ):
+                exe["main"](x, wrong)
+            np.testing.assert_allclose(exe["main"](x, i), want, rtol=1e-4, atol=1e-5)

@@ -45,7 +45,7 @@ TOLERANCE = {
     "float16": (2**-10 + FLOAT32_ERROR, FLOAT32_ERROR),
     "bfloat16": (2**-7 + FLOAT32_ERROR, FLOAT32_ERROR),
 }
-LOWERING = "lower-to-tir{accurate=true},promote-narrow-floats"
+LOWERING = "lower-to-tir{accurate=true check-indices=true},promote-narrow-floats"
 
 
 @dataclass

@@ -125,3 +125,16 @@ def test_parallel_loops_report_the_first() -> None:
                 out.check()
         finally:
             mlcc.set_num_threads(None)
+
+
+def test_pipelines_of_ones_own_check_too() -> None:
+    """Code from bare `lower-to-tir` checks; what is printed is TVM's function."""
+    module = mlcc.parse(TEXT)
+    assert "checked_index" not in mlcc.run_passes(module, "lower-to-tir").script()
+    x, i = np.zeros((7, 2), np.float32), np.array([0, 7, 1])
+    for pipeline in ("lower-to-tir", "lower-to-tir,annotate-op-pattern,fuse,fuse-tir", "fuse,lower-to-tir,fuse-tir"):
+        exe = mlcc.load(mlcc.build(module, pipeline=pipeline))
+        with pytest.raises(CallError, match="`R.take` in line 6: index 7 is outside dimension 0, which has 7"):
+            exe["main"](x, i)
+    without = mlcc.build(module, pipeline="lower-to-tir{check-indices=false}").emit("llvm-ir").decode()
+    assert "outside dimension" not in without
