@@ -336,3 +336,24 @@ def _nodes(func: Any) -> list[Any]:
 def test_only_for_cpus() -> None:
     with pytest.raises(mlcc.CompileError, match="E0736"):
         mlcc.build(mlcc.parse(GATHER), "cuda{arch=sm_80}", sanitize=True)
+
+
+@pytest.mark.parametrize("n", [1, 97, 5000])
+def test_shadow_memory_outlives_the_statements_that_clear_it(n: int) -> None:
+    """It shares no bytes with temporaries, however large."""
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
+    for i in T.parallel({n}):
+        B[i] = A[i]
+    L = T.decl_buffer(({n},), "float32")
+    for i in range({n}):
+        L[i] = B[i] + T.float32(1)
+    M = T.decl_buffer(({n},), "float32")
+    for i in T.parallel({n}):
+        M[i] = L[i] * T.float32(2)
+    for i in T.parallel({n}):
+        B[i] = M[i] + L[i]
+"""
+    a = np.arange(n, dtype="float32")
+    assert build(text)(a).tolist() == (3 * (a + 1)).tolist()
