@@ -243,9 +243,10 @@ class _Shadowing(Mutator):
                 if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
                     self._granule(node.buffer)
                     root = aliases.of(node.buffer.data).root
-                    for loop in loops if root is not None else ():
-                        key = root, loop
-                        touched[key] = touched.get(key, False) or isinstance(node, tir.BufferStore)  # type: ignore[index]
+                    for loop in loops:
+                        if root is not None:
+                            written = touched.get((root, loop), False) or isinstance(node, tir.BufferStore)
+                            touched[root, loop] = written
                 elif isinstance(node, tir.Call):
                     self._escaped |= {v for a in node.args for v in _escaping(a, node)}
         self._escaped = {aliases.of(v).root or v for v in self._escaped}

@@ -357,3 +357,14 @@ def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
 """
     a = np.arange(n, dtype="float32")
     assert build(text)(a).tolist() == (3 * (a + 1)).tolist()
+
+
+def test_what_has_no_native_form_is_refused_as_ever() -> None:
+    text = """
+@T.prim_func
+def main(B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = T.call_extern("float32", "no_such_function", i)
+"""
+    with pytest.raises(mlcc.CompileError, match="no_such_function"):
+        mlcc.build(mlcc.parse(text), sanitize=True)
