@@ -1,4 +1,7 @@
-"""Run the benchmarks named on the command line, or all of them: `speed`, `math`, `kernels` and `gpu` take options."""
+"""Run the benchmarks named on the command line, or all of them.
+
+`speed`, `pauses`, `math`, `kernels` and `gpu` take options.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "threads", "math", "speed")
+NAMES = ("startup", "parsing", "calls", "schedules", "analysis", "threads", "pauses", "math", "speed")
 
 
 def main() -> int:
@@ -24,6 +27,10 @@ def main() -> int:
         from bench.kernels import main as kernels
 
         return kernels(sys.argv[2:])
+    if sys.argv[1:2] == ["pauses"]:
+        from bench.pauses import main as pauses
+
+        return pauses(sys.argv[2:])
     if sys.argv[1:2] == ["gpu"]:
         from bench.gpu.command import main as gpu
 

@@ -3,6 +3,8 @@
     # mlcc.data KEY DTYPE SHAPE BASE64        the elements, little-endian, as they lie in memory
     # mlcc.data KEY + BASE64                  more of the same
 
+    # mlcc.data-file NAME.npz                 the data lie there, in the text's folder or below, not in FILE.npz
+
 SHAPE is `128x784`, or `scalar`. A reference in the text names its data by key and, if it was printed by mlcc, by
 content hash; data that are not there leave an absent constant, which is legal until it is needed.
 """
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 DATA_MARK = "# mlcc.data "
+FILE_MARK = "# mlcc.data-file "
 CHUNK = 3000  # bytes in one line: 4000 characters; a multiple of 3, so that no line but the last is padded
+_FILE_LINE = re.compile("^" + FILE_MARK + r"(\S+)[ \t]*$", re.MULTILINE)
 _LINE = re.compile("^" + DATA_MARK + "(.*)$", re.MULTILINE)
 
 
@@ -62,6 +66,17 @@ def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
         yield head + base64.b64encode(raw[:CHUNK]).decode()
         for start in range(CHUNK, len(raw), CHUNK):
             yield f"{DATA_MARK}{_escape(key)} + {base64.b64encode(raw[start : start + CHUNK]).decode()}"
+
+
+def data_file_line(path: str, text: str) -> str:
+    """The comment line by which the text at `text` finds its data at `path`. Raises CompileError E0906 for data that
+    do not lie in the folder of the text or below."""
+    name = os.path.relpath(path, os.path.dirname(text) or ".")
+    if text == "-" or name.split(os.sep)[0] == os.pardir:
+        where = "the text goes to standard output" if text == "-" else f"{path} does not"
+        help = "the data of a text lie in its folder or below"
+        raise CompileError(error("E0906", f"a text finds its data from its own folder: {where}", help=help))
+    return f"{FILE_MARK}{_escape(name)}\n"
 
 
 def npz_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
@@ -110,20 +125,11 @@ class Constants:
 
         Raises CompileError for data of another dtype, shape or hash than the reference states.
         """
-        found = self._find(key, dtype, span)
+        found = self._find(key, dtype, shape, span)
         if found is None:
             return TensorData(dtype or DType.of("void"), shape or (), None, key, sha256)
         tensor, origin = found
-        if (dtype is not None and tensor.dtype is not dtype) or (shape is not None and tensor.shape != shape):
-            raise CompileError(
-                error(
-                    "E0902",
-                    f"the data of constant `{key}` are {_kind(tensor.dtype, tensor.shape)}",
-                    span,
-                    f"the reference says {_kind(dtype or tensor.dtype, tensor.shape if shape is None else shape)}",
-                    related=(origin,),
-                )  # fmt: skip
-            )
+        self._compare(key, dtype, shape, (tensor.dtype, tensor.shape), span, origin)
         if sha256 is not None and not (tensor.sha256 or "").startswith(sha256):
             raise CompileError(
                 error(
@@ -137,12 +143,31 @@ class Constants:
             )
         return tensor
 
+    def _compare(
+        self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, found: tuple[DType, tuple[int, ...]],
+        span: Span | None, origin: Label,
+    ) -> None:  # fmt: skip
+        """Raises CompileError E0902 for data of another dtype or shape than the reference states."""
+        kind, extents = found
+        if (dtype is not None and kind is not dtype) or (shape is not None and extents != shape):
+            raise CompileError(
+                error(
+                    "E0902",
+                    f"the data of constant `{key}` are {_kind(kind, extents)}",
+                    span,
+                    f"the reference says {_kind(dtype or kind, extents if shape is None else shape)}",
+                    related=(origin,),
+                )  # fmt: skip
+            )
+
     def check_unused(self) -> None:
         """Read every data line, so that damage is found even where nothing refers to it."""
         for lines in self._data_lines().values():
             lines.tensor(self._source)
 
-    def _find(self, key: str, dtype: DType | None, span: Span | None) -> tuple[TensorData, Label] | None:
+    def _find(
+        self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, span: Span | None
+    ) -> tuple[TensorData, Label] | None:
         if key in self._given:
             given = self._given[key]
             tensor = given if isinstance(given, TensorData) else as_tensor(given, dtype, key)
@@ -152,7 +177,15 @@ class Constants:
             return lines.tensor(self._source), Label(lines.span, "the data are here")
         beside = self._file(span)
         if key in beside:
-            return as_tensor(beside[key], dtype, key), Label(None, f"`{key}` is read from {self._path()}")
+            origin = Label(None, f"`{key}` is read from {self._path()}")
+
+            def judge(found: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+                self._compare(key, dtype, shape, like(found, stored, dtype, key), span, origin)
+                return shape is not None and dtype is not None
+
+            from mlcc.files import read_array
+
+            return as_tensor(read_array(beside, key, judge), dtype, key), origin
         return None
 
     def _data_lines(self) -> dict[str, _Lines]:
@@ -161,6 +194,9 @@ class Constants:
         return self._lines
 
     def _path(self) -> str:
+        named = _FILE_LINE.search(self._source.text) if FILE_MARK in self._source.text else None
+        if named is not None:
+            return os.path.join(self._folder or "", _unescape(named[1]))
         stem = os.path.splitext(os.path.basename(self._source.name))[0]
         return os.path.join(self._folder or "", stem + ".npz")
 
@@ -179,6 +215,13 @@ class Constants:
 
                 self._beside = load_npz(path)
         return self._beside
+
+
+def like(shape: tuple[int, ...], stored: np.dtype[Any], dtype: DType | None, key: str) -> tuple[DType, tuple[int, ...]]:
+    """The dtype and shape of the constant that an array of that kind makes, whose elements nobody has read."""
+    import numpy as np
+
+    return as_tensor(np.empty(0, stored), dtype, key).dtype, shape
 
 
 def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
 from mlcc.grammar.tree import Cst
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.global_info import GlobalInfo
 from mlcc.ir.relax import GlobalVar
 
 MAX_ERRORS = 50  # in one text
@@ -57,8 +58,10 @@ class Walk:
     return_dtypes: dict[str, DType] = field(default_factory=dict)  # what PrimFuncs return, where they do
     prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
     tirx: bool = False  # whether the text is of TVM 0.27, by its header
+    global_infos: dict[str, tuple[GlobalInfo, ...]] = field(default_factory=dict)  # virtual devices and such
     folder: str | os.PathLike[str] | None = None  # paths in the text resolve from here
     data: Any = None  # arrays for constants that the text only refers to
+    strings: dict[str, str] = field(default_factory=dict)  # of the metadata section, by `ir.StringImm[0]`
     constants: Any = None  # where references find their data, made on first use
     relax: dict[str, Any] | None = None  # relax functions that are walked already
 

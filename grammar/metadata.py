@@ -1,4 +1,4 @@
-"""The constants of `metadata = tvm.ir.load_json("...")`, which TVM prints above a module with `show_meta=True`.
+"""Constants and strings of `metadata = tvm.ir.load_json("...")`, which TVM prints above a text with `show_meta=True`.
 
 The string is a graph: numbered nodes that refer to each other by number. Its root maps the names of node types to lists
 of nodes; `metadata["ir.GenericConst"][0]` is the first of its list. A constant refers to a tensor, whose base64 has the
@@ -12,6 +12,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
+from mlcc.grammar.tree import Cst
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import TensorData, storage_dtype
 
@@ -23,27 +24,49 @@ _HEAD = struct.Struct("<QQiiiBBH")  # magic, reserved, device type and number, d
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # DLPack's
 
 
-def tensors_of(text: str) -> dict[str, TensorData]:
-    """The tensors by the names that references use, such as `ir.GenericConst[0]`; other nodes are left out.
+def metadata_of(text: str) -> tuple[dict[str, TensorData], dict[str, str]]:
+    """Tensors and strings by the names that references use, such as `ir.GenericConst[0]`; other nodes are left out.
 
     Raises ValueError if `text` is not such a graph.
     """
+    tensors, strings = {}, {}
     try:
         graph = json.loads(text)
         nodes = graph["nodes"]
         sections = nodes[graph["root_index"]]["data"]
-        found = {}
         for name, items in zip(sections[::2], sections[1::2], strict=True):
             section = str(nodes[name]["data"])
             for number, index in enumerate(nodes[items]["data"]):
-                array = _constant(nodes, nodes[index])
+                key = f"{section}[{number}]"
+                array, string = _constant(nodes, nodes[index]), _string(nodes, nodes[index])
                 if array is not None:
-                    key = f"{section}[{number}]"
                     dtype, values = array
-                    found[key] = TensorData(dtype, values.shape, values, key)
-        return found
+                    tensors[key] = TensorData(dtype, values.shape, values, key)
+                elif string is not None:
+                    strings[key] = string
+        return tensors, strings
     except (KeyError, IndexError, TypeError, ValueError, RecursionError, struct.error) as problem:
         raise ValueError(f"{type(problem).__name__}: {problem}") from None
+
+
+def metadata_key(cst: Cst) -> str | None:
+    """`ir.StringImm[0]` for `metadata["ir.StringImm"][0]`; None for anything else."""
+    inner = cst[3]
+    if cst[0] != "index" or inner[0] != "index" or inner[3][0] != "name" or inner[3][3] != "metadata":
+        return None
+    section, number = inner[4], cst[4]
+    if len(section) != 1 or len(number) != 1 or section[0][0] != "str" or number[0][0] != "int":
+        return None
+    return f"{section[0][3]}[{number[0][3]}]"
+
+
+def _string(nodes: list[Any], node: Any) -> str | None:
+    """The text that a node of a string holds."""
+    fields = node["data"]
+    index = fields.get("value") if isinstance(fields, dict) and str(node["type"]).endswith(".StringImm") else None
+    if isinstance(index, str):
+        return index
+    return str(nodes[index]["data"]) if type(index) is int else None
 
 
 def _constant(nodes: list[Any], node: Any) -> tuple[DType, np.ndarray] | None:

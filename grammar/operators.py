@@ -14,6 +14,7 @@ from mlcc.errors import did_you_mean
 from mlcc.grammar import elements
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
 from mlcc.grammar.evaluated import Scalar, describe, is_number, mark
+from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.tree import Cst
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import NAMES, DType
@@ -271,6 +272,10 @@ class Operators:
     # ------------------------------------------------------------ elements
 
     def _index(self, cst: Cst) -> Any:
+        if cst[3][0] == "index" and self.walk.strings:
+            found = self.walk.strings.get(metadata_key(cst) or "")
+            if found is not None:
+                return found
         base = self.value(cst[3])
         if isinstance(base, tir.Buffer):
             return self.load(base, cst)

@@ -11,6 +11,7 @@ from typing import Any
 from mlcc.errors import CompileError, Label, Source, did_you_mean
 from mlcc.grammar import attribute_values
 from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
+from mlcc.grammar.global_infos import read_global_infos
 from mlcc.grammar.syntax import Tree, parse_syntax, read_source
 from mlcc.grammar.tir_calls import declared_dtype
 from mlcc.grammar.tir_types import result_annotation
@@ -90,7 +91,7 @@ class _Reader:
             walk.note("E0207", "the text has no functions", span, help=help)
         if walk.diagnostics:
             raise CompileError(walk.diagnostics)
-        return IRModule(made, attrs, walk.module_name)
+        return IRModule(made, attrs, walk.module_name, walk.global_infos)
 
     # ------------------------------------------------------------ the outside
 
@@ -133,13 +134,17 @@ class _Reader:
             walk.bind_import(stmt)
         elif stmt[0] == "expr" and stmt[3][0] == "call" and walk.dotted(stmt[3][3]) in _MODULE_CALLS:
             if walk.dotted(stmt[3][3]) == "I.module_global_infos":
-                walk.fail("E0208", "`I.module_global_infos` is not supported", stmt)
-            self.found.attrs.append(stmt[3])
+                walk.global_infos |= read_global_infos(walk, stmt[3])
+            else:
+                self.found.attrs.append(stmt[3])
         elif stmt[0] == "assign" and stmt[3][0] == "name" and stmt[5] is not None:
             self._prelude(stmt)
         elif not _means_nothing(stmt):
             walk.fail(
-                "E0208", "this cannot stand in a module", stmt, help="a module has functions and `I.module_attrs`"
+                "E0208",
+                "this cannot stand in a module",
+                stmt,
+                help="a module has functions, `I.module_attrs` and `I.module_global_infos`",
             )
 
     def _add(self, cst: Cst) -> None:
@@ -192,12 +197,14 @@ class _Reader:
         walk = self.walk
         if len(call[4]) != 1 or call[5] or call[4][0][0] != "str":
             walk.fail("E0907", "`tvm.ir.load_json` takes one string", call)
-        from mlcc.grammar.metadata import tensors_of
+        from mlcc.grammar.metadata import metadata_of
 
         try:
-            walk.data = {**tensors_of(call[4][0][3]), **(walk.data or {})}
+            tensors, strings = metadata_of(call[4][0][3])
         except ValueError as problem:
             walk.fail("E0907", "this is not the metadata of a module", call[3], str(problem))
+        walk.data = {**tensors, **(walk.data or {})}
+        walk.strings |= strings
 
     def _module_attrs(self, call: Cst) -> dict[str, Any]:
         if len(call[4]) != 1 or call[5]:

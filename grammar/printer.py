@@ -11,6 +11,7 @@ from typing import Any
 from mlcc.grammar import printer_relax, printer_tir
 from mlcc.grammar.constants import data_lines
 from mlcc.grammar.printer_buffer import declaration
+from mlcc.grammar.printer_global_info import global_infos
 from mlcc.grammar.printer_names import Names, identifier
 from mlcc.grammar.printer_statement import statement
 from mlcc.grammar.printer_writer import DIALECTS, END, START, Writer
@@ -72,10 +73,12 @@ def _module(out: Writer, module: IRModule) -> None:
     out.depth = 1
     if module.attrs:
         out.line(f"I.module_attrs({out.value(module.attrs)})")
-    elif not module.functions:
+    if module.global_infos:
+        out.line(f"I.module_global_infos({global_infos(out, module.global_infos)})")
+    if not (module.attrs or module.global_infos or module.functions):
         out.line("pass")
     for i, (name, func) in enumerate(module.functions.items()):
-        if i or module.attrs:
+        if i or module.attrs or module.global_infos:
             out.line("")
         _function(out, func, name)
     out.depth = 0

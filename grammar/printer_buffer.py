@@ -6,6 +6,7 @@ from mlcc.grammar.printer_expr import is_int
 from mlcc.grammar.printer_literals import integer, quote
 from mlcc.grammar.printer_writer import ATOM, Child, Parts, Writer, call, handles
 from mlcc.ir import tir
+from mlcc.ir.construct import index_dtype
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
 
@@ -29,7 +30,11 @@ def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -
     if buffer.strides:
         strides = [out.text(n) for n in buffer.strides]
         args.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
-    if buffer.elem_offset is not None and not is_int(buffer.elem_offset, 0):
+    if not is_int(buffer.elem_offset, 0):
+        shown = buffer.elem_offset is not None
+    else:  # a zero of another type than that of the shape is another program to TVM
+        shown = out.dialect.is_tvm and buffer.elem_offset.dtype is not index_dtype(buffer.shape)
+    if shown:
         args.append(f"elem_offset={out.text(buffer.elem_offset)}")
     if buffer.scope != "global":
         args.append(f"scope={quote(buffer.scope)}")

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from mlcc.grammar import printer_tvm
 from mlcc.grammar.printer_literals import quote
-from mlcc.grammar.printer_writer import Child, Part, Parts, Writer, call, handles
+from mlcc.grammar.printer_writer import ATOM, Child, Part, Parts, Writer, call, handles
 from mlcc.ir import calls, relax, tir
+from mlcc.ir.checked import checked_index
 from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import INTRINSICS, Intrinsic, result_dtype
 
@@ -75,6 +76,9 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     name = node.op.name.removeprefix("tir.")
     if out.dialect.is_tvm and name in printer_tvm.NODES:
         return call("T." + printer_tvm.NODES[name], *args)
+    check = checked_index(node) if out.dialect.is_tvm else None
+    if check is not None:
+        return ATOM, [Child(check.unchecked(), ATOM)]
     if name == "target" and len(node.args) == 1 and isinstance(node.args[0], tir.StringImm):
         return call("T.target", _target(node.args[0].value))
     known = INTRINSICS.get(name)

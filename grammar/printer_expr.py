@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar.printer_literals import float_text, integer, quote
+from mlcc.grammar.printer_literals import imm_text, integer, quote
 from mlcc.grammar.printer_writer import (
     AND,
     ANY,
@@ -118,7 +118,7 @@ def _int(out: Writer, node: tir.IntImm, like: DType | None) -> Parts:
 
 @handles(tir.FloatImm)
 def _float(out: Writer, node: tir.FloatImm, like: DType | None) -> Parts:
-    text = float_text(node.value, node.dtype)
+    text = imm_text(node.value, node.written, node.dtype)
     if out.dialect.is_tvm and node.dtype.bits == 64 and math.isfinite(node.value) and abs(node.value) > 3.4e38:
         return call("T.FloatImm", quote(str(node.dtype)), text)  # TVM's function takes a float32 first
     return ATOM, [f"{dtype_call(node.dtype)}({text})"]

@@ -41,6 +41,11 @@ def float_text(value: float, dtype: DType) -> str:
     return repr(value)
 
 
+def imm_text(value: float, written: float | None, dtype: DType) -> str:
+    """The literal of a `FloatImm`: the double that TVM's constant holds, which is what was written, else the value."""
+    return float_text(value, dtype) if not math.isfinite(value) else repr(value if written is None else written)
+
+
 def _beyond(text: str, value: float, dtype: DType) -> bool:
     """True for what rounds to the greatest finite value from above it: TVM takes no such literal."""
     return abs(float(text)) > abs(value) and math.isinf(round_float(2 * value, dtype))

@@ -9,6 +9,8 @@ from mlcc import ops
 from mlcc.errors import did_you_mean
 from mlcc.grammar import relax_const
 from mlcc.grammar.context import Scope
+from mlcc.grammar.global_infos import resolve_device
+from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.relax_forms import FORMS, Form, sort_arguments
 from mlcc.grammar.relax_scope import MODULE, FunctionWalk
 from mlcc.grammar.relax_types import struct_info, type_of
@@ -134,6 +136,10 @@ def is_module(fw: FunctionWalk, cst: Cst) -> bool:
 
 def _index(fw: FunctionWalk, cst: Cst) -> Any:
     """An item of a tuple, or metadata."""
+    if cst[3][0] == "index" and fw.walk.strings:
+        text = fw.walk.strings.get(metadata_key(cst) or "")
+        if text is not None:
+            return text
     found = relax_const.metadata(fw, cst)
     if found is not None:
         return found
@@ -218,7 +224,10 @@ def call(fw: FunctionWalk, cst: Cst) -> Any:
             return _call_packed(fw, cst)
         if name in _STATEMENTS:
             fw.walk.fail("E0405", f"R.{name} is a statement of its own", cst)
-        return _bind(fw, cst, name, *_arguments(fw, cst))
+        args, kwargs = _arguments(fw, cst)
+        if name == "to_vdevice":
+            args, kwargs = _with_device(fw, cst, args, kwargs)
+        return _bind(fw, cst, name, args, kwargs)
     if path.startswith("T."):
         return fw.scalar(cst)
     if path in ("I.meta_var",) and len(cst[4]) == 1:
@@ -235,6 +244,18 @@ def _arguments(fw: FunctionWalk, cst: Cst, skip: int = 0) -> tuple[tuple[Any, ..
     for made, at in zip((*args, *kwargs.values()), (*cst[4][skip:], *(k[3] for k in cst[5])), strict=True):
         if isinstance(made, Cast) or made is MODULE:
             as_expr(fw, made, at)
+    return args, kwargs
+
+
+def _with_device(
+    fw: FunctionWalk, cst: Cst, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of `R.to_vdevice` with the full name of the device."""
+    if len(args) == 2 and isinstance(args[1], str):
+        args = (args[0], resolve_device(fw.walk, args[1], cst[4][1]))
+    elif isinstance(kwargs.get("dst_vdevice"), str):
+        place = next(k[3] for k in cst[5] if k[0] == "dst_vdevice")
+        kwargs = {**kwargs, "dst_vdevice": resolve_device(fw.walk, kwargs["dst_vdevice"], place)}
     return args, kwargs
 
 

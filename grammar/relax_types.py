@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
+from mlcc.grammar.global_infos import resolve_device
 from mlcc.grammar.quoted import parse_quoted
 from mlcc.grammar.relax_scope import FunctionWalk, nodes_in
 from mlcc.grammar.tree import Cst
@@ -198,14 +199,11 @@ def tensor_dtype(fw: FunctionWalk, cst: Cst) -> DType | None:
 
 
 def _device(fw: FunctionWalk, cst: Cst) -> str:
-    """A device as kind:index:scope; `cuda` is `cuda:0:global`."""
+    """A device as kind:index:scope; `cuda` is `cuda:0:global`, unless the module declares its devices."""
     value = fw.scalar(cst)
     if not isinstance(value, str) or not value or len(value.split(":")) > 3:
         fw.walk.fail("E0401", 'a device is a string such as "cuda:0"', cst)
-    kind, index, scope = [*value.split(":"), "", ""][:3]
-    if index and not (index.isascii() and index.isdigit()):
-        fw.walk.fail("E0401", f"`{index}` is no number of a device", cst)
-    return f"{kind}:{index or 0}:{scope or 'global'}"
+    return resolve_device(fw.walk, value, cst)
 
 
 def _shape(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
 SUFFIX = ".kept"
 _MAGIC = b"mlcc 1 "  # and the hash of the rest, and a line's end
 _HEAD = len(_MAGIC) + 64 + 1
+_ENTRY = re.compile(r"[0-9a-f]{64}\.kept")  # what else lies in the folder is not ours
 _ABANDONED = 3600.0  # seconds after which a file that was never moved into place is rubbish
 
 
@@ -99,7 +101,7 @@ class Store:
         """(time of last use, size, path) of every entry."""
         found = []
         for entry in self._entries():
-            if entry.name.endswith(SUFFIX):
+            if _ENTRY.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
                     known = entry.stat(follow_symlinks=False)
                     found.append((known.st_mtime, known.st_size, entry.path))

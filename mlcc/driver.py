@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
 from mlcc.ir.module import IRModule
 
 if TYPE_CHECKING:
+    from mlcc.files import Content
     from mlcc.ir import relax
+    from mlcc.outputs import Outputs
     from mlcc.passes.manager import Observer, Pipeline
     from mlcc.target import Target
     from mlcc.targets.cuda.artifact import CudaArtifact
@@ -36,18 +39,36 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
     return parse(text, name=name, folder=None if name == "-" else folder)  # type: ignore[no-any-return]
 
 
-def write_module(module: IRModule, path: str, dialect: str = "mlcc") -> None:
-    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout."""
-    from mlcc.files import save_npz, write_atomic
-    from mlcc.grammar.printer import constant_data, script
+def write_module(
+    module: IRModule, path: str, dialect: str = "mlcc", *, data: str | None = None, outputs: Outputs | None = None,
+    more: Mapping[str, Content] | None = None,
+) -> None:  # fmt: skip
+    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
 
-    if path == "-" or dialect != "mlcc":
-        write_atomic(path, script(module, dialect=dialect))
+    `data` names another file for them, in the folder of the text or below. A terminal gets the text without them.
+    `outputs` knows what the command reads and writes besides; `more` is written along. Raises CompileError.
+    """
+    from mlcc.files import npz_bytes
+    from mlcc.grammar.constants import data_file_line, npz_arrays
+    from mlcc.grammar.printer import constant_data, script
+    from mlcc.outputs import Outputs, holds, is_stream, mark
+
+    outputs = outputs or Outputs()
+    if is_stream(path) and data is None or dialect != "mlcc":
+        elided = path == "-" and sys.stdout is not None and sys.stdout.isatty()
+        outputs.save({**(more or {}), path: script(module, dialect=dialect, data=not elided)})
         return
-    arrays = {key: data.array for key, data in constant_data(module).items() if data.array is not None}
-    if arrays:
-        save_npz(f"{os.path.splitext(path)[0]}.npz", arrays)
-    write_atomic(path, script(module, data=False))
+    arrays = npz_arrays(constant_data(module))
+    text = script(module, data=False)
+    contents: dict[str, Content] = {}
+    beside = f"{os.path.splitext(path)[0]}.npz"
+    if data is not None:
+        contents[data] = npz_bytes(arrays, mark(path))
+        if os.path.normpath(data) != os.path.normpath(beside):
+            text += data_file_line(data, path)
+    elif arrays:
+        contents |= outputs.beside(beside, arrays, path, lambda old: holds(old, arrays))
+    outputs.save({**(more or {}), **contents, path: text})
 
 
 # ---------------------------------------------------------------- passes
@@ -138,11 +159,14 @@ def _generate(
     )  # fmt: skip
 
 
+_UNSCHEDULED = "lower-to-tir{check-indices=true}"
+
+
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
     from mlcc.runtime.loader import load
 
-    made = build(module, "llvm{cpu=native}", pipeline="lower-to-tir", allow_native=False, sanitize=True)
+    made = build(module, "llvm{cpu=native}", pipeline=_UNSCHEDULED, allow_native=False, sanitize=True)
     return load(made)[func](*arrays)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.cache import PLACE, SIZE, SWITCH, Store, store
-from mlcc.files import read_bytes, recorded_reads
+from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
@@ -58,6 +58,7 @@ def _read(place: Store, key: str) -> bytes | None:
                     return None
         except OSError:
             return None
+    note_known_reads(reads)
     return rest[int(size) :]
 
 

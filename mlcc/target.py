@@ -47,7 +47,8 @@ class Target:
     what schedules are chosen for; 0 is what is known of the CPU (`mlcc.cpu_facts`). So are, for cuda, the number of
     multiprocessors, and the threads, bytes of shared memory and registers that a block may have; 0 is what is known of
     the architecture (`mlcc.gpu_facts`). `fast_math`: floating-point
-    arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count.
+    arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count. `check_indices`:
+    indices in the data that lie outside are errors, where they would else read and write any memory.
     """
 
     kind: str = "llvm"
@@ -65,6 +66,7 @@ class Target:
     max_threads: int = 0
     shared_bytes: int = 0
     registers: int = 0
+    check_indices: bool = True
 
     @staticmethod
     def parse(text: str | Target) -> Target:
@@ -102,8 +104,8 @@ class Target:
 DEFAULT_ARCH = "sm_80"
 NATIVE = "native"
 KINDS: dict[str, tuple[str, ...]] = {
-    "cuda": ("arch", "fast_math", "sm_count", "max_threads", "shared_bytes", "registers", "l2"),
-    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math"),
+    "cuda": ("arch", "fast_math", "sm_count", "max_threads", "shared_bytes", "registers", "l2", "check_indices"),
+    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math", "check_indices"),
 }
 
 

@@ -17,7 +17,8 @@ from mlcc.passes.symbolic import bind_symbols
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.ir.tensor_data import TensorData
+    from mlcc.ir.dtypes import DType
+    from mlcc.runtime.npz import Judge
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
     raise CompileError(error("E0506", f"`{who}`: the module has no relax function `{name}`", help=help))
 
 
-def load_arrays(path: str, ctx: PassContext) -> dict[str, np.ndarray]:
+def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
     """The arrays of an .npz named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
     from mlcc.files import load_npz
 
@@ -62,6 +63,7 @@ def load_arrays(path: str, ctx: PassContext) -> dict[str, np.ndarray]:
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
     """The function with the parameters that `arrays` names as constants. Raises CompileError E0507."""
+    from mlcc.files import read_array
     from mlcc.grammar.constants import as_tensor
 
     by_name: dict[str, list[relax.Var]] = {}
@@ -70,17 +72,19 @@ def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRM
     wrong: list[Diagnostic] = []
     constants: dict[relax.Var, relax.Constant] = {}
     sizes: dict[tir.Var, tir.Expr] = {}
-    for key, array in arrays.items():
+    for key in arrays:
         params = by_name.get(key, [])
         if len(params) != 1:
             what = "no parameter" if not params else "several parameters"
             help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"
             wrong.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
             continue
-        data = as_tensor(array, getattr(params[0].struct_info, "dtype", None), key)
-        problem = _mismatch(params[0], data, sizes)
-        if problem:
-            wrong.append(error("E0507", f"the array for parameter `{key}` {problem}", params[0].span))
+        dtype = getattr(params[0].struct_info, "dtype", None)
+        try:
+            data = as_tensor(read_array(arrays, key, _judge(params[0], dtype, sizes)), dtype, key)
+        except CompileError as exc:
+            wrong += exc.diagnostics
+            continue
         constants[params[0]] = relax.Constant(data, tensor_info(map(_int64, data.shape), data.dtype))
     if wrong:
         raise CompileError(wrong)
@@ -96,21 +100,35 @@ def _int64(value: int) -> tir.Expr:
     return const(value, "int64")
 
 
-def _mismatch(param: relax.Var, data: TensorData, sizes: dict[tir.Var, tir.Expr]) -> str | None:
+def _judge(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
+    """What holds an array against its parameter, before memory is taken for it. It raises CompileError E0507."""
+    from mlcc.grammar.constants import like
+
+    def judge(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+        problem = _mismatch(param, *like(shape, stored, dtype, param.name), sizes)
+        if problem:
+            raise CompileError(error("E0507", f"the array for parameter `{param.name}` {problem}", param.span))
+        dims = getattr(param.struct_info, "dims", None)
+        return dims is not None and all(isinstance(d, tir.IntImm) for d in dims)
+
+    return judge
+
+
+def _mismatch(param: relax.Var, dtype: DType, shape: tuple[int, ...], sizes: dict[tir.Var, tir.Expr]) -> str | None:
     """Why an array cannot be bound to a parameter, if so; sizes of symbolic dimensions are added to `sizes`."""
     info = param.struct_info
     if not isinstance(info, relax.TensorStructInfo):
         return None if isinstance(info, relax.ObjectStructInfo) or info is None else f"is a tensor, not {info}"
-    if info.dtype is not None and info.dtype is not data.dtype:
-        return f"has dtype {data.dtype}, not {info.dtype}"
-    if info.ndim not in (-1, len(data.shape)):
-        return f"has {len(data.shape)} dimensions, not {info.ndim}"
-    for want, size in zip(info.dims or (), data.shape, strict=True) if info.dims is not None else ():
+    if info.dtype is not None and info.dtype is not dtype:
+        return f"has dtype {dtype}, not {info.dtype}"
+    if info.ndim not in (-1, len(shape)):
+        return f"has {len(shape)} dimensions, not {info.ndim}"
+    for want, size in zip(info.dims or (), shape, strict=True) if info.dims is not None else ():
         if isinstance(want, tir.Var) and want not in sizes:
             sizes[want] = _int64(size)
             continue
         known = sizes[want] if isinstance(want, tir.Var) else want
         if isinstance(known, tir.IntImm) and known.value != size:
             name = f" for `{want.name}`" if isinstance(want, tir.Var) else ""
-            return f"has shape {data.shape}, where {known.value}{name} was expected, not {size}"
+            return f"has shape {shape}, where {known.value}{name} was expected, not {size}"
     return None

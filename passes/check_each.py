@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, did_you_mean, error, render
@@ -36,7 +36,7 @@ class CheckEach(Observer):
     """
 
     def __init__(
-        self, inputs: dict[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
+        self, inputs: Mapping[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
         limit: int = 10_000_000, write: Write | None = None, compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.inputs = inputs

@@ -1,4 +1,4 @@
-"""What operators take to be equal, where the program does not say that it is, becomes a check."""
+"""State what operators take sizes to be: equal where they must be, and no larger than a tensor can be."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from typing import ClassVar
 
 from mlcc import ops
 from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops.shapes import requirements
 from mlcc.passes.graph import Mutator, map_relax_functions, shape_expr
 from mlcc.passes.lower_to_tir import shapes_known
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.size_limits import SizeLimits
 
 
 @dataclass(frozen=True)
 class CheckShapes(Pass):
     """State the sizes that an operator needs to be equal, where they are different expressions.
 
-    What is lowered later computes with the sizes of one operand and would read past the end of the other. Compiled
-    code checks such a `match_cast` when the function is entered.
+    What is lowered later computes with the sizes of one operand and would read past the end of the other. Results
+    whose number of elements may be more than fits are stated to have no more than that. Compiled code checks such a
+    `match_cast` when the function is entered; sizes that overflow do not satisfy it.
 
     Before:  lv = R.matmul(x, y)       # (n, k) and (j, m)
     After:   sizes = R.match_cast(R.shape([k]), R.Shape([j]))
+             sizes_1 = R.match_cast(R.shape([T.min(n * m, 2305843009213693951)]), R.Shape([n * m]))
              lv = R.matmul(x, y)
     """
 
@@ -40,6 +44,13 @@ class _Checks(Mutator):
         super().__init__(module)
         self.keys = Analyzer().keys
         self.stated: set[tuple[int, int]] = set()
+        self.limits = SizeLimits(())
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        before, self.limits = self.limits, SizeLimits(func.params)
+        made = super().visit_function(func)
+        self.limits = before
+        return made
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         before, self.stated = self.stated, set(self.stated)
@@ -52,6 +63,7 @@ class _Checks(Mutator):
             op = ops.get(expr.op.name)
             if op is not None and op.impl.infer is not None:
                 self._state(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
+                self._state(expr, [(c.minimum(count, most), count) for count, most in self.limits.unproven(expr)])
         return expr
 
     def _state(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:

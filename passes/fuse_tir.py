@@ -53,7 +53,9 @@ class FuseTir(Pass):
 
     Its bodies stand one after the other, intermediate results in memory of its own. Calls of the function become
     `call_tir`. What only fused functions called is gone, and so are unused bindings, parameters and private functions.
-    Tuples are passed field by field first, and all functions brought into canonical form, as in TVM.
+    Tuples are passed field by field first, and all functions brought into canonical form, as in TVM. A public TIR
+    function that only fused functions called is gone, too, unless `keep_public`: then public functions stay as they
+    are, for callers from outside.
 
     Before:  def fused_add_relu(x, b):                    # Primitive
                  lv = R.call_tir(cls.add, (x, b), ...)
@@ -63,24 +65,29 @@ class FuseTir(Pass):
 
     name: ClassVar[str] = "fuse-tir"
     requires: ClassVar[tuple[Requirement, ...]] = (Requirement("lower-to-tir", _unlowered),)
+    keep_public: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         module = RemoveUnusedParameters().run(ExpandTupleArguments().run(module, ctx), ctx)
-        kernels = _kernels(module)
-        builder = ModuleBuilder(IRModule(attrs=module.attrs, name=module.name))
+        kernels = _kernels(module, self.keep_public)
+        builder = ModuleBuilder(IRModule({}, module.attrs, module.name, module.global_infos))
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and name not in kernels:
                 made = _Caller(module, kernels, builder).visit_function(func)
                 builder.module.functions[name] = made
-        return _in_order(_complete(builder.module, module, kernels), module)
+        return _in_order(_complete(builder.module, module, kernels, self.keep_public), module)
 
 
-def _kernels(module: IRModule) -> dict[str, FusedKernel]:
+def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
     """The TIR functions that fused functions become; those that cannot become one are left out."""
     called = {name for func in module.functions.values() for name in callees(func)}
     made = {}
     for name, func in module.functions.items():
-        if isinstance(func, relax.Function) and is_primitive(func) and (name in called or func.is_private):
+        if (
+            isinstance(func, relax.Function)
+            and is_primitive(func)
+            and (func.is_private or name in called and not keep_public)
+        ):
             kernel = fuse_calls(func, module)
             if kernel is not None:
                 made[name] = kernel
@@ -135,12 +142,13 @@ class _Caller(Mutator):
                 tensors.append(argument)
 
 
-def _complete(made: IRModule, module: IRModule, kernels: dict[str, FusedKernel]) -> IRModule:
+def _complete(made: IRModule, module: IRModule, kernels: dict[str, FusedKernel], keep_public: bool) -> IRModule:
     """Add what is still to be reached, and drop what is not."""
     entries = {n for n, f in module.functions.items() if not f.is_private and n not in kernels}
     inner = {callee for name in kernels for callee in callees(module[name])}
     outer = {callee for name, func in module.functions.items() if name not in kernels for callee in callees(func)}
-    entries -= {n for n in inner - outer if isinstance(module.functions.get(n), tir.PrimFunc)}
+    if not keep_public:
+        entries -= {n for n in inner - outer if isinstance(module.functions.get(n), tir.PrimFunc)}
     result = made.copy()
     for name, func in module.functions.items():
         if name not in result and name not in kernels:

@@ -12,7 +12,8 @@ from mlcc.ir.dtypes import HANDLE
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, map_children, replace, walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.graph import CALL_TIR, CALL_TIR_INPLACE
+from mlcc.passes.graph import CALL_TIR, CALL_TIR_INPLACE, tir_callee
+from mlcc.passes.narrow_floats import OPERATOR, is_operator, promoted, uses_narrow_floats
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,12 @@ class _Builder:
     scalar_params: list[tir.Var] = field(default_factory=list)
     allocated: list[tir.Buffer] = field(default_factory=list)
     body: list[tir.Stmt] = field(default_factory=list)
+    one_kind: bool = True  # no function of the text stands beside one of an operator, where one has narrow floats
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)
+        narrow = [f for f in _called(func, self.module) if uses_narrow_floats(f)]
+        self.one_kind = len({is_operator(f) for f in narrow}) == 1
         for param in func.params:
             self.parameter(param, views)
         for block in func.body.blocks:
@@ -68,6 +72,8 @@ class _Builder:
         root = tir.Block("root", (), (), (), _unique_blocks(tuple(self.body)), alloc_buffers=inside)
         body = (tir.BlockRealize((), tir.TRUE, root),)
         made = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
+        if self.one_kind and any(map(is_operator, narrow)):
+            made = made.with_attr(OPERATOR, True)
         return FusedKernel(renew_vars(made), list(self.constants))
 
     # ------------------------------------------------------------ values
@@ -133,6 +139,8 @@ class _Builder:
         if not isinstance(func, tir.PrimFunc) or func.root is None or not isinstance(arguments, relax.Tuple):
             raise _Unsuitable
         written = self.written(call, arguments.fields)
+        if not self.one_kind and is_operator(func):
+            func = promoted(func)
         made = self.results(call, func, len(arguments.fields), written)
         remaining = iter(made)
         outputs = tuple(next(remaining) if w is None else w for w in written)
@@ -196,6 +204,13 @@ class _Builder:
             data = tir.Var(f"{param.name}_intermediate", param.data.dtype, param.data.pointer)
             made.append(replace(param, name=data.name, data=data, shape=dims))
         return tuple(made)
+
+
+def _called(func: relax.Function, module: IRModule) -> list[tir.PrimFunc]:
+    """The TIR functions that a function calls."""
+    values = [b.value for block in func.body.blocks for b in block.bindings if isinstance(b, relax.VarBinding)]
+    found = [module.functions.get(tir_callee(v) or "") for v in values]
+    return [f for f in found if isinstance(f, tir.PrimFunc)]
 
 
 def _outputs(call: relax.Call) -> Iterable[relax.TensorStructInfo]:

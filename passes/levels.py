@@ -1,17 +1,21 @@
 """The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
 
+_SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
-_FUSED = "annotate-op-pattern,fuse,fuse-tir"
-_KERNELS = f"lower-to-tir,{_FUSED}"
-_SCHEDULED = f"lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,pack-weights"
+_FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
+_LOWERED = "lower-to-tir{accurate=true,check-indices=true}"
+_PROMOTED = "promote-narrow-floats"
+_KERNELS = f"{_LOWERED},{_FUSED},{_PROMOTED}"
+_SCHEDULED = f"{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule,pack-weights"
 
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
-    "O0": "check-shapes,lower-to-tir",
-    "O1": "normalize,check-shapes,canonicalize,fold-constants,dead-code,lower-to-tir",
+    "O0": f"broadcast-operands,check-shapes,{_LOWERED},{_PROMOTED}",
+    "O1": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_LOWERED},{_PROMOTED}",
     # schedules take about as long to choose and to compile as all the rest: for what runs more than once
-    "O2": f"normalize,check-shapes,canonicalize,fold-constants,dead-code,{_KERNELS}",
-    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    "O2": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_KERNELS}",
+    "O3": f"{_SHAPES},canonicalize,"
+    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
     f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
 }
 
@@ -20,10 +24,11 @@ LEVELS: dict[str, str] = {
 GPU_LEVELS: dict[str, str] = {
     "O0": f"{LEVELS['O0']},bind-threads",
     "O1": f"{LEVELS['O1']},bind-threads",
-    "O2": "normalize,check-shapes,canonicalize,fold-constants,fuse-attention,dead-code,lower-to-tir,fold-transposes,"
-    f"dead-code,{_FUSED},auto-schedule,bind-threads",
-    "O3": "normalize,check-shapes,canonicalize,fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"fuse-attention,dead-code,lower-to-tir,split-kernels,fold-transposes,dead-code,{_FUSED},auto-schedule,"
+    "O2": f"{_SHAPES},canonicalize,fold-constants,fuse-attention,dead-code,{_LOWERED},fold-transposes,"
+    f"dead-code,{_FUSED},{_PROMOTED},auto-schedule,bind-threads",
+    "O3": f"{_SHAPES},canonicalize,"
+    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    f"fuse-attention,dead-code,{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule,"
     "bind-threads",
 }
 

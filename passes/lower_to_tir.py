@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_
 from typing import Any, ClassVar
 
 from mlcc import ops
@@ -12,12 +13,15 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, field_names, replace, walk
-from mlcc.ir.visit import substitute
+from mlcc.ir.node import Attrs, meaning_names, replace, walk
+from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
+from mlcc.ops.topi import is_exact_constant
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
+from mlcc.passes.index_checks import IndexRule, with_index_checks
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.narrow_floats import OPERATOR, uses_narrow_floats
 from mlcc.relax.module_builder import ModuleBuilder
 
 # Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
@@ -52,7 +56,12 @@ class LowerToTir(Pass):
     Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
     shapes. Those that have no lowering for their dtypes are an error, which lists them all.
 
-    Where the data decide how long a result is, a function finds that out first.
+    Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
+    the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
+    target option `check-indices=false` they only count from the end.
+
+    By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
+    NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -60,6 +69,8 @@ class LowerToTir(Pass):
 
     name: ClassVar[str] = "lower-to-tir"
     skip: tuple[str, ...] = ()
+    accurate: bool = False
+    check_indices: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         builder = ModuleBuilder(module)
@@ -69,7 +80,8 @@ class LowerToTir(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, ctx.target.kind == "cuda")
+                how = Lowering(ctx.target.kind == "cuda", self.accurate, self.check_indices, ctx.target.check_indices)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:
             raise CompileError(together(wrong))
@@ -102,12 +114,36 @@ def function_name(op: OpDef, call: relax.Call | None = None) -> str:
     return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
 
 
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """Which of an operator's lowerings is taken: one for devices of `many` threads, the most `accurate` one.
+
+    `settle_indices`: negative indices in the data count from the end where they do, and with `check_indices` those
+    outside are errors.
+    """
+
+    many: bool = False
+    accurate: bool = False
+    settle_indices: bool = False
+    check_indices: bool = True
+
+    def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
+        """The lowerings to ask, in order; all but the last may give None."""
+        if self.many and impl.many is not None:
+            yield impl.many
+        if self.accurate and impl.accurate is not None:
+            yield impl.accurate
+        assert impl.lower is not None
+        yield impl.lower
+
+
 class _Lowering(Mutator):
     def __init__(
-        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic], many: bool
-    ) -> None:
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic],
+        how: Lowering,
+    ) -> None:  # fmt: skip
         super().__init__(builder.module)
-        self.many = many
+        self.how = how
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
@@ -125,7 +161,7 @@ class _Lowering(Mutator):
         try:
             if found is not None and not shapes_known(call):
                 call = self.measured(op, call, found)
-            made = lower_call(op, call, self.builder, self.cache, self.many)
+            made = lower_call(op, call, self.builder, self.cache, self.how)
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
@@ -136,7 +172,9 @@ class _Lowering(Mutator):
         short = f"{op.short}_extents"
         first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure), op.pure)
         vector = relax.TensorStructInfo(None, INT64, 1)
-        sizes = self.emit(lower_call(first, replace(call, struct_info=vector), self.builder, self.cache))
+        as_vector = replace(call, struct_info=vector)
+        how = replace_(self.how, many=False)
+        sizes = self.emit(lower_call(first, as_vector, self.builder, self.cache, how))
         info = sizes.struct_info
         assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
         count = tir.const_int(info.dims[0]) or 0
@@ -260,32 +298,39 @@ class Arguments:
 
 
 def lower_call(
-    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, many: bool = False
+    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, how: Lowering = Lowering()
 ) -> relax.Expr:  # fmt: skip
-    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder. `many`: for a
-    device of many threads."""
+    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
     from mlcc import te
 
     given = Arguments()
     operands = _operands(op, call, given)
     looks = _Key({new: old for old, new in given.fresh.items()})
     key = looks.of((op.name, call.attrs, call.struct_info, operands))
-    if key is not None and key in cache:
-        made = cache[key]
-        now = dict(zip(made.order, looks.order, strict=True))
-        symbolic = [prim_value(substitute(v, now)) for v in made.sizes]
-        return call_tir(made.name, builder.module[made.name], [*given.passed, *symbolic], substitute(made.info, now))  # type: ignore[arg-type]
+    place = operator_place(op, call) if how.check_indices else ""
+    checked = (key, place, constant_ranges(given)) if how.settle_indices else key
+    shared = None if key is None else cache.get(key) or cache.get(checked)
+    if shared is not None:
+        now = dict(zip(shared.order, looks.order, strict=True))
+        symbolic = [prim_value(substitute(v, now)) for v in shared.sizes]
+        passed = [*given.passed, *symbolic]
+        return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, now))  # type: ignore[arg-type]
     own = given.renew(call)  # shapes and attributes over the function's own variables, too
-    result: Any = op.impl.many(own, *operands) if many and op.impl.many is not None else None
-    if result is None:
-        assert op.impl.lower is not None
-        result = op.impl.lower(own, *operands)
+    result: Any = next(made for lower in how.of(op.impl) if (made := lower(own, *operands)) is not None)
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     _check_dtypes(call, [t.dtype for t in outputs])
     unbound = given.unbound(outputs)
     func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    if not how.accurate:
+        func = with_rounded_constants(func)
+    elif uses_narrow_floats(func):
+        func = func.with_attr(OPERATOR, True)
+    if how.settle_indices:
+        rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
+        plain, func = func, with_index_checks(func, rule)
+        key = checked if key is not None and func is not plain else key
     name = builder.add(func, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
     infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
@@ -295,6 +340,51 @@ def lower_call(
     if key is not None and set(back.values()) <= set(looks.order):
         cache[key] = _Made(name, out, sizes, tuple(looks.order))
     return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with constants of narrow floats as they are rounded, in the place of casts of the exact ones."""
+
+    def folded(node: Any) -> Any:
+        return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
+
+    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func  # type: ignore[no-any-return]
+
+
+# operators whose negative indices count from the end, as in NumPy and ONNX
+_FROM_END = {
+    "take", "grad.take_backward", "gather_elements", "gather_nd", "index_tensor", "scatter_elements", "scatter_nd",
+    "index_put",
+}  # fmt: skip
+_BY_SIZES = {"strided_slice"}  # what scalars choose lies inside: `check-shapes` sees to it when a function is entered
+_MOST_KNOWN = 1 << 20  # elements of a constant whose range is looked at
+
+
+def operator_place(op: OpDef, call: relax.Call) -> str:
+    """How errors name a call: by its operator, and its line if it was read from a text."""
+    line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
+    return f"`R.{op.short}`" + (f" in line {line}" if line else "")
+
+
+def constant_ranges(given: Arguments) -> tuple[tuple[int, int] | None, ...]:
+    """The least and greatest element of each tensor that is passed, for small constants of integers."""
+    return tuple(map(_range_of, given.passed))
+
+
+def _range_of(expr: relax.Expr) -> tuple[int, int] | None:
+    if not isinstance(expr, relax.Constant) or expr.data.array is None or not expr.data.dtype.is_int:
+        return None
+    array = expr.data.array
+    return (int(array.min()), int(array.max())) if 0 < array.size <= _MOST_KNOWN else None
+
+
+def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Arguments) -> IndexRule:
+    inputs = [b.data for b in func.buffers[: len(given.inputs)] if b is not None]
+    ranges = constant_ranges(given)
+    known = {data: found for data, found in zip(inputs, ranges, strict=False) if found is not None}
+    from_end = op.short in _FROM_END and call.attrs.get("mode") not in ("clip", "wrap")
+    scalars = op.short not in _BY_SIZES
+    return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
 
 
 def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
@@ -325,7 +415,7 @@ class _Key:
             case tir.Op():
                 return value.name
             case tir.Expr():
-                return self.of((type(value).__name__, *(getattr(value, name) for name in field_names(type(value)))))
+                return self.of((type(value).__name__, *(getattr(value, name) for name in meaning_names(type(value)))))
             case te_tensor if hasattr(te_tensor, "buffer"):
                 return self.of((te_tensor.dtype, te_tensor.buffer.shape))
             case relax.TensorStructInfo():

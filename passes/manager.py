@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
@@ -98,6 +98,11 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+    def files(self) -> list[str]:
+        """The files that options of its passes name."""
+        named = ((p, f.name) for p in self.passes for f in fields(p) if f.metadata.get("file"))
+        return [str(getattr(p, name)) for p, name in named if getattr(p, name)]
 
 
 def pass_class(name: str) -> type[Pass]:

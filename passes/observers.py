@@ -16,6 +16,7 @@ from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manager import Observer, Pass, Pipeline
 from mlcc.typed_options import kebab
 
+_DUMP = "# --- "
 DATA_LIMIT = 1 << 20  # bytes of constants that a dump still carries
 
 Write = Callable[[str], None]
@@ -45,6 +46,7 @@ class Dump(Observer):
     names_before: Collection[str] | None = ()
     names_after: Collection[str] | None = ()
     folder: str | None = None
+    save: Callable[[str, str, str], None] | None = None  # path, text, how the text of any dump begins
 
     def __post_init__(self) -> None:
         self.names_before = _canonical_names(self.names_before)
@@ -67,7 +69,11 @@ class Dump(Observer):
 
         make_folder(self.folder)
         path = os.path.join(self.folder, f"{at + 1:02}-{when}-{current.name}.mlc")
-        write_atomic(path, f"# --- {when} {current}\n{text}")
+        text = f"{_DUMP}{when} {current}\n{text}"
+        if self.save is None:
+            write_atomic(path, text)
+        else:
+            self.save(path, text, _DUMP)
 
 
 def _canonical_names(names: Collection[str] | None) -> set[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.ir import tir
+from mlcc.ir.checked import checked_index
 from mlcc.ir.node import Node, children, walk
 from mlcc.ops import FusionKind
 
@@ -110,7 +111,13 @@ def _is_injective(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     if not all(isinstance(i, tir.Var) for i in store.indices):
         return False
     known = set(store.indices)
-    return all(v in known for i in load.indices for v in _vars(i))
+    return all(v in known for i in load.indices for v in _vars(_plain(i)))
+
+
+def _plain(index: tir.Expr) -> tir.Expr:
+    """The index that a check is of: what it is checked against does not count."""
+    check = checked_index(index)
+    return index if check is None else check.index
 
 
 def _is_multiply_add(stmt: tir.Stmt) -> bool:

@@ -18,6 +18,7 @@ from mlcc.passes.dead_code import entry_functions, keep_reachable
 from mlcc.passes.fused_kernel import handle, part_of
 from mlcc.passes.graph import CALL_TIR, Mutator, call_tir, is_call, map_relax_functions, tensor_info, tir_callee
 from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.narrow_floats import OPERATOR, is_operator, with_wide_intermediates
 from mlcc.passes.schedule.tree import Tree
 from mlcc.relax.module_builder import ModuleBuilder
 
@@ -128,6 +129,8 @@ def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.
 
 def parts_of(func: tir.PrimFunc, name: str) -> list[_Part] | None:
     """The parts in the order in which they run; None for a function that stays whole."""
+    if is_operator(func):
+        func = with_wide_intermediates(func)
     root = func.root
     if root is None or why_left_alone(func) is not None or any(b is None for b in func.buffers):
         return None
@@ -215,5 +218,7 @@ def _made(
         sizes = tuple(v for v in symbols if v in needed)
         given = [*((handle(b), b) for b in params), *((v, None) for v in sizes)]
         hint = stages[members[-1]].block.name.removeprefix("T_")
-        made.append(_Part(part_of(root, body, given, inside), f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
+        part = part_of(root, body, given, inside)
+        part = part.with_attr(OPERATOR, True) if is_operator(func) else part
+        made.append(_Part(part, f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
     return made if len(made) > 1 and made[-1].output is result else None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlcc.errors import Diagnostic, error
+from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
-from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow
+from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow, overlaps_itself
 from mlcc.runtime.manifest import Value, show_tensor
 
 
@@ -82,6 +84,8 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         )
     if writes and tensor.readonly:
         raise Refused("E0808", f"{label} is read-only, but the function writes it")
+    if writes and overlaps_itself(tensor.shape, tensor.strides):
+        raise Refused("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
     made = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
     if located is not None:
         return made  # how it lies is the device's affair
@@ -95,6 +99,35 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         made.before = original if leaf.role != "out" else None
         made.after = original if writes else None
     return made
+
+
+def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
+    """What holds an array's shape and dtype against a parameter, before anybody reads it. It raises CallError, and says
+    whether the declaration fixes how large the array is."""
+
+    def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        try:
+            return _judge(leaf, label, shape, dtype)
+        except Refused as exc:
+            raise CallError(exc.diagnostic) from None
+
+    return judge
+
+
+def _judge(leaf: Value, label: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    if leaf.kind == "scalar" and math.prod(shape) != 1:
+        raise Refused("E0803", f"{label} is an array of shape {shape}, expected a number")
+    if leaf.kind == "shape" and shape != (len(leaf.dims),):
+        raise Refused("E0805", f"{label} is an array of shape {shape}, expected a shape of {len(leaf.dims)} integers")
+    if leaf.kind != "tensor":
+        return leaf.kind != "pointer"
+    nothing = np.empty((0,) * (len(shape) - 1) + tuple(min(d, 64) for d in shape[-1:]), dtype)  # takes no memory
+    convert_tensor(leaf, nothing, label, False)
+    lanes = (leaf.code[2],) if leaf.code[2] > 1 and len(shape) > len(leaf.dims) else ()
+    wanted = (*leaf.dims, *lanes)
+    if any(isinstance(want, int) and want != size for want, size in zip(wanted, shape, strict=True)):
+        raise Refused("E0805", f"{label} has shape {shape}, expected {show_tensor(leaf)}")
+    return all(isinstance(want, int) for want in wanted)
 
 
 def scalar_array(leaf: Value, value: Any, wanted: str, label: str) -> np.ndarray:
@@ -218,6 +251,26 @@ def _pack_tensor(memory: Any, base: int, at: int, tensor: Tensor) -> int:
     if tensor.strides is not None:
         struct.pack_into(f"<{ndim}q", memory, strides, *tensor.strides)
     return strides + 8 * ndim
+
+
+def shared_memory(arguments: list[Argument]) -> tuple[Argument, Argument] | None:
+    """An argument that is written through a copy and another that shares memory with the caller's array."""
+    for written in arguments:
+        for other in arguments if written.after is not None else ():
+            array = other.after if other.after is not None else other.before
+            if array is None and other.tensor is not None and other.located is None and other.leaf.kind == "tensor":
+                array = as_array(other.tensor)
+            if other is not written and array is not None and _share(written.after, array):
+                return written, other
+    return None
+
+
+def _share(a: np.ndarray | None, b: np.ndarray) -> bool:
+    assert a is not None
+    try:
+        return np.shares_memory(a, b, max_work=1 << 16)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # their spans overlap
+        return True
 
 
 def extent(tensor: Tensor) -> tuple[int, int]:

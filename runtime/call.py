@@ -17,7 +17,7 @@ import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
 from mlcc.runtime.abi import ALIGNMENT, STORAGE, ErrorFn, QueryFn, RunFn, filled, kind_of
-from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack
+from mlcc.runtime.arguments import Argument, convert_tensor, extent, flatten, pack, shared_memory
 from mlcc.runtime.dlpack import as_array, of_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.fast import Area, FastPath
@@ -180,9 +180,11 @@ class Function:
                 raise CallError(
                     error("E0802", f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`")
                 )
+            self._apart(given)
             return self._bound(given, [], returned, _spare)
         assert self.spec.results is not None
         results, returned = self._results(self.spec.results, given, out)
+        self._apart([*given, *results])
         return self._bound(given, results, returned, _spare)
 
     def _bound(
@@ -191,6 +193,14 @@ class Function:
         return BoundCall(self, given, results, returned, spare)
 
     # ------------------------------------------------------------ parts of bind
+
+    def _apart(self, arguments: list[Argument]) -> None:
+        """Refuse what is written through a copy and shares memory with another argument; native code sees the rest."""
+        pair = shared_memory(arguments)
+        if pair is not None:
+            written, other = pair
+            message = f"`{self.name}`: `{written.name}` shares memory with `{other.name}`"
+            raise CallError(error("E0809", message))
 
     def _arguments(self, args: Sequence[Any]) -> list[Argument]:
         params = self.spec.params

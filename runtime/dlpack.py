@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,6 +83,28 @@ def compact(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         expected *= extent
     return True
+
+
+def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
+    """Whether two elements of a strided array may share their memory; `strides` count elements, None is compact.
+
+    Exact for arrays whose strides nest, which all slices do, and for others of at most 2**24 elements.
+    """
+    if strides is None or 0 in shape:
+        return False
+    reach = 0
+    for stride, extent in sorted((abs(s), e) for s, e in zip(strides, shape, strict=True) if e > 1):
+        if stride <= reach:
+            break
+        reach += stride * (extent - 1)
+    else:
+        return False
+    if 0 in (s for s, e in zip(strides, shape, strict=True) if e > 1) or math.prod(shape) > 1 << 24:
+        return True
+    offsets = np.zeros((), np.int64)
+    for stride, extent in zip(strides, shape, strict=True):
+        offsets = np.add.outer(offsets, np.arange(extent, dtype=np.int64) * stride)
+    return np.unique(offsets).size != offsets.size
 
 
 def of_array(array: np.ndarray) -> Tensor:

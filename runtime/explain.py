@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.errors import Diagnostic, error
-from mlcc.runtime.manifest import Constraint, Dim, evaluate, show, show_shape
+from mlcc.runtime.manifest import SELECT, Constraint, Dim, evaluate, show, show_shape
 
 if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
@@ -75,6 +75,11 @@ def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:
         return None
     name = "" if isinstance(constraint.want, int) else f"{show(constraint.want)} = "
     where = f", in line {constraint.line}" if constraint.line else ""
+    match constraint.have:
+        case ["min", count, int()] if count == constraint.want:
+            return f"a tensor of {show(count)} = {want} elements is too large{where}"
+        case [op, ["==", dim, 1], stretched, other] if op == SELECT and dim == other and stretched == constraint.want:
+            return f"{show(dim)} is {have}, expected 1 or {name}{want}{where}"  # what broadcasts
     return f"{constraint.what} is {have}, expected {name}{want}{where}"
 
 

@@ -253,17 +253,19 @@ SLOT_TYPES = {elf.X86_64: {9, 41, 42}, elf.AARCH64: {311, 312}}
 
 
 class Image(NamedTuple):
-    """A linked object in memory. `functions` and `constants` (an address range) are what the loader needs of it."""
+    """A linked object in memory. `functions` and `constants` (an address range) are what the loader needs of it; `code`
+    says which function has which addresses: start, bytes, name."""
 
     base: int
     functions: dict[str, int]
     constants: tuple[int, int]
+    code: tuple[tuple[int, int, str], ...]
 
 
 _IMAGES: list[tuple[Image, mmap.mmap]] = []  # never unloaded
 _SHARED: dict[str, int] = {}  # weak `mlcc_*` symbols: the first object that defines one serves all later ones
 _LOCK = threading.Lock()
-_READ, _EXEC = 1, 4
+READ, EXEC = 1, 4
 
 
 def link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
@@ -300,9 +302,9 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
 
     with memoryview(pages) as memory:
         Linker(obj, layout, base, found).fill(memory)
-    _protect(base, layout.text_end, _READ | _EXEC)
-    _protect(base + layout.text_end, layout.constant_end - layout.text_end, _READ)
-    _flush_instructions(obj.machine, base, base + layout.text_end)
+    protect(base, layout.text_end, READ | EXEC)
+    protect(base + layout.text_end, layout.constant_end - layout.text_end, READ)
+    flush_instructions(base, base + layout.text_end)
     where = {s.name: base + layout.section[s.section] + s.value for s in obj.symbols if s.section in layout.section}
     functions = {
         s.name: where[s.name]
@@ -314,9 +316,23 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
             _SHARED.setdefault(symbol.name, where[symbol.name])
     # the interpreter unmaps what it frees at its end, when threads of the pool may still be at the code
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
-    made = Image(base, functions, (base + layout.text_end, base + layout.constant_end))
+    code = tuple(
+        (base + layout.section[s.section] + s.value, s.size, s.name)
+        for s in obj.symbols
+        if s.type == elf.FUNC and s.section in layout.section
+    )
+    made = Image(base, functions, (base + layout.text_end, base + layout.constant_end), code)
     _IMAGES.append((made, pages))
     return made
+
+
+def symbol_at(address: int) -> str | None:
+    """The function of a loaded object whose code an address lies in; None if it is none's."""
+    for made, _ in _IMAGES:
+        for start, size, name in made.code if made.base <= address < made.constants[0] else ():
+            if start <= address < start + size:
+                return name
+    return None
 
 
 def shared_symbol(name: str) -> int | None:
@@ -346,7 +362,8 @@ def bind_shared(obj: ObjectFile, known: Mapping[str, int]) -> ObjectFile:
     return obj._replace(symbols=symbols)
 
 
-def _protect(address: int, size: int, rights: int) -> None:
+def protect(address: int, size: int, rights: int) -> None:
+    """Set what pages may be used for. Raises LoadError."""
     libc = ctypes.CDLL(None, use_errno=True)
     call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, use_errno=True)(
         ("mprotect", libc)
@@ -356,9 +373,9 @@ def _protect(address: int, size: int, rights: int) -> None:
         raise LoadError(error("E0856", f"the system refuses to protect the object's memory: {reason}"))
 
 
-def _flush_instructions(machine: int, start: int, end: int) -> None:
+def flush_instructions(start: int, end: int) -> None:
     """Where data and instruction caches are apart, tell the processor that new code is there."""
-    if machine != elf.AARCH64:
+    if os.uname().machine != "aarch64":
         return
     with contextlib.suppress(OSError, AttributeError):
         clear = ctypes.CDLL("libgcc_s.so.1").__clear_cache

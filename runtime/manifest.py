@@ -26,8 +26,8 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
     "mod": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1) if b else 0,
     "min": min,
     "max": max,
-    "<<": lambda a, b: a << min(b, 64),
-    ">>": lambda a, b: a >> b,
+    "<<": lambda a, b: a << b if 0 <= b < 64 else 0,  # a count outside the width shifts everything out
+    ">>": lambda a, b: a >> (b if 0 <= b < 64 else 63),
     "&": lambda a, b: a & b,
     "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b,

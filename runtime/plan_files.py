@@ -82,7 +82,7 @@ def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
         return Parts(manifest, plan, code, source.encode(), ())
     if path is None:
         raise _missing("the constants of a .ptx lie beside it: load it by its path")
-    beside = f"{os.path.splitext(path)[0]}.npz"
+    beside = _beside(plan, path)
     try:
         with open(beside, "rb") as file:
             archive = _Archive(file.read(), beside)
@@ -94,6 +94,19 @@ def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
         return by_key if by_key in archive.members and by_hash not in archive.members else by_hash
 
     return Parts(manifest, plan, code, source.encode(), _constants(wanted, archive, name_of))
+
+
+def _beside(plan: Mapping[str, Any], path: str) -> str:
+    """Where the constants of a .ptx lie: in the file of its own folder that its plan names, or the .npz of its name."""
+    named = plan.get("data")
+    if named is None:
+        return f"{os.path.splitext(path)[0]}.npz"
+    home = os.path.dirname(path) or "."
+    made = os.path.join(home, named) if isinstance(named, str) and "\0" not in named else ""
+    root = os.path.realpath(home)
+    if not made or os.path.commonpath([root, os.path.realpath(made)]) != root:
+        raise damaged("the file that it names for its constants does not lie in its folder")
+    return made
 
 
 def write_text(parts: Parts) -> bytes:

@@ -18,6 +18,9 @@ RUN = "mlcc_pool_v1_run"
 _SET_THREADS = "mlcc_pool_v1_set_num_threads"
 _SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
 _FUNCTIONS = (RUN, _SET_THREADS, "mlcc_pool_v1_get_num_threads", _SET_PARALLEL_FOR)
+# pools that are told how much work a loop is have these, too
+RUN_WORK = "mlcc_pool_v1_run_work"
+_SET_SHARED_RUN = "mlcc_pool_v1_set_shared_run"
 
 _wanted: int | None = None  # what was asked for in this process, before bounds
 
@@ -60,14 +63,22 @@ def tell_pool() -> None:
 
 
 def adopt_library(library: ctypes.CDLL) -> None:
-    """A shared library with a pool of its own uses the pool of this process; the first one's serves all."""
-    found = {name: _address(library, name) for name in _FUNCTIONS}
+    """A shared library with a pool of its own uses the pool of this process; the first one's serves all.
+
+    Where one of the two is of a time when pools were not told the work, loops of the library are for the shared pool of
+    unknown work.
+    """
+    found = {name: _address(library, name) for name in (*_FUNCTIONS, RUN_WORK, _SET_SHARED_RUN)}
     own = {name: address for name, address in found.items() if address is not None}
-    if len(own) < len(found):
+    if not all(name in own for name in _FUNCTIONS):
         return
     shared = image.share_symbols(own)
     if shared[RUN] != own[RUN]:
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(own[_SET_PARALLEL_FOR])(shared[RUN])
+        if shared.get(RUN_WORK, own.get(RUN_WORK)) != own.get(RUN_WORK):
+            setter, run = own[_SET_SHARED_RUN], shared[RUN_WORK]
+        else:
+            setter, run = own[_SET_PARALLEL_FOR], shared[RUN]
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(setter)(run)
     tell_pool()
 
 

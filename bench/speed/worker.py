@@ -82,6 +82,22 @@ class Worker:
             wall, cpu = self._spend(call, number)
             return {"wall": wall / number, "cpu": cpu / number, "number": number, "waited": (waiting() - before) / wall}
 
+    def after(self, pause: float, count: int) -> dict[str, Any]:
+        """Seconds of single calls, each after a pause of the caller; without one, after calls for some milliseconds."""
+        call, spent = self.ready.call, []
+        with before_others():
+            settled = time.perf_counter() + self.settle
+            call()
+            while time.perf_counter() < settled:
+                call()
+            for _ in range(count):
+                if pause:
+                    time.sleep(pause)
+                began = time.perf_counter()
+                call()
+                spent.append(time.perf_counter() - began)
+        return {"seconds": spent}
+
     def native(self) -> dict[str, Any]:
         """Seconds of a call as native code sees it, where the peer can tell."""
         with before_others():

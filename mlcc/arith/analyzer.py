@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mlcc.arith.bounds import INF, Bound, Bounds
-from mlcc.arith.canonical import Canonical
+from mlcc.arith.canonical import Canonical, Known
 from mlcc.arith.keys import Keys
 from mlcc.arith.linear import is_index
-from mlcc.arith.modular import Residue, Residues, meet
+from mlcc.arith.modular import ANY, Residue, Residues, meet
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
@@ -24,15 +24,20 @@ class Analyzer:
         self._residues = Residues()
         self._bounds = Bounds(self.keys, self._residues.of)
         self._canonical = Canonical(self)
+        self._bindings = 0  # how often a variable was bound
 
     # ------------------------------------------------------------ what is known
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Take it that `var` lies in a range, or is a value."""
-        self._canonical.forget()
+        self._bound_anew()
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
         if isinstance(known, tir.Range):
+            if isinstance(known.min, IntImm) and isinstance(known.extent, IntImm):
+                first = known.min.value
+                self._bounds.bind(var, Bound(first, max(first + known.extent.value - 1, first)))
+                return
             low, size = self.bound(known.min), self.bound(known.extent)
             high = c.add(known.min, c.sub(known.extent, 1))
             top = self.bound(self.simplify(high)).max
@@ -41,25 +46,29 @@ class Analyzer:
         value = self.simplify(c.as_expr(known, var.dtype))
         self.values[var] = value
         self._bounds.bind(var, self.bound(value))
-        self._residues.bind(var, self._residues.of(value))
+        self._bind_residue(var, self._residues.of(value))
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
         """Take it that low <= var <= high."""
-        self._canonical.forget()
+        self._bound_anew()
         self._bounds.bind(var, Bound(low, high))
+
+    def _bound_anew(self) -> None:
+        self._bindings += 1
+        self._canonical.forget()
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
         """Take it that `condition` holds inside the `with`."""
+        before, bindings = self._canonical.known, self._bindings
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
-        self._canonical.forget()
         try:
             yield
         finally:
             for step in reversed(undo):
                 step()
-            self._canonical.forget()
+            self._canonical.known = before if bindings == self._bindings else Known()
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:
@@ -71,11 +80,16 @@ class Analyzer:
             case tir.EQ(lhs=tir.FloorMod(lhs=tir.Var() as var, rhs=IntImm(value=coeff)), rhs=IntImm(value=base)) if (
                 coeff > 0 and is_index(var.dtype)
             ):
-                old = self._residues.bind(var, (coeff, base % coeff))
-                self._residues.bind(var, meet(old, (coeff, base % coeff)))
-                undo.append(lambda: (self._residues.bind(var, old), None)[1])
+                old = self._residues.bind(var, ANY)
+                self._bind_residue(var, meet(old, (coeff, base % coeff)))
+                undo.append(lambda: self._bind_residue(var, old))
             case tir.CompareOp(lhs=a, rhs=b) if is_index(a.dtype):
                 self._assume_order(condition, a, b, undo)
+
+    def _bind_residue(self, var: tir.Var, residue: Residue) -> None:
+        self._canonical.forget()
+        self._residues.bind(var, residue)
+        self._bounds.forget()  # bounds of remainders follow from residues
 
     def _assume_order(self, condition: Expr, a: Expr, b: Expr, undo: list[Callable[[], None]]) -> None:
         """A bound of the non-constant part of a - b, and of what it was compared with."""
@@ -92,6 +106,9 @@ class Analyzer:
                 limits = Bound(0, 0)
             case _:
                 return
+        rest, constant = self._apart(a, b)
+        mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
+        self._canonical.forget()
         for x, y in ((a, b), (b, a)):
             other = self.bound(y)
             if x is b:
@@ -100,7 +117,6 @@ class Analyzer:
             high = limits.max + other.max if limits.max < INF else INF
             if not isinstance(x, IntImm):
                 undo.append(self._bounds.assume(x, Bound(low, high)))
-        rest, constant = self._apart(a, b)
         if not isinstance(rest, IntImm):
             if limits.min > -INF:
                 limits = Bound(limits.min, limits.max)
@@ -108,7 +124,6 @@ class Analyzer:
             low = limits.min - constant if limits.min > -INF else -INF
             high = limits.max - constant if limits.max < INF else INF
             undo.append(self._bounds.assume(rest, Bound(low, high)))
-            mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
             undo.append(self._bounds.assume(mirrored, Bound(-high, -low)))
 
     def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:
@@ -166,7 +181,33 @@ class Analyzer:
         if isinstance(condition, IntImm):
             return condition.value != 0
         made = self.simplify(condition)
+        if isinstance(made, tir.CompareOp) and is_index(made.lhs.dtype):
+            return self._prove_order(made)
         return isinstance(made, IntImm) and made.value != 0
+
+    def _prove_order(self, condition: tir.CompareOp) -> bool:
+        """A comparison that simplification leaves: with x - y against 0 taken apart, or by the steps between quotients
+        of its sides."""
+        sides = (condition.lhs, condition.rhs)
+        match sides:
+            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
+                sides = (x, y)
+            case IntImm(value=0), tir.Sub(lhs=x, rhs=y):
+                sides = (y, x)
+        if sides[0] is not condition.lhs:
+            moved = self.simplify(type(condition)(condition.dtype, *sides))
+            if isinstance(moved, IntImm):
+                return moved.value != 0
+        gap = self._canonical.steps_between(condition.lhs, condition.rhs)
+        if gap is None:
+            return False
+        bound = self.bound(gap)
+        match condition:
+            case tir.LT():
+                return bound.max < 0
+            case tir.LE():
+                return bound.max <= 0
+        return isinstance(condition, tir.EQ) and bound == (0, 0)
 
     def prove_equal(self, a: Expr, b: Expr) -> bool:
         """a == b always?"""

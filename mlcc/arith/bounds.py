@@ -69,6 +69,7 @@ class Bounds:
         self._vars: dict[tir.Var, Bound] = {}
         self._known: dict[int, list[Bound]] = {}
         self._memo: dict[int, tuple[Expr, Bound]] = {}
+        self._bindings = 0  # how often a variable was bound
 
     @property
     def assuming(self) -> bool:
@@ -77,17 +78,23 @@ class Bounds:
 
     def bind(self, var: tir.Var, bound: Bound) -> None:
         self._vars[var] = bound
-        self._memo.clear()
+        self._bindings += 1
+        self._memo = {}
+
+    def forget(self) -> None:
+        """Start over, since what is known of residues has changed."""
+        self._memo = {}
 
     def assume(self, expr: Expr, bound: Bound) -> Callable[[], None]:
         """Take it that `expr` lies within `bound` until the result is called."""
         stack = self._known.setdefault(self._keys.key(expr), [])
         stack.append(bound)
-        self._memo.clear()
+        before, self._memo = self._memo, {}
+        bindings = self._bindings
 
         def undo() -> None:
             stack.remove(bound)
-            self._memo.clear()
+            self._memo = before if bindings == self._bindings else {}
 
         return undo
 
@@ -150,7 +157,7 @@ class Bounds:
                     return Bound(0, min(x.max for x in (one, two) if x.min >= 0))
             case ("shift_right", (a, b)):
                 one, two = self.of(a), self.of(b)
-                if two.min >= 0 and two.max < 64 and one.finite:
+                if two.min >= 0 and two.max < expr.dtype.bits and one.finite:
                     return Bound(
                         min(one.min >> two.min, one.min >> two.max), max(one.max >> two.min, one.max >> two.max)
                     )
@@ -158,7 +165,7 @@ class Bounds:
                     return Bound(0, one.max)
             case ("shift_left", (a, b)):
                 one, two = self.of(a), self.of(b)
-                if two.min >= 0 and two.max < 64 and one.finite:
+                if two.min >= 0 and two.max < expr.dtype.bits and one.finite:
                     return _made(
                         min(one.min << two.max, one.min << two.min), max(one.max << two.max, one.max << two.min)
                     )

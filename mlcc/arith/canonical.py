@@ -8,6 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from mlcc.arith.linear import UNBOUNDED, Linear, Sum, Term, is_index, to_expr, to_sum, to_term, with_mode
+from mlcc.arith.quotients import apart, quotient_difference
 from mlcc.arith.rewrite import MAKE, Rewrite
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -17,41 +18,104 @@ if TYPE_CHECKING:
     from mlcc.arith.analyzer import Analyzer
 
 
+class Known:
+    """Results of simplification under one state of knowledge, by structural key."""
+
+    __slots__ = ("differences", "exprs", "linear")
+
+    def __init__(self) -> None:
+        self.linear: dict[int, Linear] = {}
+        self.exprs: dict[int, Expr] = {}
+        self.differences: dict[tuple[int, int], Expr] = {}
+
+
 class Canonical(Rewrite):
     """Visits an expression bottom-up, keeping +, -, *, // and % in linear form between the nodes."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__(analyzer)
-        self._seen: dict[int, tuple[Expr, Expr]] = {}  # what the other rules made, by identity of the expression
+        self.known = Known()
         self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
             tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
             tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
         }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
-        return to_expr(self.linear(expr))
+        if isinstance(expr, IntImm):
+            return expr
+        key = self.analyzer.keys.key(expr)
+        made = self.known.exprs.get(key)
+        if made is None:
+            made = self._finished(self.linear(expr))
+            if self.analyzer.keys.key(made) == key:
+                made = expr
+            self.known.exprs[key] = made
+        elif made is not expr and self.analyzer.keys.key(made) == key:
+            return expr
+        return made
+
+    def _finished(self, made: Linear) -> Expr:
+        """A linear form as an expression: one difference of quotients that is all of it becomes a remainder."""
+        whole = to_expr(made)
+        if isinstance(made, Sum) and _has_quotient(made):
+            rest, base = apart(whole)
+            if isinstance(rest, tir.Sub):
+                (x, m), (y, n) = apart(rest.lhs), apart(rest.rhs)
+                found = quotient_difference(x, y, self.analyzer.same)
+                if found is not None:
+                    return to_expr(self.linear(c.add(found, c.wrap(base + m - n, whole.dtype))))
+        return whole
 
     def forget(self) -> None:
-        """What is known of variables has changed."""
-        self._seen.clear()
+        """Start over, since what is known of variables has changed."""
+        self.known = Known()
 
     def linear(self, expr: Expr) -> Linear:
-        """The simplified expression, still in linear form where it has one."""
+        """The simplified expression, still in linear form where it has one.
+
+        Results are kept by structure: rules build the same operands over and over, as objects of their own.
+        """
+        if isinstance(expr, IntImm):
+            return expr
+        key = self.analyzer.keys.key(expr)
+        made = self.known.linear.get(key)
+        if made is None:
+            made = self.known.linear[key] = self._linear(expr)
+        return made
+
+    def _linear(self, expr: Expr) -> Linear:
         rule = self._arithmetic.get(type(expr))
         if rule is not None and is_index(expr.dtype):
             return rule(expr)  # type: ignore[arg-type]
-        found = self._seen.get(id(expr))
-        if found is None:
-            found = self._seen[id(expr)] = (expr, super().visit(expr))
-        made = found[1]
+        made = super().visit(expr)
         rule = self._arithmetic.get(type(made)) if made is not expr and is_index(made.dtype) else None
         return made if rule is None else rule(made)  # type: ignore[arg-type]
 
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
+        pair = (self.analyzer.keys.key(a), self.analyzer.keys.key(b))
+        found = self.known.differences.get(pair)
+        if found is None:
+            made = to_sum(self.linear(a), self.analyzer.keys)
+            made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+            found = self.known.differences[pair] = self._finished(made)
+        return found
+
+    def steps_between(self, a: Expr, b: Expr) -> Expr | None:
+        """a - b with each pair of opposite quotients in it made a remainder; None if there is no such pair."""
         made = to_sum(self.linear(a), self.analyzer.keys)
         made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-        return made.expr()
+        for one in made.terms:
+            for two in made.terms:
+                if one.scale <= 0 or one.scale != -two.scale or not _is_quotient(one) or one.lower != two.lower:
+                    continue
+                found = quotient_difference(replace(one, scale=1).expr(), two.expr(-1), self.analyzer.same)
+                if found is not None:
+                    rest = [t for t in made.terms if t is not one and t is not two]
+                    left = Sum(made.dtype, made.keys, rest, made.base)
+                    left.add(to_sum(self.linear(found), self.analyzer.keys).scaled(one.scale))
+                    return self._finished(left)
+        return None
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
         """Constants are collected at one side: x + c < y + d == x < y + (d - c), or x + (c - d) < y."""
@@ -213,7 +277,11 @@ class Canonical(Rewrite):
                 )
                 return made
             return self._reduce(to_term(rest), divisor, True)
-        term = to_term(a)
+        term = a.terms[0] if isinstance(a, Sum) else to_term(a)
+        if term.scale < 0 and term.plain and divisor % term.scale == 0 and -term.scale != divisor:
+            # (x * -s) % c == (x % (c / -s)) * -s
+            inner = c.floormod(replace(term, scale=1).expr(), divisor // term.scale)
+            return Term(inner, scale=term.scale)
         if abs(term.scale) > divisor or term.scale < -1:
             term = replace(term, scale=term.scale % divisor)  # (k*x) % c == (k % c * x) % c
         quotient = self._quotient(term.expr(), divisor)
@@ -348,12 +416,17 @@ def _alike(made: Sum, scale: int) -> bool:
 
 def _offset(expr: Expr) -> int:
     """The constant that is added to the rest of an expression."""
-    match expr:
-        case tir.Add(rhs=IntImm(value=k)):
-            return k
-        case tir.Sub(rhs=IntImm(value=k)):
-            return -k
-    return 0
+    return apart(expr)[1]
+
+
+def _has_quotient(value: Linear) -> bool:
+    """Whether a term is a quotient of a constant: what `quotient_difference` needs, without making an expression."""
+    terms = value.terms if isinstance(value, Sum) else [value] if isinstance(value, Term) else []
+    return any(map(_is_quotient, terms)) or isinstance(value, tir.FloorDiv)
+
+
+def _is_quotient(term: Term) -> bool:
+    return term.lower != 1 and term.upper == UNBOUNDED
 
 
 def _positive(value: Linear) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.ir import tir
-from mlcc.ir.node import Node, field_names
+from mlcc.ir.node import Node, meaning_names
 
 
 class Keys:
@@ -34,7 +34,7 @@ class Keys:
     def _form(self, expr: Any) -> tuple[Any, ...]:
         if isinstance(expr, (tir.Var, tir.Buffer)) or not isinstance(expr, Node):
             return (id(expr),)
-        return (type(expr), *(self._part(getattr(expr, name)) for name in field_names(type(expr))))
+        return (type(expr), *(self._part(getattr(expr, name)) for name in meaning_names(type(expr))))
 
     def _part(self, value: Any) -> Any:
         if isinstance(value, Node):

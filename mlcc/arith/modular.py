@@ -66,7 +66,7 @@ class Residues:
                 return union(self.of(a), self.of(b))
             case tir.Call(op=tir.Op(name="tir.likely"), args=(a,)):
                 return self.of(a)
-            case tir.Call(op=tir.Op(name="tir.shift_left"), args=(a, tir.IntImm(value=n))) if 0 <= n < 64:
+            case tir.Call(op=tir.Op(name="tir.shift_left"), args=(a, tir.IntImm(value=n))) if 0 <= n < expr.dtype.bits:
                 coeff, base = self.of(a)
                 return _residue(coeff << n, base << n)
             case tir.Cast(value=value) if is_index(value.dtype):

@@ -71,6 +71,9 @@ class Rewrite:
         return self.visit(node) if isinstance(node, Expr) else node
 
     def _binary(self, expr: tir.BinaryOp) -> Expr:
+        match expr:
+            case tir.LT(lhs=a, rhs=tir.Add(lhs=tir.Min() | tir.Max() as b, rhs=IntImm(value=1))) if is_index(a.dtype):
+                return self.visit(c.less_equal(a, b))  # before the 1 goes into the choice
         a, b = self.visit(expr.lhs), self.visit(expr.rhs)
         make = MAKE[type(expr)]
         if isinstance(expr, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and isinstance(b, IntImm) and b.value == 0:
@@ -241,7 +244,7 @@ class Rewrite:
         order = self.analyzer.compare(a, b)
         if order.min == 0 < order.max:
             return self.visit(c.equal(a, b))  # a >= b is known
-        made = self._lt(b, a)
+        made = self._lt(b, a, divide=False)  # TVM divides by common factors in `<` alone
         match made:
             case None:
                 return None
@@ -249,8 +252,8 @@ class Rewrite:
                 return c.less(y, x)  # not x < y + 1
         return _negated(made)
 
-    def _lt(self, a: Expr, b: Expr) -> Expr | None:
-        """a < b, decided by the bounds of a - b; else the constant moves to the right and common factors cancel."""
+    def _lt(self, a: Expr, b: Expr, divide: bool = True) -> Expr | None:
+        """a < b, decided by the bounds of a - b; else common factors cancel and the constant moves to the right."""
         if not is_index(a.dtype):
             return _truth(False, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
         order = self.analyzer.compare(a, b)
@@ -261,7 +264,8 @@ class Rewrite:
         match a, b:
             case _, tir.Add(lhs=x, rhs=IntImm(value=1)) if not isinstance(a, IntImm):
                 return self.visit(c.less_equal(a, x))
-        return self._lt_moved(a, b)
+        divided = self._lt_divided(a, b) if divide else None
+        return self._lt_moved(a, b) if divided is None else divided
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
         zero = IntImm(a.dtype, 0)
@@ -271,10 +275,6 @@ class Rewrite:
                 return self._again(c.sub(k, b), x)
             case IntImm(), tir.Sub(lhs=IntImm() as k, rhs=x):
                 return self._again(x, c.sub(k, a))
-            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
-                return self._again(x, y)
-            case IntImm(value=0), tir.Sub(lhs=x, rhs=y):
-                return self._again(y, x)
             case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k > 0:
                 return self._again(x, c.const((n - 1) // k + 1, a.dtype))  # x * k < n == x < ceil(n / k)
             case IntImm(value=n), tir.Mul(lhs=x, rhs=IntImm(value=k)) if k > 0:
@@ -305,7 +305,7 @@ class Rewrite:
                 for p, q, r, s in ((x, y, u, v), (y, x, u, v), (x, y, v, u), (y, x, v, u)):
                     if same(p, r):
                         return self._again(q, s)
-        return self._lt_divided(a, b)
+        return None
 
     def _again(self, a: Expr, b: Expr) -> Expr:
         return self.visit(c.less(a, b))
@@ -333,9 +333,8 @@ class Rewrite:
         return None
 
     def _opposite(self, a: Expr, b: Expr) -> bool:
-        if _pure(a) and (isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)):
-            return self.analyzer.same(_negated(a), b)
-        return False
+        negation = isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)
+        return negation and self.analyzer.same(_negated(a), b) and _pure(a)
 
     def _not(self, expr: tir.Not) -> Expr:
         made = self.visit(expr.value)

@@ -76,7 +76,7 @@ def known_sizes(texts: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def made_up(callee: Any, arrays: dict[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def made_up(callee: Any, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The arrays, and for inputs that have none random ones: floats of 0 to 1, integers and bools 0 or 1.
 
     Raises CompileError for symbols that nothing gives a value.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +40,7 @@ def command(
     Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
     Shows the median, the middle half, and the ratio to the first.
     """
+    from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import load_executable, load_inputs, use_threads
 
     arrays = load_inputs(inputs)
@@ -50,6 +52,7 @@ def command(
     use_threads(threads)
     keep = not envs
     loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native, keep) for path in files]
+    report_faults(dict(zip(files, loaded, strict=True)))
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:
         import json
@@ -62,7 +65,7 @@ def command(
 
 
 def interleave(
-    loaded: list[Any], func: str, arrays: dict[str, np.ndarray], number: int | None, repeat: int
+    loaded: list[Any], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
 ) -> list[list[float]]:
     """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
     from mlcc.cli.cmd_run import arguments, find_function

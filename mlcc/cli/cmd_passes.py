@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
-from mlcc.cli.options import target_option, warn, warnings_option
+from mlcc.cli.options import data_option, force_option, target_option, warn, warnings_option
 
 
 def _separate(argv: list[str]) -> list[str]:
@@ -30,6 +29,8 @@ class Command(click.Command):
 @click.option(
     "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
 )
+@data_option
+@force_option
 @click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
 @click.option("--list", "list_passes", is_flag=True, help="List the passes and the named pipelines.")
 @click.option("--help-pass", metavar="NAME", help="What a pass does, and its options.")
@@ -57,7 +58,8 @@ class Command(click.Command):
 @target_option("llvm")
 @warnings_option
 def command(
-    file: str, pipeline: str | None, level: int, output: str, dialect: str, list_passes: bool, help_pass: str | None,
+    file: str, pipeline: str | None, level: int, output: str, data: str | None, force: bool, dialect: str,
+    list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
     timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
     func: str, rtol: float, atol: float, target: str,
@@ -101,8 +103,16 @@ def command(
     confined = chosen is None and asked is not None
     if chosen is None:
         chosen = Pipeline.parse(asked, f"{file}: PASSES") if asked is not None else Pipeline.parse(usual)
-    module = parse_text(text, file, folder)
+    from mlcc.cli.options import check_data_option
+    from mlcc.outputs import Outputs
+
+    check_data_option(data, output, dialect)
+    outputs = Outputs(force, watch=True)
     ctx = PassContext(target=where, folder=folder if confined else ".", confined=confined)
+    outputs.read(file, check_each, *map(ctx.path, chosen.files()))
+    outputs.write_module(output, "-o", dialect, data)
+    outputs.settle()
+    module = parse_text(text, file, folder)
 
     from mlcc.passes import observers as looking
 
@@ -114,7 +124,7 @@ def command(
         before = () if dump_before is None else looking.parse_names(dump_before)
         every = dump_before is None and dump_after is None  # --dump-dir alone
         after = None if every else () if dump_after is None else looking.parse_names(dump_after)
-        observers.append(looking.Dump(write, before, after, dump_dir))
+        observers.append(looking.Dump(write, before, after, dump_dir, outputs.save_part))
     if diff:
         observers.append(looking.Diff(write))
     if timing:
@@ -150,14 +160,9 @@ def command(
         warn(module)
     if check is not None and check.guilty is not None:
         return 3
-    if output == "-" and sys.stdout.isatty():
-        from mlcc.grammar.printer import script
+    from mlcc.driver import write_module
 
-        click.echo(script(made, dialect=dialect, data=False), nl=False)
-    else:
-        from mlcc.driver import write_module
-
-        write_module(made, output, dialect)
+    write_module(made, output, dialect, data=data, outputs=outputs)
     return 0
 
 

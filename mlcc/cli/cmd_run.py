@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,11 +56,17 @@ def command(
 
     Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
     """
-    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, use_threads
-    from mlcc.files import save_npz
+    from mlcc.cli.native_faults import report_faults
+    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, pipeline_files, use_threads
+    from mlcc.files import npz_bytes
+    from mlcc.outputs import Outputs
 
     if not envs:
         no_blas_threads()
+    outputs = Outputs()
+    outputs.read(file, *inputs, expect, *envs, *pipeline_files(pipeline))
+    outputs.write(output, "--out", "arrays")
+    outputs.settle()
     arrays = load_inputs(inputs)
     expected = load_inputs((expect,)) if expect else None
     if envs:
@@ -72,15 +79,16 @@ def command(
     exe = load_executable(
         file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize
     )
+    report_faults({file: exe}, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
-        save_npz(output, results)
+        outputs.save({output: npz_bytes(results)})
     elif expected is None:
         show(results)
     return 0 if expected is None or agree(results, expected, rtol, atol) else 3
 
 
-def call_by_name(exe: Any, func: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def call_by_name(exe: Any, func: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005."""
     callee = find_function(exe, func)
     result = callee.call_with_fresh_outputs(arguments(callee, arrays))
@@ -100,12 +108,16 @@ def find_function(exe: Any, func: str) -> Any:
     return exe[func]
 
 
-def arguments(callee: Any, arrays: dict[str, np.ndarray]) -> list[Any]:
+def arguments(callee: Any, arrays: Mapping[str, np.ndarray]) -> list[Any]:
     """One value per parameter; the fields of a tuple parameter `t` are the arrays `t.0`, `t.1`, ..."""
     from mlcc.cli.options import match_inputs
+    from mlcc.runtime.arguments import array_judge
 
-    names = [name for param in callee.spec.params for name in leaf_names(param, param.name)]
-    given = dict(zip(names, match_inputs(arrays, names, f"`{callee.name}`", callee.output_names), strict=True))
+    leaves = [leaf for param in callee.spec.params for leaf in named_leaves(param, param.name)]
+    names = [name for name, _ in leaves]
+    judges = {name: array_judge(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves}
+    found = match_inputs(arrays, names, f"`{callee.name}`", callee.output_names, judges)
+    given = dict(zip(names, found, strict=True))
 
     def value(param: Any, name: str) -> Any:
         if param.kind == "tuple":
@@ -118,11 +130,11 @@ def arguments(callee: Any, arrays: dict[str, np.ndarray]) -> list[Any]:
     return [value(param, param.name) for param in callee.spec.params]
 
 
-def leaf_names(param: Any, name: str) -> list[str]:
-    """The arrays that a parameter takes."""
+def named_leaves(param: Any, name: str) -> list[tuple[str, Any]]:
+    """The arrays that a parameter takes, by name."""
     if param.kind != "tuple":
-        return [name]
-    return [n for i, part in enumerate(param.fields) for n in leaf_names(part, f"{name}.{i}")]
+        return [(name, param)]
+    return [leaf for i, part in enumerate(param.fields) for leaf in named_leaves(part, f"{name}.{i}")]
 
 
 def flatten(result: Any) -> list[np.ndarray]:
@@ -146,30 +158,55 @@ def show(results: dict[str, np.ndarray]) -> None:
         click.echo(np.array2string(array, threshold=64, edgeitems=4))
 
 
-def agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float, atol: float) -> bool:
+def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float) -> bool:
     """Compare by name, shape and value; says on stderr what differs most."""
-    import numpy as np
-
     same = True
     for name in sorted(results.keys() | expected.keys()):
         if name not in results or name not in expected:
-            click.echo(f"{name}: only in the {'results' if name in results else 'expected file'}", err=True)
-            same = False
-            continue
-        got, want = np.asarray(results[name]), np.asarray(expected[name])
-        if got.shape != want.shape:
-            click.echo(f"{name}: shape {list(got.shape)}, expected {list(want.shape)}", err=True)
-            same = False
-        elif not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
-            a, b = got.astype(np.float64), want.astype(np.float64)
-            off = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
-            gap = np.where(off, np.nan_to_num(np.abs(a - b), nan=np.inf), -1)
-            worst = np.unravel_index(int(gap.argmax()), gap.shape)
-            place = ", ".join(map(str, worst))
-            click.echo(
-                f"{name}: {int(off.sum())} of {off.size} elements differ (rtol {rtol:g}, atol {atol:g}); "
-                f"worst at [{place}]: {got[worst]!s}, expected {want[worst]!s}",
-                err=True,
-            )
+            problem: str | None = f"only in the {'results' if name in results else 'expected file'}"
+        else:
+            problem = difference(results[name], expected, name, rtol, atol)
+        if problem is not None:
+            click.echo(f"{name}: {problem}", err=True)
             same = False
     return same
+
+
+class _Other(Exception):
+    """Says why arrays cannot be compared."""
+
+
+def difference(
+    result: np.ndarray, expected: Mapping[str, np.ndarray], name: str, rtol: float, atol: float
+) -> str | None:
+    """How a result differs from the array of that name, which is read only if it is of the same kind; None: not."""
+    import numpy as np
+
+    from mlcc.files import read_array
+
+    got = np.asarray(result)
+
+    def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        if shape != got.shape:
+            raise _Other(f"shape {list(got.shape)}, expected {list(shape)}")
+        if dtype.kind not in "biufc" and dtype.itemsize != got.dtype.itemsize:
+            raise _Other(f"dtype {got.dtype}, expected {dtype}")
+        return True
+
+    try:
+        want = read_array(expected, name, judge)
+    except _Other as exc:
+        return str(exc)
+    if want.dtype.kind not in "biufc":  # the bits of a dtype that NumPy lacks
+        want = np.ascontiguousarray(want).view(got.dtype)
+    if np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
+        return None
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    off = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    gap = np.where(off, np.nan_to_num(np.abs(a - b), nan=np.inf), -1)
+    worst = np.unravel_index(int(gap.argmax()), gap.shape)
+    place = ", ".join(map(str, worst))
+    return (
+        f"{int(off.sum())} of {off.size} elements differ (rtol {rtol:g}, atol {atol:g}); "
+        f"worst at [{place}]: {got[worst]!s}, expected {want[worst]!s}"
+    )

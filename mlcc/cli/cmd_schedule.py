@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
-from mlcc.cli.options import target_option
+from mlcc.cli.options import data_option, force_option, target_option
+
+if TYPE_CHECKING:
+    from mlcc.files import Content
 
 
 @click.command("schedule")
@@ -22,10 +26,12 @@ from mlcc.cli.options import target_option
 @click.option(
     "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
 )
+@data_option
+@force_option
 @click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
 def command(
     file: str, script: str | None, auto: bool, why: bool, target: str, seed: int, func: str | None, show_each: bool,
-    trace_path: str | None, output: str, dialect: str,
+    trace_path: str | None, output: str, data: str | None, force: bool, dialect: str,
 ) -> int:  # fmt: skip
     """Apply a schedule script to FILE (default: standard input) and print the module that comes out.
 
@@ -40,15 +46,23 @@ def command(
     assert script is not None
     if file == "-" and script == "-":
         raise click.UsageError("only one of FILE and --script can be standard input")
+    from mlcc.cli.options import check_data_option
     from mlcc.driver import parse_file, write_module
-    from mlcc.files import read_bytes, write_atomic
+    from mlcc.files import read_bytes
     from mlcc.grammar.printer_literals import quote
     from mlcc.grammar.syntax import read_source
+    from mlcc.outputs import Outputs
     from mlcc.passes.schedule.schedule import Schedule
     from mlcc.passes.schedule.script_run import run_script
     from mlcc.passes.schedule.show import ShowEach
     from mlcc.verify import check
 
+    check_data_option(data, output, dialect)
+    outputs = Outputs(force, watch=True)
+    outputs.read(file, script)
+    outputs.write(trace_path, "--trace", "script")
+    outputs.write_module(output, "-o", dialect, data)
+    outputs.settle()
     source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)
     module = parse_file(file)
     check(module)
@@ -62,27 +76,32 @@ def command(
     after = ShowEach(schedule, write) if show_each else None
     folder = "." if script == "-" else os.path.dirname(script) or "."
     intrinsics = run_script(schedule, source, folder=folder, show=write, after=after)
+    more: dict[str, Content] = {}
     if trace_path is not None:
         beside = os.path.dirname(trace_path) or "."
         lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
-        write_atomic(trace_path, "".join(lines) + str(schedule.trace))
-    write_module(schedule.mod, output, dialect)
+        more[trace_path] = "".join(lines) + str(schedule.trace)
+    write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more)
     return 0
 
 
 def _choose(file: str, target: str, why: bool, output: str) -> int:
     """Write the script that the rules choose for the TIR functions of a file."""
     from mlcc.driver import parse_file
-    from mlcc.files import write_atomic
+    from mlcc.outputs import Outputs
     from mlcc.passes.auto_schedule.as_script import as_script
     from mlcc.passes.auto_schedule.choose import answers, facts_of, report
     from mlcc.verify import check
 
+    outputs = Outputs(watch=True)
+    outputs.read(file)
+    outputs.write(output, "-o", "script")
+    outputs.settle()
     module = parse_file(file)
     check(module)
     facts = facts_of(target)
     found = answers(module, facts)
     if why:
         click.echo(report(found), err=True, nl=False)
-    write_atomic(output, as_script(found, facts, target))
+    outputs.save({output: as_script(found, facts, target)})
     return 0

@@ -13,7 +13,9 @@ from typing import Any
 import click
 
 import mlcc
+from mlcc.cli import signals
 from mlcc.errors import MachineError, MlccError, render
+from mlcc.temporaries import remove_temporaries
 
 EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 6, 70, 130
 
@@ -111,8 +113,15 @@ def as_json(diagnostic: Any) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit with the documented code."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    """Run the command line and exit with the documented code. SIGINT, SIGTERM and SIGHUP end it within a second."""
+    try:
+        with signals.watched():
+            code = run(sys.argv[1:] if argv is None else argv)
+    except signals.Stopped as exc:
+        remove_temporaries()
+        signals.say(exc.number)
+        code = signals.exit_code(exc.number)
+    sys.exit(code)
 
 
 def run(argv: list[str]) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.runtime.npz import Judge
 
 
 ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
@@ -118,6 +120,33 @@ def threads_option(command: Any) -> Any:
         "--threads", type=click.IntRange(1), metavar="N",
         help="Threads for parallel loops, as far as there are cores (default: MLCC_NUM_THREADS, or all).",
     )(command)  # fmt: skip
+
+
+def force_option(command: Any) -> Any:
+    return click.option(
+        "--force", is_flag=True, help="Let files that nobody named, such as FILE.npz beside -o FILE, replace others."
+    )(command)
+
+
+def data_option(command: Any) -> Any:
+    return click.option("--data", metavar="NPZ", help="Where large constants go (default: FILE.npz beside -o FILE).")(
+        command
+    )
+
+
+def check_data_option(data: str | None, output: str, dialect: str) -> None:
+    """Raises UsageError for --data where no text refers to it."""
+    if data is not None and (output == "-" or dialect != "mlcc"):
+        raise click.UsageError("--data needs -o FILE, in mlcc's own dialect, to refer to it")
+
+
+def pipeline_files(pipeline: str | None, folder: str = ".") -> list[str]:
+    """The files that the passes of a pipeline's text read. Raises CompileError for what is wrong with the text."""
+    if pipeline is None or "{" not in pipeline:
+        return []
+    from mlcc.passes.manager import Pipeline
+
+    return [os.path.join(folder, name) for name in Pipeline.parse(pipeline, "-p").files()]
 
 
 def use_threads(count: int | None) -> None:
@@ -249,24 +278,22 @@ def load_executable(
     return load(made, allow_extern=allow_extern)
 
 
-def load_inputs(paths: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Arrays of all .npz files by name. Raises CompileError E0004 for a name that two files have."""
-    from mlcc.errors import CompileError, error
-    from mlcc.files import load_npz
+def load_inputs(paths: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+    """The arrays of all .npz files by name, read when they are asked for.
 
-    arrays: dict[str, np.ndarray] = {}
-    for path in paths:
-        for name, array in load_npz(path).items():
-            if name in arrays:
-                raise CompileError(error("E0004", f"array `{name}` of {path} is in an earlier file too"))
-            arrays[name] = array
-    return arrays
+    Raises CompileError E0003, and E0004 for a name that two files have.
+    """
+    from mlcc.files import Joined, load_npz
+
+    return Joined(map(load_npz, paths))
 
 
 def match_inputs(
-    arrays: dict[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = ()
-) -> list[np.ndarray | None]:
-    """The arrays in the order of the parameters; None for an optional one that is missing.
+    arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
+    judges: Mapping[str, Judge] | None = None,
+) -> list[np.ndarray | None]:  # fmt: skip
+    """The arrays in the order of the parameters; None for an optional one that is missing. `judges` see what an array
+    is before it is read.
 
     Raises CompileError E0004 that lists every missing and every unknown name.
     """
@@ -287,4 +314,11 @@ def match_inputs(
     ]  # fmt: skip
     if findings:
         raise CompileError(findings)
-    return [arrays.get(n) for n in names]
+    from mlcc.files import read_array
+
+    judges = judges or {}
+    return [read_array(arrays, n, judges.get(n, _anything)) if n in arrays else None for n in names]
+
+
+def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    return False

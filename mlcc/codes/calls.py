@@ -31,8 +31,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0808": ("read-only output", "The function writes this argument, but the array may not be written."),
     "E0809": (
-        "an output overlaps another argument",
-        "Functions may read inputs after they have written parts of their outputs: the two must not share memory.",
+        "an output overlaps another argument, or itself",
+        "Functions may read inputs after they have written parts of their outputs: the two must not share memory. Nor "
+        "may elements of an output, as those of `numpy.broadcast_to` do.",
     ),
     "E0810": ("out of memory", "A result or the workspace for intermediates could not be allocated."),
     "E0811": (

@@ -8,12 +8,15 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0002": (
         "a file cannot be written",
-        "The folder is missing or not writable, or the disk is full. Outputs are written whole or not at all: an "
+        "The folder is missing or not writable, the file is write-protected, or the disk is full, that of standard "
+        "output perhaps. Outputs are written whole or not at all: an "
         "earlier file of that name is still as it was.",
     ),
     "E0003": (
         "not a sound .npz file",
-        "The file is no .npz, is cut off or damaged, or holds Python objects, which mlcc never loads. "
+        "The file is no .npz, is cut off or damaged, encrypted, or holds Python objects, which mlcc never loads; or an "
+        "array's header says something else than the archive holds. An array that unpacks to more than 1 GiB plus "
+        "three times the archive is read only where a declaration says its size: store it unpacked. "
         "Write it with numpy.savez(path, name=array, ...).",
     ),
     "E0004": (
@@ -33,5 +36,43 @@ CODES: dict[str, tuple[str, str]] = {
         "nested too deeply",
         "Expressions, statements or functions are nested deeper than mlcc follows. Programs that people or tools write "
         "are far from this bound; split the expression, or the function.",
+    ),
+    "E0010": (
+        "an output is an input",
+        "What a command writes is none of the files that it reads, by whatever name or link: model, arrays, scripts, "
+        "rules, environments, and the .npz that a text or a .ptx refers to. Name another file. `mlcc fmt -i` is the "
+        "command that rewrites its input.",
+    ),
+    "E0011": (
+        "two outputs are one file",
+        "Two options name the same file, perhaps by different names or links. The second would replace the first.",
+    ),
+    "E0012": (
+        "a suffix that does not fit",
+        "The suffix of an output says what is in it: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, .mlc, .mls. "
+        "No object goes into a .mlc or a .c file, which are likely sources. A suffix that mlcc does not know asks for "
+        "--emit (in Python: `emit=`), which says what to write.",
+    ),
+    "E0013": (
+        "a file that nobody named would be replaced",
+        "Some files are written only by implication: the constants in `net.npz` beside `-o net.mlc` or `-o net.ptx`, "
+        "and dumps in --dump-dir. Such a file replaces only one that mlcc wrote for the same purpose, which a mark "
+        "inside says (the comment of the zip, the first line of the dump), and stays untouched if it already holds "
+        "what is needed. Name another file (--data FILE), or pass --force.",
+    ),
+    "E0014": (
+        "binary data for a terminal",
+        "Objects, libraries and arrays are not shown on a terminal. Name a file, or redirect standard output.",
+    ),
+    "E0015": (
+        "an environment variable that says nonsense",
+        "Variables that start with MLCC_ are read strictly: MLCC_CACHE (0 or 1), MLCC_CACHE_DIR (a folder), "
+        "MLCC_CACHE_SIZE (MiB), MLCC_NUM_THREADS, MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
+        "MLCC_TRACEBACK (0 or 1). One that is empty counts as not set.",
+    ),
+    "E0016": (
+        "out of memory",
+        "There was not enough memory: for the compiler, or for LLVM, which compiles in a process of its own where "
+        "memory is limited (`ulimit -v`). Raise the limit, or split the module.",
     ),
 }

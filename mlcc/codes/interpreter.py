@@ -20,4 +20,12 @@ CODES: dict[str, tuple[str, str]] = {
         "the interpreter cannot run this",
         "The program uses something that only another machine can run, or that has no value here.",
     ),
+    "E0874": (
+        "a fault in native code",
+        "Compiled code touched memory that the process does not have (SIGSEGV, SIGBUS), overflowed its stack, or did "
+        "what the CPU refuses. The message names the kernel, or the function of a graph that it became a part of. "
+        "Compiled code does not check indices unless it is asked to: `mlcc run --sanitize` runs code that does, and "
+        "names the buffer, the index and the line. `mlcc run` and `mlcc bench` end with exit code 128 plus the number "
+        "of the signal: 139 for SIGSEGV. Programs that use mlcc as a library get the signal as it is.",
+    ),
 }

@@ -33,6 +33,11 @@ CODES: dict[str, tuple[str, str]] = {
         "axis out of range",
         "An axis is not one of the tensor's, or is given twice. Axes count from 0; negative ones count from the back.",
     ),
+    "E0447": (
+        "tensor too large",
+        "A tensor has at most 2**63 - 1 bytes, as in NumPy, whether it is ever in memory or not. Its sizes never wrap "
+        "around: those that do not fit 64 bits are refused, at the latest when a function is called.",
+    ),
     "E0460": (
         "builder used out of order",
         "A method of `mlcc.relax.BlockBuilder` was called where it means nothing: `emit` outside of a function, "

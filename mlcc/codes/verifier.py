@@ -123,4 +123,9 @@ GRAPH: dict[str, tuple[str, str]] = {
     "E0494": ("malformed function", "The tree has a node where such a node cannot stand."),
     "E0495": ("result disagrees with the declared one", "What a function returns is what its signature says."),
     "E0496": ("value disagrees with the annotation", "A binding's annotation holds of its value."),
+    "E0497": (
+        "call_tir of a function that writes its input",
+        "Values of the graph never change: other users, or the caller, may still read what the function would write. "
+        "Pass it as a result, copy it inside the function, or use `R.call_tir_inplace`, which says what is written.",
+    ),
 }

@@ -28,9 +28,11 @@ from mlcc.interp.prim_func import Program, run_prim_func, running
 from mlcc.interp.state import State
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.effects import written_parameters
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
+from mlcc.ops.sizes import too_large
 
 
 def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
@@ -45,6 +47,24 @@ def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
     if not any(isinstance(v, (tuple, tir.Expr)) for v in call.attrs.values()):
         return call
     return replace(call, attrs=Attrs({key: known(value) for key, value in call.attrs.items()}))  # type: ignore[no-any-return]
+
+
+def _memory(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
+    """A new tensor. Raises CallError where it is too large."""
+    why = too_large(dims, dtype)
+    if why is not None:
+        raise CallError(error("E0447", why, span))
+    try:
+        return Tensor.fresh(dims, dtype)
+    except MemoryError as problem:
+        raise CallError(error("E0810", str(problem), span)) from None
+
+
+def _inputs_stay(func: Any, count: int, in_place: Sequence[int], call: relax.Call) -> None:
+    """Refuse a function that writes one of its first `count` parameters, but for those written in place."""
+    for at in written_parameters(func) if isinstance(func, tir.PrimFunc) else ():
+        if at < count and at not in in_place:
+            raise CallError(error("E0497", f"the function writes its parameter `{func.params[at].name}`", call.span))
 
 
 def run_function(
@@ -223,22 +243,35 @@ class Machine:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, call, frame)
-        return self._operator(name, _with_sizes(call, frame.sizes), [self.expr(a, frame) for a in call.args])
+        args = [self.expr(a, frame) for a in call.args]
+        return self._operator(name, _with_sizes(call, frame.sizes), args, frame.sizes)
 
-    def _operator(self, name: str, call: relax.Call, args: list[Any]) -> Any:
+    def _operator(self, name: str, call: relax.Call, args: list[Any], sizes: Sizes) -> Any:
         from mlcc.ops.registry import get
 
         op = get(name)
         if op is None or op.impl.numpy is None:
             raise CallError(error("E0872", f"the interpreter cannot run operator `{name}`", call.span))
+        self._limit(name, call, sizes)
         narrow = next((a.dtype for a in args if isinstance(a, Tensor) and a.dtype.is_float and a.dtype.bits < 32), None)
         try:
             result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
         except IndexError as exc:
-            raise CallError(error("E0870", f"`R.{name}`: {exc}", call.span)) from None
+            raise CallError(error("E0818", f"`R.{name}`: {exc}", call.span)) from None
+        except MemoryError as exc:
+            raise CallError(error("E0810", f"`R.{name}`: {exc}", call.span)) from None
         except (ValueError, ZeroDivisionError) as exc:  # sizes that do not go together, which only their values show
             raise CallError(error("E0805", f"`R.{name}`: {exc}", call.span)) from None
         return from_operator(result, call.struct_info, narrow)
+
+    def _limit(self, name: str, call: relax.Call, sizes: Sizes) -> None:
+        """Refuse results that are too large before NumPy computes with sizes that wrap."""
+        whole = call.struct_info
+        for info in whole.fields if isinstance(whole, relax.TupleStructInfo) else (whole,):
+            if isinstance(info, relax.TensorStructInfo) and info.dims is not None:
+                why = too_large([evaluate(d, sizes) for d in info.dims], info.dtype)
+                if why is not None:
+                    raise CallError(error("E0447", f"`R.{name}`: {why}", call.span))
 
     def _prim_func(self, func: tir.PrimFunc, args: list[Any], outputs: Sequence[Any], call: relax.Call) -> Any:
         program = self._programs.get(func)
@@ -253,7 +286,7 @@ class Machine:
         made = []
         for info in _tensors(call.sinfo_args):
             dims = self._dims(info, frame, call.span)
-            made.append(Tensor.fresh(dims, info.dtype or DType.of("float32")))
+            made.append(_memory(dims, info.dtype or DType.of("float32"), call.span))
         return made
 
     def _dims(self, info: relax.TensorStructInfo, frame: Frame, span: Span | None) -> tuple[int, ...]:
@@ -272,10 +305,12 @@ class Machine:
         extra = [self.expr(a, frame) for a in call.args[2:]]
         sizes = [np.int64(n) for e in extra if isinstance(e, Shape) for n in e.dims]
         outputs = self.outputs(call, frame)
-        in_place = call.attrs.get("inplace_indices")
-        if in_place is not None:
+        in_place = call.attrs.get("inplace_indices") or ()
+        args = [a.copy() if i in in_place and isinstance(a, Tensor) else a for i, a in enumerate(args)]
+        if in_place:
             outputs = [args[i] if i >= 0 else o for i, o in zip(in_place, outputs, strict=True)]
         fresh = [o for o in outputs if not any(o is a for a in args)]
+        _inputs_stay(func, len(args), in_place, call)
         if isinstance(func, relax.Function):
             return self.call(func, args, {}, {})
         self._prim_func(func, args, [*fresh, *sizes], call)
@@ -288,6 +323,7 @@ class Machine:
         outputs = self.outputs(call, frame)
         if isinstance(callee, relax.GlobalVar) or callee.name in self.module:
             func = self._global(relax.GlobalVar(callee.name), call)
+            _inputs_stay(func, len(args), (), call)
             self._prim_func(func, args, outputs, call)
             return _result(outputs, call)
         for output in outputs:
@@ -349,12 +385,12 @@ class Machine:
     def alloc_tensor(self, call: relax.Call, frame: Frame) -> Tensor:
         """builtin.alloc_tensor(shape, dtype, ...)."""
         shape, dtype = (self.expr(a, frame) for a in call.args[:2])
-        return Tensor.fresh(shape.dims, dtype)
+        return _memory(shape.dims, dtype, call.span)
 
     def alloc_in_storage(self, call: relax.Call, frame: Frame) -> Tensor:
         """memory.alloc_tensor(storage, offset, shape, dtype, ...): each tensor has memory of its own."""
         shape, dtype = (self.expr(a, frame) for a in call.args[2:4])
-        return Tensor.fresh(shape.dims, dtype)
+        return _memory(shape.dims, dtype, call.span)
 
     def first(self, call: relax.Call, frame: Frame) -> Any:
         return self.expr(call.args[0], frame)

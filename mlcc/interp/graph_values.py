@@ -41,6 +41,10 @@ class Tensor:
             size *= extent
         return Tensor(Storage.fresh(size, dtype, name), shape, dtype)
 
+    def copy(self) -> Tensor:
+        """The same elements in memory of their own."""
+        return Tensor.of(self.checked(None, "the argument").copy(), self.dtype)
+
     def view(self) -> View:
         """As an argument of a TensorIR function."""
         data = self.storage.typed(numbers.stored(self.dtype))

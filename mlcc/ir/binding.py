@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import field_names
+from mlcc.ir.node import meaning_names
 
 
 class Mode(enum.Enum):
@@ -61,7 +61,7 @@ _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
 def _plan(cls: type) -> tuple[tuple[str, Mode], ...]:
     found = _PLANS.get(cls)
     if found is None:
-        names = field_names(cls)
+        names = meaning_names(cls)
         if issubclass(cls, relax.Expr):
             names = tuple(n for n in names if n != "struct_info")
         found = _PLANS[cls] = tuple((n, USE) for n in names)

@@ -40,7 +40,7 @@ def _bits(name: str, fn: Callable[[int, int], int]) -> Callable[[Operand, Operan
             return IntImm(a.dtype, construct.wrap(fn(a.value, b.value), a.dtype))
         return make(name, a.dtype, a, b)
 
-    made.__doc__ = f"{name} of integers."
+    made.__doc__ = f"{name} of integers; a count outside the width shifts everything out (0, or -1 for a sign)."
     return made
 
 
@@ -61,15 +61,16 @@ def bitwise_not(a: Operand) -> Expr:
     return make("bitwise_not", a.dtype, a)
 
 
-def _shift(name: str, fn: Callable[[int, int], int]) -> Callable[[Operand, Operand], Expr]:
+def _shift(
+    name: str, fn: Callable[[int, int], int], out: Callable[[int], int]
+) -> Callable[[Operand, Operand], Expr]:  # fmt: skip
     def made(a: Operand, b: Operand) -> Expr:
         a, b = match_types(a, b)
         _need_integer(name, a)
         if isinstance(b, IntImm):
-            if not 0 <= b.value < a.dtype.bits:
-                raise ValueError(f"cannot shift {a.dtype} by {b.value}")
             if isinstance(a, IntImm):
-                return IntImm(a.dtype, construct.wrap(fn(a.value, b.value), a.dtype))
+                inside = 0 <= b.value < a.dtype.bits
+                return IntImm(a.dtype, construct.wrap(fn(a.value, b.value) if inside else out(a.value), a.dtype))
             if b.value == 0:
                 return a
         return make(name, a.dtype, a, b)
@@ -78,8 +79,8 @@ def _shift(name: str, fn: Callable[[int, int], int]) -> Callable[[Operand, Opera
     return made
 
 
-shift_left = _shift("shift_left", lambda a, b: a << b)
-shift_right = _shift("shift_right", lambda a, b: a >> b)
+shift_left = _shift("shift_left", lambda a, b: a << b, lambda a: 0)
+shift_right = _shift("shift_right", lambda a, b: a >> b, lambda a: -1 if a < 0 else 0)
 
 
 # ---------------------------------------------------------------- choice
@@ -175,7 +176,7 @@ def absolute(x: Operand) -> Expr:
     if isinstance(x, IntImm):
         return IntImm(x.dtype, construct.wrap(abs(x.value), x.dtype))
     if isinstance(x, FloatImm):
-        return FloatImm(x.dtype, abs(x.value))
+        return FloatImm(x.dtype, abs(x.value), None if x.written is None else abs(x.written))
     if x.dtype.is_int:
         zero = const(0, x.dtype)
         return select(construct.greater_equal(x, zero), x, construct.sub(zero, x))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, INT64
 from mlcc.runtime.abi import FIRST, FIRST_UNSIGNED, SECOND
@@ -33,6 +34,15 @@ class CheckedIndex(NamedTuple):
         dtype = self.index.dtype
         index = FIRST_UNSIGNED if dtype.is_uint and dtype.bits == 64 else FIRST
         return f"{self.where}: index {index} is outside dimension {self.dimension}, which has {SECOND}"
+
+    def unchecked(self) -> tir.Expr:
+        """The place as plain arithmetic, which says nothing of an index that has none. For readers who do not know
+        checks."""
+        if not self.from_end or self.index.dtype.is_uint:
+            return self.index
+        zero = c.const(0, self.index.dtype)
+        turned, plain = c.match_types(c.add(self.index, self.extent), self.index)
+        return tir.Select(plain.dtype, c.less(self.index, zero), turned, plain)
 
     def call(self) -> tir.Call:
         where = tir.StringImm(self.where)

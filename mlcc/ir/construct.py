@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
@@ -27,14 +29,29 @@ class TypeMismatch(ValueError):
 # ---------------------------------------------------------------- constants
 
 
+_exact: ContextVar[bool] = ContextVar("exact", default=False)
+
+
+@contextmanager
+def exact_integers() -> Iterator[None]:
+    """Refuse constants that overflow, where sizes are computed: `wrap` raises OverflowError instead."""
+    token = _exact.set(True)
+    try:
+        yield
+    finally:
+        _exact.reset(token)
+
+
 def wrap(value: int, dtype: DType) -> int:
-    """`value` modulo the width of `dtype`, in its range."""
+    """`value` modulo the width of `dtype`, in its range. Raises OverflowError for another under `exact_integers`."""
     if dtype.is_bool:
         return int(bool(value))
-    value &= (1 << dtype.bits) - 1
-    if dtype.kind == "int" and value >> (dtype.bits - 1):
-        value -= 1 << dtype.bits
-    return value
+    wrapped = value & (1 << dtype.bits) - 1
+    if dtype.kind == "int" and wrapped >> (dtype.bits - 1):
+        wrapped -= 1 << dtype.bits
+    if wrapped != value and _exact.get():
+        raise OverflowError(f"{value} does not fit {dtype}")
+    return wrapped
 
 
 def round_float(value: float, dtype: DType) -> float:
@@ -64,6 +81,13 @@ def _round_bits(value: float, mantissa: int, least: int, most: int) -> float:
     )
 
 
+def float_imm(value: float, dtype: DType) -> FloatImm:
+    """A scalar constant of a float type, which remembers the double that it is rounded from (as TVM does)."""
+    rounded = round_float(value, dtype)
+    kept = value if math.isfinite(value) and math.isfinite(rounded) and rounded != value else None
+    return FloatImm(dtype, rounded, kept)
+
+
 def const(value: Number, dtype: DType | str | None = None) -> Expr:
     """A constant; without `dtype` bool, int32 (int64 where it needs it) or float32. Vectors become broadcasts.
 
@@ -81,7 +105,7 @@ def const(value: Number, dtype: DType | str | None = None) -> Expr:
     if dtype.lanes > 1:
         return tir.Broadcast(dtype, const(value, dtype.element), dtype.lanes)
     if dtype.is_float:
-        return FloatImm(dtype, round_float(float(value), dtype))
+        return float_imm(float(value), dtype)
     if dtype.is_int or dtype.is_bool or dtype.is_handle:
         whole = int(value)
         if whole != value or (dtype.is_int and wrap(whole, dtype) != whole):
@@ -137,7 +161,9 @@ def cast(dtype: DType | str, value: Operand) -> Expr:
             return IntImm(dtype, int(value.value != 0) if dtype.is_bool else wrap(value.value, dtype), span=value.span)
         if isinstance(value, FloatImm):
             if dtype.is_float:
-                return FloatImm(dtype, round_float(value.value, dtype), span=value.span)
+                made = float_imm(value.value if value.written is None else value.written, dtype)
+                rounded = round_float(value.value, dtype)  # the source's dtype may round first
+                return FloatImm(dtype, rounded, made.written if made.value == rounded else None, span=value.span)
             if math.isfinite(value.value) and (dtype.is_bool or wrap(int(value.value), dtype) == int(value.value)):
                 return IntImm(dtype, int(value.value != 0) if dtype.is_bool else int(value.value), span=value.span)
     elif value.dtype.lanes == 1:
@@ -221,7 +247,9 @@ def _fold_float(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr |
 def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
     """One of two constants of any float type: nothing is rounded."""
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
-        return FloatImm(a.dtype, fn(a.value, b.value))
+        picked = fn(a.value, b.value)
+        same = a if struct.pack("<d", a.value) == struct.pack("<d", picked) else b
+        return FloatImm(a.dtype, picked, same.written)
     return None
 
 
@@ -398,7 +426,7 @@ def negate(a: Operand) -> Expr:
     if isinstance(a, IntImm):
         return IntImm(a.dtype, wrap(-a.value, a.dtype))
     if isinstance(a, FloatImm):
-        return FloatImm(a.dtype, -a.value)
+        return FloatImm(a.dtype, -a.value, None if a.written is None else -a.written)
     return sub(const(0, a.dtype.element), a)
 
 
@@ -422,6 +450,11 @@ def store(buffer: tir.Buffer, value: Operand, *indices: Operand) -> tir.BufferSt
     return tir.BufferStore(buffer, cast(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), value), made)
 
 
+def index_dtype(shape: tuple[Expr, ...]) -> DType:
+    """The type of the offset of a buffer: that of its first dimension, int64 where there is none (as in TVM)."""
+    return shape[0].dtype if shape else INT64
+
+
 def make_buffer(
     name: str, shape: tuple[Operand, ...], dtype: DType | str = "float32", scope: str = "global",
     data: tir.Var | None = None, strides: tuple[Operand, ...] = (), elem_offset: Operand | None = None,
@@ -432,7 +465,7 @@ def make_buffer(
     # bool lives in memory as one byte, and pointers say so
     pointer = tir.PointerType(dtype.element, scope)
     dims = tuple(as_expr(n) for n in shape)
-    offset = const(0, dims[0].dtype if dims else INT32) if elem_offset is None else as_expr(elem_offset)
+    offset = const(0, index_dtype(dims)) if elem_offset is None else as_expr(elem_offset)
     return tir.Buffer(
         name, data or tir.Var(name, DType.of("handle"), pointer), dtype, dims, tuple(as_expr(s) for s in strides),
         offset, alignment, offset_factor, axis_separators,

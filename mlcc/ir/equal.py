@@ -104,7 +104,12 @@ class _Walk:
         elif cls is IRModule:
             if a.functions.keys() != b.functions.keys():
                 return _keys_differ(a.functions, b.functions)
+            if a.global_infos.keys() != b.global_infos.keys():
+                return _keys_differ(a.global_infos, b.global_infos)
             below = [_Pair(a.attrs, b.attrs, ATTR, ".attrs", pair)]
+            below += [
+                _Pair(v, b.global_infos[k], ATTR, f".global_infos[{k!r}]", pair) for k, v in a.global_infos.items()
+            ]
             below += [_Pair(f, b.functions[n], USE, f"[{n!r}]", pair) for n, f in a.functions.items()]
         else:
             return None if _same_leaf(a, b) else f"{_describe(a)} against {_describe(b)}"

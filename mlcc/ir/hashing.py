@@ -77,7 +77,10 @@ class _Hasher:
             return name, [(v, m) for _, v, m in parts(value, USE if mode is ATTR else mode)]
         if cls is IRModule:
             names = sorted(value.functions)
-            return repr(names).encode(), [(value.attrs, ATTR), *((value.functions[n], USE) for n in names)]
+            infos = value.global_infos
+            head = repr((names, sorted(infos))).encode() if infos else repr(names).encode()
+            below: list[tuple[Any, Mode]] = [(value.attrs, ATTR), *((infos[k], ATTR) for k in sorted(infos))]
+            return head, [*below, *((value.functions[n], USE) for n in names)]
         return _leaf(value), []
 
     def number(self, value: Any, binds: bool) -> int:

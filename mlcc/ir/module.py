@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mlcc.ir import relax, tir
+from mlcc.ir.global_info import GlobalInfo
 from mlcc.ir.node import Attrs
 
 Func = tir.PrimFunc | relax.Function
 
 
 class IRModule:
-    """Functions by name, in the order of the text. Values are immutable; `copy()` is shallow.
+    """Functions by name, in the order of the text, with attributes and global infos (virtual devices) of the whole.
+
+    Values are immutable; `copy()` is shallow.
 
     Raises KeyError for an unknown name.
     """
@@ -22,10 +25,12 @@ class IRModule:
         functions: Mapping[Any, Func] | None = None,
         attrs: Mapping[str, object] | None = None,
         name: str = "Module",
+        global_infos: Mapping[str, Sequence[GlobalInfo]] | None = None,
     ) -> None:
         self.functions: dict[str, Func] = {_name(k): f for k, f in (functions or {}).items()}
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs)
         self.name = name
+        self.global_infos = {k: tuple(v) for k, v in (global_infos or {}).items()}
 
     @staticmethod
     def from_expr(func: Func) -> IRModule:
@@ -73,7 +78,7 @@ class IRModule:
         return f"{hint}{number}"
 
     def copy(self) -> IRModule:
-        return IRModule(self.functions, self.attrs, self.name)
+        return IRModule(self.functions, self.attrs, self.name, self.global_infos)
 
     def script(self, dialect: str = "mlcc") -> str:
         """The module as text; see `mlcc.script`."""

@@ -14,6 +14,7 @@ from mlcc.errors import Span
 
 _fields: dict[type, tuple[str, ...]] = {}
 _child_fields: dict[type, tuple[str, ...]] = {}  # those that may hold nodes
+_meaning: dict[type, tuple[str, ...]] = {}  # those that are not hints
 _LEAVES = {"DType", "ForKind", "IterKind", "PointerType", "TensorData", "bool", "float", "int", "str", "None"}
 _defaults: dict[type, dict[str, Any]] = {}
 
@@ -23,7 +24,8 @@ def node(cls: type) -> Any:
     """Class decorator of every IR node: its annotations are its fields, in slots, frozen, compared by identity.
 
     What `dataclass(frozen=True, slots=True, eq=False)` makes, with `span` for keyword only; written out because a
-    hundred generated dataclasses take longer to define than a small model takes to compile.
+    hundred generated dataclasses take longer to define than a small model takes to compile. Fields that `HINTS` names
+    are texts or places that say nothing about the meaning: comparisons leave them out.
     """
     base = next(b for b in cls.__mro__[1:] if issubclass(b, Node))
     annotations = cls.__dict__.get("__annotations__", {})
@@ -34,6 +36,7 @@ def node(cls: type) -> Any:
     body.update(__slots__=tuple(own), __match_args__=names)
     made = type(cls)(cls.__name__, cls.__bases__, body)
     _fields[made], _defaults[made] = names, defaults
+    _meaning[made] = tuple(n for n in names if n not in getattr(cls, "HINTS", ()))
     leaves = {n for n in own if {part.strip() for part in annotations[n].split("|")} <= _LEAVES}
     inherited = set(field_names(base)) - set(_child_fields[base])
     _child_fields[made] = tuple(n for n in names if n not in leaves and n not in inherited)
@@ -86,7 +89,7 @@ class Node(_Spanned):
         return script(self).rstrip("\n")
 
 
-_fields[Node], _child_fields[Node], _defaults[Node] = (), (), {}
+_fields[Node], _meaning[Node], _child_fields[Node], _defaults[Node] = (), (), (), {}
 _define_init(Node, (), {})
 
 
@@ -134,8 +137,13 @@ def freeze(value: Any) -> Any:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """The fields of a node class that carry meaning: all but the span, in order."""
+    """The fields of a node class: all but the span, in order."""
     return _fields[cls]
+
+
+def meaning_names(cls: type) -> tuple[str, ...]:
+    """The fields of a node class that carry meaning: all but hints and the span, in order."""
+    return _meaning[cls]
 
 
 def map_value(value: Any, fn: Callable[[Any], Any]) -> Any:

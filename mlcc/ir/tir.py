@@ -51,10 +51,13 @@ class IntImm(Expr):
 
 @node
 class FloatImm(Expr):
-    """A floating constant, kept as a Python float already rounded to `dtype`."""
+    """A floating constant. `value`, which all computing uses, is rounded to `dtype`; `written` is the double that the
+    text or the caller gave, where rounding changed it: the text of the constant, and no part of its meaning."""
 
+    HINTS: ClassVar[tuple[str, ...]] = ("written",)
     dtype: DType
     value: float
+    written: float | None = None
 
 
 @node

@@ -130,8 +130,8 @@ def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
 def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
     factor = scale(call)
     if factor is not None:
-        return topi.multiply(scores, te.const(factor, scores.dtype))
-    return topi.divide(scores, te.sqrt(Scalar(construct.cast(scores.dtype, width))))
+        return topi.multiply(scores, topi.number(factor, scores.dtype))
+    return topi.divide(scores, te.sqrt(topi.converted(width, scores.dtype)))
 
 
 def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any]) -> te.Tensor:

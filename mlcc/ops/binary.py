@@ -137,18 +137,6 @@ def _mod(a: Any, b: Any) -> Any:
     return np.fmod(a, b)
 
 
-def _floor_mod(a: Any, b: Any) -> Any:
-    if np.issubdtype(np.result_type(a, b), np.floating):
-        return a - np.floor(a / b) * b
-    return np.mod(a, b)
-
-
-def _floor_divide(a: Any, b: Any) -> Any:
-    if np.issubdtype(np.result_type(a, b), np.floating):
-        return np.floor(a / b)
-    return np.floor_divide(a, b)
-
-
 def _shifted(name: str) -> Callable[[Any, Any], Any]:
     """A shift; a count outside the width shifts everything out."""
 
@@ -188,6 +176,61 @@ def _lower_floor_mod(x: Any, y: Any) -> Any:
     if _is_float(x):
         return x - te.floor(te.div(x, y)) * y
     return te.floormod(x, y)
+
+
+def _exact_floor_mod(x: Any, y: Any) -> Any:
+    """NumPy's `mod`: the remainder is exact, whatever the quotient."""
+    if not _is_float(x):
+        return _lower_floor_mod(x, y)
+
+    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+        moved = te.select(_signs_differ(r, b), r + b, r)
+        return te.select(r != _zero(a), moved, _signed_zero(b))  # type: ignore[no-any-return]
+
+    return _with_remainder(x, y, made)
+
+
+def _exact_floor_divide(x: Any, y: Any) -> Any:
+    """NumPy's `floor_divide`: (x - fmod(x, y)) / y, minus 1 where `mod` moves the remainder, at the nearest integer."""
+    if not _is_float(x):
+        return _lower_floor_divide(x, y)
+
+    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+        var = tir.Var("quotient", a.dtype)
+        q = Scalar(var)
+        whole = te.floor(q)
+        nearest = te.select(q - whole > 0.5, whole + 1, whole)
+        result = te.select(q != _zero(a), nearest, _signed_zero(a / b))
+        result = te.select(b != _zero(a), result, a / b)
+        quotient = te.select(_signs_differ(r, b), (a - r) / b - 1, (a - r) / b)
+        return Scalar(tir.Let(a.dtype, var, quotient.expr, result.expr))
+
+    return _with_remainder(x, y, made)
+
+
+def _with_remainder(x: Any, y: Any, made: Callable[[Scalar, Scalar, Scalar], Scalar]) -> Scalar:
+    """`made(x, y, fmod(x, y))`, which is computed once; of narrow floats in float32."""
+    a, b = (Scalar(v) for v in construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y)))
+    dtype = a.dtype
+    if dtype.bits < 32:
+        a, b = a.astype("float32"), b.astype("float32")
+    rest = tir.Var("rest", a.dtype)
+    value = construct.call(a.dtype, "fmod", a.expr, b.expr)
+    return Scalar(tir.Let(a.dtype, rest, value, made(a, b, Scalar(rest)).expr)).astype(dtype)
+
+
+def _zero(like: Scalar) -> Scalar:
+    return te.const(0, like.dtype)  # type: ignore[no-any-return]
+
+
+def _signed_zero(like: Scalar) -> Scalar:
+    return Scalar(construct.call(like.dtype, "copysign", _zero(like).expr, like.expr))
+
+
+def _signs_differ(a: Scalar, b: Scalar) -> Any:
+    """Whether one is negative and the other positive."""
+    zero = _zero(a)
+    return te.any(te.all(a < zero, b > zero), te.all(a > zero, b < zero))
 
 
 def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
@@ -239,14 +282,13 @@ def _lower_ewise_fma(call: relax.Call, a: te.Tensor, b: te.Tensor, c: te.Tensor)
 
 def _entry(
     name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any],
-    infer: Callable[[relax.Call], relax.StructInfo] = infer_same,
+    infer: Callable[[relax.Call], relax.StructInfo] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
 ) -> Impl:  # fmt: skip
-    return Impl(
-        infer,
-        lambda call, a, b: numpy(a, b),
-        lambda call, a, b: topi.broadcast(fn, a, b, name=f"T_{name}"),
-        FusionKind.BROADCAST,
-    )
+    def lowering(element: Callable[[Any, Any], Any]) -> Callable[..., te.Tensor]:
+        return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
+
+    exact = None if accurate is None else lowering(accurate)
+    return Impl(infer, lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST, accurate=exact)
 
 
 def _compare(name: str, fn: Callable[[Any, Any], tir.Expr]) -> Impl:
@@ -262,9 +304,11 @@ OPS: dict[str, Impl] = {
     "subtract": _entry("subtract", lambda a, b: a - b, _plain(construct.sub)),
     "multiply": _entry("multiply", lambda a, b: a * b, _plain(construct.mul)),
     "divide": _entry("divide", _divide, te.div),
-    "floor_divide": _entry("floor_divide", _floor_divide, _lower_floor_divide),
+    "floor_divide": _entry(
+        "floor_divide", lambda a, b: np.floor_divide(a, b), _lower_floor_divide, accurate=_exact_floor_divide
+    ),
     "mod": _entry("mod", _mod, _lower_mod),
-    "floor_mod": _entry("floor_mod", _floor_mod, _lower_floor_mod),
+    "floor_mod": _entry("floor_mod", lambda a, b: np.mod(a, b), _lower_floor_mod, accurate=_exact_floor_mod),
     "power": _entry("power", lambda a, b: np.power(a, b), te.power),
     "maximum": _entry("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
     "minimum": _entry("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),

@@ -77,6 +77,16 @@ def infer_same(call: relax.Call) -> relax.StructInfo:
     return info
 
 
+def infer_to_vdevice(call: relax.Call) -> Tensor:
+    """The tensor on the other device."""
+    data, device = tensor(call, 0), call.attrs["dst_vdevice"]
+    if not isinstance(device, str) or not device:
+        fail(call, "E0444", 'needs the name of a device, such as "cuda:0"')
+    kind, number, scope = [*device.split(":"), "", ""][:3]
+    name = f"{kind}:{number or 0}:{scope or 'global'}"
+    return relax.TensorStructInfo(data.shape, data.dtype, data.ndim, name)
+
+
 def infer_wrap_param(call: relax.Call) -> Tensor:
     """The tensor's shape in the new dtype."""
     data = tensor(call, 0)
@@ -163,6 +173,8 @@ OPS: dict[str, Impl] = {
     "vm.alloc_storage": Impl(infer_object),
     "vm.alloc_tensor": Impl(_allocated(2, 3)),
     "vm.kill_object": Impl(infer_none),
+    "to_vdevice": Impl(infer_to_vdevice, lambda call, x: x),
+    "hint_on_device": Impl(lambda call: tensor(call, 0), lambda call, x: x),
     "wrap_param": Impl(infer_wrap_param, lambda call, x: np.asarray(x), _lower_wrap_param),
     "grad.no_grad": Impl(infer_same, lambda call, x: x),
     "grad.start_checkpoint": Impl(infer_same, lambda call, x: x),

@@ -256,6 +256,14 @@ def _lower_one_hot(call: relax.Call, indices: te.Tensor, on: Any, off: Any) -> t
     )
 
 
+def _lower_astype(call: relax.Call, x: te.Tensor) -> te.Tensor:
+    """The cast; to a narrow float marked as a rounding that fusion keeps."""
+    dtype = DType.of(call.attrs["dtype"])
+    if not dtype.is_float or dtype.bits >= 32 or dtype is x.dtype:
+        return topi.cast(x, dtype)
+    return te.compute(x.shape, lambda *i: x(*i).astype(dtype), name="compute", attrs={topi.ROUNDS: True})  # type: ignore[no-any-return]
+
+
 # ---------------------------------------------------------------- NumPy
 
 
@@ -277,6 +285,12 @@ def converted(values: Any, dtype: Any) -> Any:
     inside = (whole >= float(limits.min)) & (whole < float(limits.max) + (limits.bits < 53))
     kept = np.where(inside, whole, 0).astype(dtype)
     return np.where(inside, kept, np.where(whole < 0, limits.min, limits.max)).astype(dtype)
+
+
+def _np_astype(call: relax.Call, x: Any) -> Any:
+    """A cast; float64 stays for narrow floats, to be rounded once."""
+    once = np.asarray(x).dtype == np.float64 and _storage(call) == np.float32
+    return np.asarray(x) if once else converted(np.asarray(x), _storage(call))
 
 
 def _np_full(call: relax.Call, shape: Any, value: Any) -> Any:
@@ -341,8 +355,8 @@ OPS: dict[str, Impl] = {
     "tril": Impl(infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE),
     "triu": Impl(infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False), FusionKind.ELEMWISE),
     "astype": Impl(
-        infer_astype, lambda call, x: converted(np.asarray(x), _storage(call)),
-        lambda call, x: topi.cast(x, call.attrs["dtype"]), FusionKind.ELEMWISE,
+        infer_astype, _np_astype,
+        lambda call, x: topi.cast(x, call.attrs["dtype"]), FusionKind.ELEMWISE, accurate=_lower_astype,
     ),
     "one_hot": Impl(infer_one_hot, _np_one_hot, _lower_one_hot, FusionKind.INJECTIVE),
 }  # fmt: skip

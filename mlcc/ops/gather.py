@@ -10,6 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
+from mlcc.ops.places import places
 from mlcc.ops.registry import Found, FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
@@ -157,7 +158,9 @@ def _measure_dynamic_strided_slice(
         _, first, last, step = (Cells(b) for b in ins)
 
         def extent(axis: int) -> Any:
-            stride, size = step[axis], x.shape[axis]
+            size = x.shape[axis]
+            longest = size + 1  # a longer step takes the first element, too, and sums with it would wrap
+            stride = te.max(te.min(step[axis], longest), -longest)
             low, high = _bounded(first[axis], size, stride), _bounded(last[axis], size, stride)
             divisor = te.max(te.abs(stride), te.const(1, "int64"))
             span = te.if_then_else(stride > 0, high - low, low - high)
@@ -240,10 +243,17 @@ def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) 
 # ---------------------------------------------------------------- NumPy
 
 
+def _np_gather_elements(call: relax.Call, x: Any, indices: Any) -> Any:
+    at = call.attrs["axis"] % x.ndim
+    picked = np.indices(indices.shape, sparse=True)
+    return x[tuple(places(indices, x.shape[a], a) if a == at else picked[a] for a in range(x.ndim))]
+
+
 def _np_gather_nd(call: relax.Call, x: Any, indices: Any) -> Any:
     batch = call.attrs["batch_dims"]
+    picked = [places(indices[..., n], x.shape[batch + n], batch + n) for n in range(indices.shape[-1])]
     lead = np.indices(indices.shape[:-1], sparse=True)[:batch]
-    return x[(*lead, *np.moveaxis(indices, -1, 0))] if batch + indices.shape[-1] else _repeated(x, indices.shape[:-1])
+    return x[(*lead, *picked)] if batch + indices.shape[-1] else _repeated(x, indices.shape[:-1])
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
@@ -251,7 +261,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _np_index_tensor(call: relax.Call, x: Any, indices: Any) -> Any:
-    return x[tuple(np.asarray(i) for i in indices)]
+    return x[tuple(places(i, x.shape[at], at) for at, i in enumerate(indices))]
 
 
 def _np_dynamic_strided_slice(call: relax.Call, x: Any, begin: Any, end: Any, strides: Any) -> Any:
@@ -273,7 +283,7 @@ OPS: dict[str, Impl] = {
     # indices come from memory: nothing is fused into a gather
     "gather_elements": Impl(
         infer_gather_elements,
-        lambda call, x, indices: np.take_along_axis(x, indices, call.attrs["axis"]),
+        _np_gather_elements,
         _lower_gather_elements,
     ),
     "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd),

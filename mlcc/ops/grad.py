@@ -8,11 +8,13 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.pool import counted, pool_extent
 from mlcc.ops.reduce import ARGMAX
 from mlcc.ops.registry import Impl
+from mlcc.ops.scatter import from_front
 from mlcc.ops.shapes import axis, fail, int64, known_different, shape_text, tensor
 from mlcc.ops.window import canonical, frame, positive
 from mlcc.te.scalar import Scalar, raw
@@ -99,7 +101,7 @@ def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
         for n, c in enumerate("HW"):
             number = construct.mul(number, counted(call, raw(at[c]), windows.extents[c], n, 2))
         number = construct.maximum(number, 1)
-        share = windows.value(at) / Scalar(construct.cast(x.dtype, number))
+        share = windows.value(at) / topi.converted(number, x.dtype)
         return te.sum(te.if_then_else(there, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
 
     made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")
@@ -143,12 +145,13 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
 
 def _lower_take(call: relax.Call, gradient: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    """Every element sums what comes back from the places to which it was taken."""
+    """Every element sums what comes back from the places to which it was taken, counted from the end, too. An index
+    that names no element brings nothing back."""
     at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
     taken = [te.reduce_axis((0, d), f"l{n}") for n, d in enumerate(indices.shape)]
 
     def element(*i: Any) -> Any:
-        hit = Scalar(construct.equal(raw(indices(*taken)), raw(i[at])))
+        hit = Scalar(construct.equal(from_front(indices(*taken), x.buffer.shape[at]).expr, raw(i[at])))
         value = te.if_then_else(hit, gradient(*i[:at], *taken, *i[at + 1 :]), te.const(0, x.dtype))
         return te.sum(value, axis=taken) if taken else value
 
@@ -201,7 +204,10 @@ def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> 
     made = np.zeros_like(x)
     moved = np.moveaxis(made, at, 0)
     back = np.moveaxis(gradient, tuple(range(at, at + indices.ndim)), tuple(range(indices.ndim)))
-    np.add.at(moved, indices, back)
+    given = np.asarray(indices).astype(np.int64)
+    place = np.where(given < 0, given + len(moved), given)
+    inside = (place >= 0) & (place < len(moved))
+    np.add.at(moved, place[inside], back[inside])
     return made
 
 

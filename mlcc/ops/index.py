@@ -9,6 +9,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
+from mlcc.ops.places import places
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Tensor,
@@ -253,8 +254,15 @@ def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Ex
 
 
 def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
-    mode = call.attrs["mode"]
-    return np.take(x, indices, call.attrs["axis"] or 0, mode=mode if mode in ("clip", "wrap") else "raise")
+    mode, at = call.attrs["mode"], (call.attrs["axis"] or 0) % x.ndim
+    count, given = x.shape[at], np.asarray(indices)
+    if mode in ("clip", "wrap"):
+        given = given.astype(np.int64)
+    if mode == "clip":
+        given = np.minimum(np.maximum(given, 0), count - 1)
+    elif mode == "wrap":
+        given = given % count if count else np.zeros_like(given)
+    return np.take(x, places(given, count, at, mode not in ("clip", "wrap")), at)
 
 
 OPS: dict[str, Impl] = {

@@ -7,8 +7,10 @@ from typing import Any
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
+from mlcc.ir.construct import exact_integers
 from mlcc.ir.visit import substitute
 from mlcc.ops.registry import get
+from mlcc.ops.sizes import info_too_large
 
 
 def infer_operator(call: relax.Call) -> relax.StructInfo | None:
@@ -20,7 +22,19 @@ def infer_operator(call: relax.Call) -> relax.StructInfo | None:
         return None
     if any(a.struct_info is None for a in call.args):
         return None
-    return op.impl.infer(call)
+    try:
+        with exact_integers():
+            info = op.impl.infer(call)
+    except OverflowError as problem:
+        raise _too_large(call, f"a size overflows: {problem}") from None
+    why = info_too_large(info)
+    if why is not None:
+        raise _too_large(call, why)
+    return info
+
+
+def _too_large(call: relax.Call, why: str) -> CompileError:
+    return CompileError(error("E0447", f"`R.{call.op.name.removeprefix('relax.')}`: {why}", call.span))
 
 
 def infer_struct_info(

@@ -9,6 +9,7 @@ from mlcc.ir import construct, relax
 from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
+from mlcc.ops.places import places
 from mlcc.ops.reduce import reduce_with
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, device_of, fail, known_different, result, shape_text, tensor
@@ -136,8 +137,10 @@ def _lower_nll_loss_backward(
 def _np_weights(call: relax.Call, predictions: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
     """The class of each target, 0 for those that are ignored, and its weight."""
     told = targets != call.attrs["ignore_index"]
+    own = min(1, predictions.ndim - 1)
+    count = predictions.shape[own]
     classes = np.where(told, targets, 0)
-    count = predictions.shape[min(1, predictions.ndim - 1)]
+    places(targets[told], count, own, False)
     each = np.ones(count, predictions.dtype) if weights is None else weights
     return classes, np.where(told, each[classes] if count else 0, 0)
 

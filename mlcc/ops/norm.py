@@ -107,7 +107,7 @@ def _lower_layer_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
         return te.sum(distance * distance, axis=k)
 
     spread = comm_reduce(x, places, False, squared, f"{x.name}_var_sum")
-    epsilon = te.const(call.attrs["epsilon"], dtype)
+    epsilon = topi.number(call.attrs["epsilon"], dtype)
 
     def element(*i: Any) -> Any:
         rest = _kept(i, places)
@@ -129,7 +129,7 @@ def _lower_rms_norm(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Ten
     wide = _cast_ax(x, dtype)
     squares = reduce_with(te.sum, topi.multiply(wide, wide), places)
     number = count(x, places, dtype)
-    epsilon = te.const(call.attrs["epsilon"], dtype)
+    epsilon = topi.number(call.attrs["epsilon"], dtype)
     scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / Scalar(number) + epsilon), "rsqrt")
     factor = _cast_ax(weight, dtype)
 
@@ -156,7 +156,7 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
     else:
         mean, var = moving_mean, moving_var
         centred = topi.subtract(x, reshape(mean, shape))
-    epsilon = te.const(call.attrs["epsilon"], x.dtype)
+    epsilon = topi.number(call.attrs["epsilon"], x.dtype)
     root = topi.elementwise(topi.add(reshape(var, shape), epsilon), te.sqrt)
     out = topi.divide(centred, root)
     if call.attrs["scale"]:
@@ -171,7 +171,7 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
 
 def _moved(call: relax.Call, old: te.Tensor, new: te.Tensor) -> te.Tensor:
     momentum = call.attrs["momentum"]
-    keep, take = te.const(1 - momentum, old.dtype), te.const(momentum, old.dtype)
+    keep, take = topi.number(1 - momentum, old.dtype), topi.number(momentum, old.dtype)
     return topi.add(topi.multiply(keep, old), topi.multiply(take, new))
 
 
@@ -196,7 +196,7 @@ def _by_moments(
         rest = _kept(i, places)
         mean = sums(*rest) / number
         spread = squares(*rest) / number - mean * mean
-        made = (wide(*i) - mean) * te.rsqrt(spread + te.const(epsilon, dtype))
+        made = (wide(*i) - mean) * te.rsqrt(spread + topi.number(epsilon, dtype))
         return made.astype(x.dtype) * scale(i) + shift(i)
 
     return topi.compute_ax(x.shape, element, names[1])

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
+from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.reduce import worst
@@ -152,7 +153,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
             number = construct.mul(number, counted(call, raw(i[place]), x.buffer.shape[place], n, len(places)))
         if not call.attrs["count_include_pad"]:
             number = construct.maximum(number, 1)
-        return total(*i) / Scalar(construct.cast(x.dtype, number))
+        return total(*i) / topi.converted(number, x.dtype)
 
     return _compute(dims_of(call), element, "pool_avg", "pool_avg")
 
@@ -205,7 +206,7 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
         number = construct.const(1, x.buffer.shape[0].dtype)
         for p in places:
             number = construct.mul(number, size(i[p], p))
-        return summed(*i) / Scalar(construct.cast(x.dtype, number))
+        return summed(*i) / topi.converted(number, x.dtype)
 
     return _compute(dims, element, "adaptive_pool_avg", "adaptive_pool_avg")
 

@@ -8,6 +8,7 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
+from mlcc.ops.places import places
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, shape_text, tensor
 from mlcc.ops.window import canonical, dims_of, positive
@@ -184,6 +185,12 @@ def _np_sample(image: Any, y: Any, x: Any) -> Any:
     return np.where(outside, 0, total)
 
 
+def _image(x: Any, region: Any) -> int:
+    """Which image a region is of."""
+    number = np.clip(np.nan_to_num(region[:1].astype(np.float64)), -(2**31), 2**31 - 1).astype(np.int32)
+    return int(places(number, len(x), 0, False)[0])
+
+
 def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
     x = canonical(x, call.attrs["layout"], "NCHW")
     f, (rows, columns) = regions.dtype.type, call.attrs["pooled_size"]
@@ -202,7 +209,7 @@ def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
                 for a, p in enumerate((ph, pw))
             ]
             y, x_ = np.meshgrid(*places, indexing="ij")
-            samples = np.reshape(_np_sample(x[int(region[0])], y, x_), (x.shape[1], -1))
+            samples = np.reshape(_np_sample(x[_image(x, region)], y, x_), (x.shape[1], -1))
             made[n, :, ph, pw] = np.mean(samples, 1) if call.attrs["mode"] == "avg" else np.max(samples, 1)
     return canonical(made, "NCHW", call.attrs["layout"])
 
@@ -219,7 +226,7 @@ def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
                 step = f(max(end[a] - begin[a] + 1, 1)) / f(sizes[a])
                 low, high = int(np.floor(f(p) * step)) + begin[a], int(np.ceil(f(p + 1) * step)) + begin[a]
                 at.append(slice(*(min(max(v, 0), x.shape[2 + a]) for v in (low, high))))
-            seen = x[(int(region[0]), slice(None), *at)]
+            seen = x[(_image(x, region), slice(None), *at)]
             made[(n, slice(None), *place)] = np.max(seen, (1, 2)) if seen.size else 0
     return made
 

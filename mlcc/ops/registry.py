@@ -78,7 +78,8 @@ class Impl:
     are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
-    to which it binds its loops; where it gives None, or is not there, `lower` does.
+    to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what `numpy`
+    does where `lower`, which is TVM's, computes something coarser.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -88,6 +89,7 @@ class Impl:
     shape_only: tuple[int, ...] = ()
     found: Found | None = None
     many: Callable[..., Any] | None = None
+    accurate: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,9 @@ def _impls() -> dict[str, Impl]:
         for name, impl in importlib.import_module(f"mlcc.ops.{family}").OPS.items():
             numpy = None if impl.numpy is None else guard.reference(impl.numpy)
             lower = None if impl.lower is None else guard.lowering(impl.lower)
+            accurate = None if impl.accurate is None else guard.lowering(impl.accurate)
             sizes = None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized)
-            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes)
+            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes, accurate=accurate)
     return found
 
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.ir import relax, tir
+from mlcc.ir import calls, relax, tir
 from mlcc.ir.node import Node, walk
 
 
@@ -126,6 +126,12 @@ def differ(a: tir.Expr, b: tir.Expr) -> bool:
     return False
 
 
+_BITS = {
+    "tir.shift_left": calls.shift_left, "tir.shift_right": calls.shift_right, "tir.bitwise_and": calls.bitwise_and,
+    "tir.bitwise_or": calls.bitwise_or, "tir.bitwise_xor": calls.bitwise_xor,
+}  # fmt: skip
+
+
 def variables(*roots: Node) -> list[tir.Var]:
     """The variables below `roots`, in the order of their first use."""
     return list(dict.fromkeys(n for root in roots for n in walk(root) if isinstance(n, tir.Var)))
@@ -146,6 +152,12 @@ def evaluate(expr: tir.Expr, known: dict[tir.Var, int]) -> int | None:
         case tir.Call(op=tir.Op("tir.if_then_else"), args=(condition, yes, no)):
             chosen = evaluate(condition, known)
             return None if chosen is None else evaluate(yes if chosen else no, known)
+        case tir.Call(op=tir.Op(name=name), args=(a, b)) if name in _BITS:
+            one, two = evaluate(a, known), evaluate(b, known)
+            made = None
+            if one is not None and two is not None:
+                made = _BITS[name](tir.IntImm(expr.dtype, one), tir.IntImm(expr.dtype, two))
+            return made.value if isinstance(made, tir.IntImm) else None
         case tir.Not():
             value = evaluate(expr.value, known)
             return None if value is None else 1 - value

@@ -11,6 +11,7 @@ from mlcc.ops.gather import integers
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import plain_product
 from mlcc.ops.many_scans import lower_scan
+from mlcc.ops.places import places
 from mlcc.ops.registry import Impl
 from mlcc.ops.shapes import (
     Tensor,
@@ -195,7 +196,7 @@ def _np_bucketize(call: relax.Call, x: Any, bounds: Any) -> Any:
 
 
 def _np_multinomial(call: relax.Call, prob: Any, sample: Any, rows: Any) -> Any:
-    total = np.cumsum(prob, axis=1, dtype=prob.dtype)[rows[:, 0]]
+    total = np.cumsum(prob, axis=1, dtype=prob.dtype)[places(rows[:, 0], len(prob), 0, False)]
     exceeds = total > sample
     return np.where(exceeds.any(axis=1), exceeds.argmax(axis=1), prob.shape[1] - 1)[:, None]
 

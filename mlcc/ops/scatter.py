@@ -10,6 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
 from mlcc.ops.gather import integers, within
 from mlcc.ops.lazy import np
+from mlcc.ops.places import places as inside
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
@@ -178,7 +179,7 @@ def _combined(name: str, old: Scalar, new: Scalar) -> Any:
     return new
 
 
-def _from_front(index: Scalar, extent: tir.Expr) -> Scalar:
+def from_front(index: Scalar, extent: tir.Expr) -> Scalar:
     """An index that is negative counts from the end."""
     place = construct.cast("int64", index.expr)
     if index.dtype.kind == "uint":
@@ -193,7 +194,7 @@ def _lower_scatter_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor, 
         data, places, new, out = (Cells(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [_from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
+            where = [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
             return out.set(_combined(name, out[tuple(where)], new[i]), *where)
 
         return _copied(x)(data, out), code.grid(indices.shape, update, "i")
@@ -209,7 +210,7 @@ def _lower_scatter_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor, update
         data, places, new, out = (Cells(b) for b in (*ins, *outs))
 
         def update(*i: Scalar) -> Any:
-            where = [_from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
+            where = [from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
             return out.set(_combined(name, out[tuple(where)], new[i]), *where)
 
         return _copied(x)(data, out), code.grid(updates.shape, update, "i")
@@ -249,7 +250,7 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 
         def update(*i: Scalar) -> Any:
             where = [
-                _from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
+                from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
             ]  # fmt: skip
             return out.set(_combined(name, out[tuple(where)], picked(values, new, i)), *where)
 
@@ -279,7 +280,8 @@ def _np_combined(name: str, old: Any, new: Any) -> Any:
 
 def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     """Step by step along the axis: in one step no place comes up twice."""
-    out, at = np.array(x), call.attrs["axis"]
+    out, at = np.array(x), call.attrs["axis"] % x.ndim
+    indices = inside(indices, x.shape[at], at)
     for step in range(indices.shape[at]):
         where = np.take(indices, [step], at)
         old = np.take_along_axis(_cut(out, where, at), where, at)
@@ -296,8 +298,9 @@ def _cut(x: Any, like: Any, at: int) -> Any:
 
 def _np_scatter_nd(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     out = np.array(x)
+    picked = [inside(indices[..., n], x.shape[n], n) for n in range(indices.shape[-1])]
     for place in np.ndindex(indices.shape[:-1]):
-        where = tuple(indices[place])
+        where = tuple(int(p[place]) for p in picked)
         out[where] = _np_combined(call.attrs["reduction"], out[where], updates[place])
     return out
 
@@ -313,11 +316,12 @@ def _np_slice_scatter(call: relax.Call, x: Any, source: Any, start: Any, end: An
 
 def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
     out = np.array(x)
-    places = tuple(np.asarray(i) for i in (indices if isinstance(indices, (tuple, list)) else (indices,)))
+    given = indices if isinstance(indices, (tuple, list)) else (indices,)
+    where = tuple(inside(i, x.shape[at], at) for at, i in enumerate(given))
     if call.attrs["accumulate"]:
-        np.add.at(out, places, values)
+        np.add.at(out, where, values)
     else:
-        out[places] = values
+        out[where] = values
     return out
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NoReturn
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, Label, error
-from mlcc.ir import construct, relax, tir
+from mlcc.ir import calls, construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.node import walk
 from mlcc.ops.values import tensor_info
@@ -254,8 +255,28 @@ def is_one(value: tir.Expr) -> bool:
     return isinstance(value, tir.IntImm) and value.value == 1
 
 
+_common: ContextVar[bool] = ContextVar("common", default=False)
+
+
+@contextmanager
+def common_extents() -> Iterator[None]:
+    """Let `broadcast` give the extent that two unequal ones have in common if one of them turns out to be 1."""
+    token = _common.set(True)
+    try:
+        yield
+    finally:
+        _common.reset(token)
+
+
+def _common_extent(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    """The extent of the result where `a` and `b` are equal or one of them is 1."""
+    if isinstance(a, tir.IntImm) or isinstance(b, tir.IntImm):
+        return a if isinstance(a, tir.IntImm) else b
+    return calls.if_then_else(construct.equal(a, 1), b, a)
+
+
 def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes") -> Dims | None:
-    """The shape that both broadcast to by NumPy's rule; None if it cannot be known."""
+    """The shape that both broadcast to by NumPy's rule; None if it cannot be known (see `common_extents`)."""
     made: list[tir.Expr] = []
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     offset = len(longer) - len(shorter)
@@ -270,6 +291,8 @@ def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes
         elif known_different(extent, other):
             text = f"{what} {shape_text(left)} and {shape_text(right)} do not broadcast"
             fail(call, "E0445", f"{text}: {shape_text((extent,))[1:-2]} against {shape_text((other,))[1:-2]}")
+        elif _common.get():
+            made.append(_common_extent(extent, other))
         else:
             return None
     return tuple(made)

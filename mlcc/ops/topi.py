@@ -6,12 +6,39 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
-from mlcc.ir import construct, tir
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import FLOAT64, DType
 from mlcc.ops.shapes import prove_equal
 from mlcc.te.scalar import Scalar, raw
 from mlcc.te.tensor import Tensor
 
+ROUNDS = "mlcc.rounds"  # on a block: it stores what the program asks to be rounded
+
 Operand = Tensor | Scalar | tir.Expr | float
+
+
+def number(value: float, dtype: DType) -> Scalar:
+    """A constant. One that a 16- or 8-bit float rounds is a cast of the float64, so that computing in float32 may use
+    it unrounded."""
+    rounded = construct.const(value, dtype)
+    if not dtype.is_float or dtype.bits >= 32 or rounded.value == value or value != value:  # type: ignore[attr-defined]
+        return Scalar(rounded)
+    return Scalar(tir.Cast(dtype, construct.const(value, FLOAT64)))
+
+
+def converted(value: Any, dtype: DType) -> Scalar:
+    """An integer as `dtype`; a known one as `number` makes it."""
+    known = tir.const_int(raw(value))
+    return Scalar(construct.cast(dtype, raw(value))) if known is None else number(known, dtype)
+
+
+def is_exact_constant(node: Any) -> bool:
+    """Whether an expression is a constant that `number` has not rounded."""
+    return (
+        isinstance(node, tir.Cast)
+        and isinstance(node.value, tir.FloatImm)
+        and (node.value.dtype is FLOAT64 and node.dtype.is_float and node.dtype.bits < 32)
+    )
 
 
 def elementwise(x: Tensor, fn: Callable[[Scalar], Any], name: str = "compute") -> Tensor:
@@ -32,7 +59,7 @@ def compute_ax(shape: Sequence[Any], fn: Callable[..., Any], name: str) -> Tenso
     return made
 
 
-def cast(x: Tensor, dtype: str) -> Tensor:
+def cast(x: Tensor, dtype: DType | str) -> Tensor:
     """Every element converted."""
     return elementwise(x, lambda v: v.astype(dtype))
 
@@ -55,14 +82,24 @@ def _is_one(extent: tir.Expr) -> bool:
     return isinstance(extent, tir.IntImm) and extent.value == 1
 
 
-def broadcast_index(x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
-    """Where element `at` of the broadcast result comes from in `x`."""
+def broadcast_index(
+    x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any], equal: bool = True
+) -> list[Any]:  # fmt: skip
+    """Where element `at` of the broadcast result comes from in `x`.
+
+    Symbolic extents that are not known to be equal are taken to be; unless `equal`, that of `x` may also be 1.
+    """
     offset = len(shape) - x.ndim
     made: list[Any] = []
     for position, extent in enumerate(x.buffer.shape):
-        out = shape[position + offset]
-        same = not _is_one(extent) or _is_one(out) or prove_equal(extent, out)
-        made.append(at[position + offset] if same else construct.const(0, extent.dtype))
+        out, index = shape[position + offset], at[position + offset]
+        first = construct.const(0, extent.dtype)
+        if _is_one(out) or prove_equal(extent, out):
+            made.append(index)
+        elif _is_one(extent):
+            made.append(first)
+        else:
+            made.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
     return made
 
 

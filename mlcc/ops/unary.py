@@ -198,7 +198,7 @@ def _lower_clip(call: relax.Call, x: TeTensor, low: Any, high: Any) -> TeTensor:
 
 
 def _const(x: TeTensor, value: float) -> te.Scalar:
-    return te.const(value, x.dtype)
+    return topi.number(value, x.dtype)
 
 
 # ---------------------------------------------------------------- the table

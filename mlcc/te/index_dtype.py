@@ -67,10 +67,7 @@ class _Convert:
                 values = tuple(self.index(v) for v in old.values)
                 return replace(old, values=values, predicate=self.value(old.predicate), block=made)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                out = self.buffer(buffer)
-                return tir.BufferStore(
-                    out, construct.cast(out.dtype, self.value(value)), tuple(self.index(i) for i in indices)
-                )
+                return construct.store(self.buffer(buffer), self.value(value), *(self.index(i) for i in indices))
             case tir.Bind(var=var, value=value):
                 return tir.Bind(var, construct.cast(var.dtype, self.value(value)))
             case tir.Evaluate(value=value):
@@ -131,6 +128,8 @@ class _Convert:
             if old.dtype is not self.dtype and old not in self.vars:
                 self.vars[old] = tir.Var(old.name, self.dtype, span=old.span)
             return self.vars.get(old, old)
+        if isinstance(old, tir.Ramp):
+            return tir.Ramp(self.dtype.with_lanes(old.lanes), self.index(old.base), self.index(old.stride), old.lanes)
         if isinstance(old, tir.Cast) and old.value.dtype.is_float:
             return construct.cast(self.dtype, self.value(old.value))
         if isinstance(old, tir.Cast) and old.value.dtype is INT32 and old.dtype is INT64:

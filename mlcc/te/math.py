@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from mlcc.ir import construct, tir
+from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import BOOL, FLOAT32, DType
 from mlcc.te.scalar import Operand, Scalar, operand, raw
 
@@ -84,7 +84,7 @@ def abs(x: Operand) -> Scalar:
     value = raw(x)
     if value.dtype.is_float:
         if isinstance(value, tir.FloatImm):
-            return Scalar(tir.FloatImm(value.dtype, math.fabs(value.value)))
+            return Scalar(calls.absolute(value))
         return Scalar(construct.call(value.dtype, "fabs", value))
     if value.dtype.kind != "int":
         return Scalar(value)

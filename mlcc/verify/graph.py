@@ -10,6 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import children
 from mlcc.ir.visit import substitute
 from mlcc.ops.infer import match_info
+from mlcc.ops.sizes import info_too_large
 from mlcc.verify.graph_calls import check_call, impurity
 from mlcc.verify.infos import Functions, clash, dims_in, own_variables
 from mlcc.verify.report import Report
@@ -222,6 +223,9 @@ class GraphVerifier:
 
     def _info(self, info: relax.StructInfo | None, at: Any) -> None:
         self._dims(tuple(dims_in(info)), at)
+        why = info_too_large(info)
+        if why is not None:
+            self.report.add("E0447", why, at)
 
     def _dims(self, dims: tuple[tir.Expr, ...], at: Any) -> None:
         stack: list[Any] = list(dims)

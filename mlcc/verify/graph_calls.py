@@ -7,6 +7,7 @@ from typing import Any
 
 from mlcc.errors import Label
 from mlcc.ir import relax, tir
+from mlcc.ir.effects import written_parameters
 from mlcc.verify.infos import Bound, Functions, buffer_info, clash
 from mlcc.verify.report import Report
 
@@ -49,6 +50,12 @@ def check_call(call: relax.Call, functions: Functions, report: Report) -> None:
     if isinstance(op, tir.Op):
         if op.name in _TIR_CALLS:
             _call_tir(call, functions, report)
+        elif op.name == "relax.call_dps_packed" and len(call.args) > 1:
+            callee = getattr(call.args[0], "name", "")
+            func = functions.get(callee)
+            given = _given(call.args[1])
+            if isinstance(func, tir.PrimFunc) and given is not None:
+                _inputs_stay(call, callee, func, len(given), report)
         return
     info = op.struct_info if isinstance(op, relax.Expr) else None
     if isinstance(info, relax.FuncStructInfo) and info.params is not None and not isinstance(op, relax.ExternFunc):
@@ -101,6 +108,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
         message = f"`{callee.name}` has {len(func.params)} parameters, the call has {parts}"
         report.add("E0486", message, call, related=place)
         return
+    _inputs_stay(call, callee.name, func, len(given), report)
     bound: Bound = {}
     slots = list(zip(func.params, func.buffers, strict=False))
     for at, ((param, buffer), have) in enumerate(zip(slots, [*given, *results], strict=False)):
@@ -117,6 +125,17 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
             argument = call.args[1].fields[at] if isinstance(call.args[1], relax.Tuple) else call
             message = f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}"
             report.add("E0487", message, _place(argument, call))
+
+
+def _inputs_stay(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
+    """Report arguments that the function writes: values of the graph do not change, other users still read them."""
+    in_place = call.attrs.get("inplace_indices") or ()
+    for at in written_parameters(func):
+        if at < count and at not in in_place:
+            place = (Label(func.span, f"`{name}` is defined here"),) if func.span is not None else ()
+            message = f"`{name}` writes its parameter `{func.params[at].name}`, for which the call passes argument {at}"
+            help = f"make it a result, or say so: `R.call_tir_inplace(..., inplace_indices=[{at}])`"
+            report.add("E0497", message, call, related=place, help=help)
 
 
 def _place(argument: relax.Expr, call: relax.Call) -> relax.Expr:

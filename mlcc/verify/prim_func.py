@@ -11,6 +11,7 @@ from mlcc.errors import Label, Span
 from mlcc.ir import tir
 from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, ForKind, IntImm, IterKind
+from mlcc.ops.sizes import too_large
 from mlcc.verify.access import check_regions
 from mlcc.verify.axes import Domains, Local, Part, check_axes, part_of
 from mlcc.verify.calls import call_problem
@@ -341,6 +342,9 @@ class FuncVerifier:
             value = tir.const_int(size)
             if value is not None and value < 0:
                 self.report.add("E0350", f"a dimension of `{buffer.name}` is {value}", size)
+        why = too_large([tir.const_int(size) for size in buffer.shape], buffer.dtype)
+        if why is not None:
+            self.report.add("E0447", f"`{buffer.name}` is {why}", buffer)
 
     def _define(self, item: Any, at: Any) -> None:
         place = self._scope.place(item)

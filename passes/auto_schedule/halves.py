@@ -15,7 +15,7 @@ from mlcc.ir.visit import has_block
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.schedule.compute_in import is_narrow
+from mlcc.passes.schedule.wide_floats import is_narrow
 
 WIDE = "float32"
 _EXACT = (tir.Max, tir.Min, tir.CompareOp)

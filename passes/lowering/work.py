@@ -20,7 +20,7 @@ NATIVE = 50_000  # an extern or a native kernel
 KERNEL = 5_000_000  # a PrimFunc of the module: whoever calls one in a parallel loop means it
 
 _BYTES = 32  # of a vector that counts as one operation
-_GUESS = 16  # trips of a loop of unknown extent
+GUESS = 16  # trips of a loop of unknown extent
 _CHEAP = frozenset(
     f"tir.{name}"
     for name in (
@@ -34,17 +34,19 @@ _EXTERN = frozenset(f"tir.call_{kind}" for kind in ("extern", "pure_extern"))
 
 def picoseconds(body: Body) -> Expr:
     """The work of statements, as an int64 expression over what is known before them."""
-    return _Meter().body(body)
+    return Meter().body(body)
 
 
 def of_iteration(loop: tir.For) -> Expr:
     """The work of one iteration of a loop, as an int64 expression over what is known before the loop."""
-    return _Meter({loop.var}).body(loop.body)
+    return Meter({loop.var}).body(loop.body)
 
 
-class _Meter:
+class Meter:
+    """Sums up what statements cost; a loop's trips times what its body does."""
+
     def __init__(self, inner: set[tir.Var] | None = None) -> None:
-        self._inner = inner or set()  # variables that the code binds itself
+        self._inner = set() if inner is None else inner  # variables that the code binds itself
 
     def body(self, body: Body) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)
@@ -57,9 +59,9 @@ class _Meter:
             case tir.For(var=var, extent=extent, body=body):
                 self._inner.add(var)
                 once = c.add(self.body(body), OPERATION)
-                return c.mul(self._trips(extent), once)
+                return c.mul(self.trips(extent), once)
             case tir.While(body=body):
-                return c.mul(self.body(body), _GUESS)
+                return c.mul(self.body(body), GUESS)
             case tir.AttrStmt(body=body):
                 return self.body(body)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
@@ -68,23 +70,28 @@ class _Meter:
             case tir.Bind(var=var, value=value):
                 self._inner.add(var)
                 return tir.IntImm(INT64, 0 if value.dtype.is_int else _ops(value))
-            case tir.BufferStore(value=value, indices=indices):
-                lanes = max((i.dtype.lanes for i in indices), default=1)
-                return tir.IntImm(INT64, _ops(value) + sum(map(_loads, indices)) + _weight(value, lanes))
+            case tir.BufferStore():
+                return tir.IntImm(INT64, self.store(stmt))
             case tir.Evaluate(value=value):
                 return tir.IntImm(INT64, _ops(value))
         return tir.IntImm(INT64, 0)
 
-    def _trips(self, extent: Expr) -> Expr:
+    def store(self, stmt: tir.BufferStore) -> int:
+        """Picoseconds of one store, with what it stores."""
+        lanes = max((i.dtype.lanes for i in stmt.indices), default=1)
+        return _ops(stmt.value) + sum(map(_loads, stmt.indices)) + weight(stmt.value, lanes)
+
+    def trips(self, extent: Expr) -> Expr:
         known = tir.const_int(extent)
         if known is not None:
             return tir.IntImm(INT64, max(known, 0))
         if any(v in self._inner or isinstance(v, (tir.BufferLoad, tir.Let)) for v in walk(extent)):
-            return tir.IntImm(INT64, _GUESS)
+            return tir.IntImm(INT64, GUESS)
         return c.maximum(c.cast(INT64, extent), tir.IntImm(INT64, 0))
 
 
-def _weight(value: Expr, lanes: int = 1) -> int:
+def weight(value: Expr, lanes: int = 1) -> int:
+    """Picoseconds of one operation on values of this type, or on `lanes` elements of it."""
     size = value.dtype.bytes * max(lanes, value.dtype.lanes)
     return OPERATION * max(1, -(-size // _BYTES) if max(lanes, value.dtype.lanes) > 1 else 1)
 
@@ -95,27 +102,28 @@ def _ops(value: Expr) -> int:
     while stack:
         node = stack.pop()
         if isinstance(node, tir.BufferLoad):
-            total += _weight(node, max((i.dtype.lanes for i in node.indices), default=1)) + sum(
+            total += weight(node, max((i.dtype.lanes for i in node.indices), default=1)) + sum(
                 map(_loads, node.indices)
             )
             continue
         if isinstance(node, tir.Call):
-            total += _call(node)
+            total += call_weight(node)
         elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
-            total += _weight(node)
+            total += weight(node)
         stack.extend(child for child in children(node) if isinstance(child, Expr))
     return total
 
 
-def _call(node: tir.Call) -> int:
+def call_weight(node: tir.Call) -> int:
+    """Picoseconds of a call, without its arguments."""
     if isinstance(node.op, relax.GlobalVar):
         return KERNEL
     name = getattr(node.op, "name", "")
     if name in _EXTERN:
         return NATIVE
-    return _weight(node) * (1 if name in _CHEAP else FUNCTION // OPERATION)
+    return weight(node) * (1 if name in _CHEAP else FUNCTION // OPERATION)
 
 
 def _loads(index: Expr) -> int:
     """Of the loads inside an index."""
-    return sum(_weight(n) for n in walk(index) if isinstance(n, tir.BufferLoad))
+    return sum(weight(n) for n in walk(index) if isinstance(n, tir.BufferLoad))

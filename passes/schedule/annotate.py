@@ -25,9 +25,15 @@ def annotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str, ann_
             "E0693", f"the annotation `{ann_key}` cannot be {describe(ann_val)}", block_or_loop.node,
             "values are numbers, strings, lists and maps of them",
         )  # fmt: skip
+    if ann_key in _FLAGS and isinstance(ann_val, int):
+        ann_val = bool(ann_val)
     known = block_or_loop.node.annotations
     if ann_key not in known:
         _put(state, block_or_loop, known.with_item(ann_key, freeze(ann_val)))
+
+
+# keys whose values are True or False in TVM's programs, and 1 or 0 in the traces that it prints
+_FLAGS = frozenset({"meta_schedule.layout_rewrite_preproc"})
 
 
 @primitive()

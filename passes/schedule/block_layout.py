@@ -16,7 +16,7 @@ from mlcc.passes.schedule.access import with_regions
 from mlcc.passes.schedule.bindings import vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_single_child, check_trivial_binding, scope_root
 from mlcc.passes.schedule.dependences import carried
-from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
+from mlcc.passes.schedule.index_maps import IndexMapArg, decided, spelled
 from mlcc.passes.schedule.layout import of_dtype, shape_analyzer
 from mlcc.passes.schedule.layout_rewrite import AccessSimplifier
 from mlcc.passes.schedule.refusal import Refusal
@@ -44,8 +44,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     _check_extents(old, loops)
     axes = old.iter_vars
     dtype = axes[0].var.dtype if axes else INT32
-    mapping = of_dtype(index_map.of(len(axes), dtype), dtype)
-    state.recorded["index_map"] = mapping
+    mapping, state.recorded["index_map"] = decided(block, of_dtype(index_map.of(len(axes), dtype), dtype))
     analyzer = shape_analyzer(tree.func)
     sizes = [axis.dom.extent for axis in axes]
     try:
@@ -75,7 +74,7 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     predicate = substitute(realize.predicate, {loop.var: v for loop, v in zip(loops, before, strict=True)})
     nest: tir.Stmt = replace(realize, values=variables, predicate=predicate, block=made)
     for var, size in zip(reversed(variables), reversed(new_sizes), strict=True):
-        nest = tir.For(var, c.const(0, var.dtype), size, tir.ForKind.SERIAL, (nest,))
+        nest = tir.For(var, c.const(0, var.dtype), c.cast(var.dtype, size), tir.ForKind.SERIAL, (nest,))
     edit = Rebuild(tree)
     edit.put(loops[0] if loops else realize, nest)
     state.update(block.func_name, edit, {old: made})

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import INT32
+
 
 class Handle:
     """Compares by identity. What it stands for is known by the schedules that it belongs to."""
@@ -47,6 +50,10 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+EXPRESSIONS: dict[str, Callable[[tir.Expr, tir.Expr], tir.Expr]] = {
+    "+": construct.add, "-": construct.sub, "*": construct.mul, "//": calls.floordiv, "%": calls.floormod,
+}  # fmt: skip
+
 MOST_OPERATIONS = 600  # evaluated and printed by recursion
 
 
@@ -56,11 +63,12 @@ class ExprRV(Handle):
     `schedule.get` gives its value.
     """
 
-    __slots__ = ("lhs", "op", "rhs", "size")
+    __slots__ = ("_var", "lhs", "op", "rhs", "size")
 
     def __init__(self, op: str = "", lhs: ExprRV | int = 0, rhs: ExprRV | int = 0) -> None:
         """Raises ValueError for arithmetic of more than MOST_OPERATIONS operations, shared ones counted each time."""
         self.op, self.lhs, self.rhs = op, lhs, rhs
+        self._var: tir.Var | None = None
         self.size: int = 1 + sum(x.size for x in (lhs, rhs) if isinstance(x, ExprRV))
         if self.size > MOST_OPERATIONS:
             raise ValueError(f"arithmetic over sampled values of more than {MOST_OPERATIONS} operations")
@@ -68,6 +76,20 @@ class ExprRV(Handle):
     @property
     def is_leaf(self) -> bool:
         return not self.op
+
+    @property
+    def var(self) -> tir.Var:
+        """The variable that stands for a sampled integer inside index maps, always the same one."""
+        if self._var is None:
+            self._var = tir.Var("v", INT32)
+        return self._var
+
+    @property
+    def expr(self) -> tir.Expr:
+        """The value as a TensorIR expression over the variables of the sampled integers in it."""
+        if self.is_leaf:
+            return self.var
+        return EXPRESSIONS[self.op](*(construct.as_expr(getattr(x, "expr", x)) for x in (self.lhs, self.rhs)))
 
     def _with(self, op: str, other: Any, swapped: bool = False) -> Any:
         if isinstance(other, bool) or not isinstance(other, (int, ExprRV)):

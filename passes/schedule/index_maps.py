@@ -5,16 +5,28 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlcc.arith.index_map import AXIS_SEPARATOR
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.schedule.handles import ExprRV
 from mlcc.passes.schedule.refusal import Refusal
+
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.state import BlockRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoWayMap:
+    """A function of indices and the function that undoes it, which is taken on trust (TVM's `IndexMap.from_func`)."""
+
+    function: Callable[..., Any]
+    inverse: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,10 +34,12 @@ class IndexMapArg:
     """A map as a caller gave it; the dtype, and the number, of its indices depend on what it is applied to.
 
     `separators` are where the results of an `IndexMap` are parted; functions put AXIS_SEPARATOR among theirs.
+    `sampled` are the sampled integers whose variables occur in an `IndexMap`.
     """
 
-    value: tir.IndexMap | Callable[..., Any]
+    value: tir.IndexMap | TwoWayMap | Callable[..., Any]
     separators: tuple[int, ...] = ()
+    sampled: tuple[ExprRV, ...] = ()
 
     def of(self, ndim: int, dtype: DType | str) -> tir.IndexMap:
         """The map over `ndim` indices; refuses (E0613) another number of them, results that are no integers, and axis
@@ -43,27 +57,62 @@ class IndexMapArg:
             return self.value, self.separators
         from mlcc.arith.index_map import IndexMapError, from_func_separated
 
+        given = self.value if isinstance(self.value, TwoWayMap) else TwoWayMap(self.value)
         try:
-            named = _named(self.value)
+            named = _named(given.function)
             if named is not None and named != ndim:
                 raise _count(named, ndim)
-            return from_func_separated(self.value, ndim, dtype=dtype, wrap=_wrap(self.value))
+            wrap = _wrap(given.function)
+            return from_func_separated(given.function, ndim, inverse=given.inverse, dtype=dtype, wrap=wrap)
         except (IndexMapError, TypeError, ValueError, ZeroDivisionError) as exc:
             raise Refusal("E0613", f"the index map does not work: {exc}") from None
 
 
-def spelled(index_map: tir.IndexMap, separators: tuple[int, ...] = ()) -> str:
-    """`lambda i, j: (j, i)`, which scripts read."""
+def decided(
+    block: BlockRef, index_map: tir.IndexMap, separators: tuple[int, ...] = ()
+) -> tuple[tir.IndexMap, IndexMapArg]:
+    """The map with the numbers that sampling chose, and the map as a trace records it, where they can be re-decided.
+
+    Refuses (E0613) a map over variables that are neither sampled by this schedule nor of the function.
+    """
+    free = used_vars(index_map.result) - set(index_map.indices)
+    if not free:
+        return index_map, IndexMapArg(index_map, separators)
+    sampled = block.state.sampled_in(index_map.result)
+    for var in free - set(sampled) - used_vars(block.tree.func):
+        raise Refusal("E0613", f"the index map uses `{var.name}`, which is no value of this schedule")
+    values = {var: tir.IntImm(var.dtype, block.state.value(rv)) for var, rv in sampled.items()}
+    result = substitute(index_map.result, values)
+    inverse = None if index_map.inverse is None else substitute(index_map.inverse, values)
+    chosen = tir.IndexMap(index_map.indices, result, inverse)
+    return chosen, IndexMapArg(index_map, separators, tuple(sampled.values()))
+
+
+def renewed(arg: IndexMapArg, fresh: Callable[[ExprRV], ExprRV]) -> IndexMapArg:
+    """The map of a trace with other handles of sampled integers."""
+    handles = {rv: fresh(rv) for rv in arg.sampled}
+    value = substitute(arg.value, {rv.var: new.var for rv, new in handles.items()})
+    return IndexMapArg(value, arg.separators, tuple(handles.values()))
+
+
+def spelled(
+    index_map: tir.IndexMap, separators: tuple[int, ...] = (), sampled: Mapping[tir.Var, str] | None = None
+) -> str:
+    """`lambda i, j: (j, i)`, which scripts read. `sampled` are the names of sampled integers."""
     names: dict[tir.Var, str] = {}
+    outer = dict(sampled or {})
     for var in index_map.indices:
         base = var.name if _NAME.fullmatch(var.name) and var.name not in _TAKEN else "i"
         others = (base if not n else f"{base}_{n}" for n in count())
-        names[var] = next(name for name in others if name not in names.values())
-    fresh = {var: tir.Var(name, var.dtype) for var, name in names.items()}
+        names[var] = next(n for n in others if n not in names.values() and n not in outer.values())
+    fresh = {var: tir.Var(name, var.dtype) for var, name in (outer | names).items()}
     items = [str(substitute(value, fresh)) for value in index_map.result]
     for at in reversed(separators):
         items.insert(at, f'"{AXIS_SEPARATOR}"')
-    return f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+    made = f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+    if index_map.inverse is None:
+        return made
+    return f"tvm.tir.IndexMap.from_func({made}, inverse_index_map={spelled(index_map.inverse, (), sampled)})"
 
 
 _NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import eval_set, from_range
 from mlcc.arith.iter_inverse import inverse_affine_iter_map
-from mlcc.arith.iter_map import NotAffine, detect_iter_map
+from mlcc.arith.iter_map import NotAffine, detect_iter_map, iter_map_simplify
 from mlcc.arith.keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -143,8 +143,18 @@ class ConsumerInlining:
                     f"{self._analyzer.simplify(last)}"
                 )
         own = {a.var: a.dom for a in self._consumer.iter_vars if tir.const_int(a.dom.extent) != 1}
-        if own and not detect_iter_map(indices, own, tir.TRUE, "bijective", self._analyzer, simplify_trivial=False):
+        back = inverse_affine_iter_map(found.indices, indices)
+        if not all(self._is_same(back.get(var), var, own) for var in own):
             raise self._refusal(f"`{shown}` is the same element in several of its iterations")
+
+    def _is_same(self, value: tir.Expr | None, var: tir.Var, domain: dict[tir.Var, tir.Range]) -> bool:
+        """Whether `value`, an axis computed back from the indices that it makes, is that axis: they are one to one."""
+        if value is None:
+            return False
+        analyzer = Analyzer()
+        for axis in self._consumer.iter_vars:
+            analyzer.bind(axis.var, axis.dom)
+        return analyzer.prove_equal(var, iter_map_simplify((analyzer.simplify(value),), domain)[0])
 
     def _load_indices(self) -> tuple[tir.Expr, ...]:
         loads = [n for n in walk(self._store) if isinstance(n, tir.BufferLoad) and n.buffer is self._buffer]

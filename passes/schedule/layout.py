@@ -15,7 +15,7 @@ from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import replace, walk
 from mlcc.passes.schedule.access import defining_block
 from mlcc.passes.schedule.buffers import BufferArg
-from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
+from mlcc.passes.schedule.index_maps import IndexMapArg, decided, spelled
 from mlcc.passes.schedule.layout_plan import Plan, plan_padding
 from mlcc.passes.schedule.layout_rewrite import LayoutRewriter
 from mlcc.passes.schedule.refusal import Refusal
@@ -46,8 +46,8 @@ def transform_layout(
     site = _site(block, old)
     dtype = old.shape[0].dtype if old.shape else INT32
     given, separators = index_map.separated(len(old.shape), dtype)
-    mapping = of_dtype(given, dtype)
-    state.recorded.update(buffer=place.pair, index_map=IndexMapArg(mapping, separators))
+    mapping, recorded = decided(block, of_dtype(given, dtype), separators)
+    state.recorded.update(buffer=place.pair, index_map=recorded)
     analyzer = shape_analyzer(tree.func)
     padding: tir.Expr = c.const(False)
     back: tir.IndexMap | None = None
@@ -55,7 +55,7 @@ def transform_layout(
         shape = im.map_shape(mapping, old.shape, analyzer)
         if not assume_injective_transform:
             ranges = [tir.Range(c.const(0, d.dtype), d) for d in old.shape]
-            back, padding = im.non_surjective_inverse(mapping, ranges, analyzer)
+            back, padding = _way_back(mapping, ranges, analyzer)
             _check_injective(mapping, back, ranges)
     except IndexMapError as exc:
         raise Refusal("E0670", f"`{old.name}` cannot be stored by {spelled(mapping)}: {exc}", block.block) from None
@@ -118,6 +118,19 @@ def of_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
     fresh = tuple(tir.Var(v.name, dtype) for v in given.indices)
     back = None if given.inverse is None else of_dtype(given.inverse, dtype)
     return tir.IndexMap(fresh, tuple(c.cast(dtype, r) for r in im.map_indices(given, fresh)), back)
+
+
+def _way_back(mapping: tir.IndexMap, ranges: list[tir.Range], analyzer: Analyzer) -> tuple[tir.IndexMap, tir.Expr]:
+    """The inverse and where padding is: derived where that can be, else the inverse that came with the map.
+
+    Raises IndexMapError.
+    """
+    try:
+        return im.non_surjective_inverse(replace(mapping, inverse=None), ranges, analyzer)
+    except IndexMapError:
+        if mapping.inverse is None:
+            raise
+        return im.non_surjective_inverse(mapping, ranges, analyzer)
 
 
 def _check_injective(mapping: tir.IndexMap, back: tir.IndexMap, ranges: list[tir.Range]) -> None:

@@ -20,7 +20,7 @@ from mlcc.arith.keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import Node, field_names
+from mlcc.ir.node import Node, meaning_names
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.refusal import Refusal
@@ -282,4 +282,4 @@ def _fits(pattern: Any, value: Any, holes: dict[tir.Var, Expr | None]) -> bool:
         return bool(pattern == value)
     if type(pattern) is not type(value):
         return False
-    return all(_fits(getattr(pattern, n), getattr(value, n), holes) for n in field_names(type(pattern)))
+    return all(_fits(getattr(pattern, n), getattr(value, n), holes) for n in meaning_names(type(pattern)))

@@ -16,7 +16,7 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
-from mlcc.passes.schedule.index_maps import IndexMapArg
+from mlcc.passes.schedule.index_maps import IndexMapArg, TwoWayMap
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 
@@ -59,6 +59,7 @@ _MODULES: dict[str, str] = {
 _WHERE = {name: module for module, listed in _MODULES.items() for name in listed.split()}
 
 ALIASES = {"get_sblock": "get_block"}
+PARAMETER_ALIASES = {"get_output_blocks": {"block": "scope_block"}}  # as traces of TVM's name them
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def find(name: str) -> Primitive:
 
 def bind(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by parameter name, defaults filled in. Raises Refusal E0612."""
+    renamed = PARAMETER_ALIASES.get(found.name, {})
+    kwargs = {renamed.get(key, key): value for key, value in kwargs.items()}
     for key in kwargs:
         if key not in found.signature.parameters:
             help = did_you_mean(key, found.signature.parameters) or f"sch.{call_text(found)}"
@@ -276,7 +279,7 @@ def _buffer(state: State, value: Any) -> BufferArg:
 def _index_map(state: State, value: Any) -> IndexMapArg:
     if isinstance(value, IndexMapArg):
         return value
-    if isinstance(value, tir.IndexMap) or callable(value):
+    if isinstance(value, (tir.IndexMap, TwoWayMap)) or callable(value):
         return IndexMapArg(value)
     raise _Unfit("an index map such as `lambda i, j: (j, i)`")
 
@@ -285,6 +288,8 @@ def _any(state: State, value: Any) -> Any:
     """Kept as it is, with symbolic integers evaluated and handles left alone."""
     if isinstance(value, ExprRV):
         return state.value(value)
+    if isinstance(value, tir.Expr) and state.sampled_in(value):
+        raise _Unfit("a sampled value, or arithmetic of such and integers")
     if isinstance(value, (list, tuple)):
         return type(value)(_any(state, v) for v in value)
     if isinstance(value, dict):

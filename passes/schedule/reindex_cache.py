@@ -27,7 +27,7 @@ from mlcc.passes.schedule.cache_stage import (
     place_after,
     with_data,
 )
-from mlcc.passes.schedule.index_maps import IndexMapArg, index_dtype
+from mlcc.passes.schedule.index_maps import IndexMapArg, decided, index_dtype
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.reindex import accesses, in_bounds
@@ -105,8 +105,7 @@ def _reindexed(
     state: State, ref: BlockRef, region: tir.BufferRegion, storage: str, arg: IndexMapArg, spot: Spot, writing: bool
 ) -> BlockRef:
     tree, block = ref.tree, ref.block
-    index_map = arg.of(len(block.iter_vars), index_dtype(block))
-    state.recorded["index_map"] = index_map
+    index_map, state.recorded["index_map"] = decided(ref, arg.of(len(block.iter_vars), index_dtype(block)))
     old = _point(block, region, writing)
     axes = [axis.var for axis in block.iter_vars]
     try:

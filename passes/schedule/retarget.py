@@ -36,6 +36,8 @@ def shifted(mins: Sequence[Expr]) -> Indexing:
     analyzer = Analyzer()
 
     def less(index: Expr, low: Expr) -> Expr:
+        if tir.const_int(low) == 0:  # of the index's own width
+            return analyzer.simplify(index)
         return analyzer.simplify(c.sub(index, low))
 
     return Indexing(

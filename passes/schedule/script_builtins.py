@@ -12,12 +12,14 @@ from mlcc.errors import did_you_mean
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import NAMES
 from mlcc.passes.schedule.handles import ExprRV
+from mlcc.passes.schedule.index_maps import TwoWayMap
 from mlcc.passes.schedule.script_operators import compare, elements, equal, truth
 from mlcc.passes.schedule.script_values import (
     Budget,
     Builtin,
     Method,
     Module,
+    Routine,
     Wrong,
     describe,
     is_key,
@@ -292,6 +294,8 @@ def dotted(owner: Module, name: str) -> Any:
     path = f"{owner.path}.{name}"
     if name in ("tir", "tirx", "s_tir", "script", "schedule", "IndexMap") or owner.path == "tvm.script":
         return Module(path)
+    if name == "from_func" and owner.path.endswith(".IndexMap"):
+        return Builtin("IndexMap.from_func", _from_func)
     if name == "AXIS_SEPARATOR":
         return AXIS_SEPARATOR
     if name in NAMES or name in _EXPRESSIONS or name == "Cast":
@@ -304,9 +308,17 @@ def dotted(owner: Module, name: str) -> Any:
     raise Wrong("E0601", f"`{path}` is not part of the script language", help)
 
 
+def _from_func(budget: Budget, mapping_function: Any, inverse_index_map: Any = None) -> TwoWayMap:
+    for value in (mapping_function, inverse_index_map):
+        if value is not None and not isinstance(value, Routine):
+            raise Wrong("E0606", f"`IndexMap.from_func` takes functions of indices, not {describe(value)}")
+    return TwoWayMap(mapping_function, inverse_index_map)
+
+
 def make(method: Method, args: list[Any], budget: Budget) -> Any:
     """`T.int64(3)`, `T.floordiv(i, 4)` and the like, for index maps and annotation values. Raises Wrong."""
     name = method.name
+    args = [value.expr if isinstance(value, ExprRV) else value for value in args]
     for value in args:
         if not (is_number(value) or isinstance(value, (tir.Expr, str))):
             raise Wrong("E0606", f"`T.{name}` does not apply to {describe(value)}")

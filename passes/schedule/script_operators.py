@@ -82,6 +82,7 @@ def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
 
 def _symbolic(op: str, a: Any, b: Any, budget: Budget) -> Any:
     if isinstance(a, tir.Expr) or isinstance(b, tir.Expr):
+        a, b = (x.expr if isinstance(x, ExprRV) else x for x in (a, b))
         fn = _EXPRESSIONS.get(op)
         if fn is None or not all(isinstance(x, tir.Expr) or is_number(x) for x in (a, b)):
             raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.bindings import inherit_bindings, kept_bindings
 from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.random import Engine
@@ -200,6 +201,11 @@ class State:
             return OPERATORS[expr.op](self.value(expr.lhs), self.value(expr.rhs))
         except ValueError as exc:
             raise Refusal("E0613", f"the value of an expression over sampled values: {exc}") from None
+
+    def sampled_in(self, nodes: Any) -> dict[tir.Var, ExprRV]:
+        """The sampled integers whose variables occur in `nodes`."""
+        used = used_vars(nodes)
+        return {rv.var: rv for rv in self._values if rv.var in used} if used else {}
 
     def forget(self, rv: Handle) -> None:
         """Drop a handle (TVM `remove_rv`). Raises Refusal E0611 for one that the schedule does not have."""

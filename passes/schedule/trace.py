@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.printer_literals import plain_float, quote
+from mlcc.grammar.printer_literals import imm_text, plain_float, quote
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
-from mlcc.passes.schedule.index_maps import IndexMapArg, spelled
+from mlcc.passes.schedule.index_maps import IndexMapArg, renewed, spelled
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
@@ -141,6 +141,8 @@ def _handles(value: Any) -> Iterator[Handle]:
         yield from _handles((value.lhs, value.rhs))
     elif isinstance(value, Handle):
         yield value
+    elif isinstance(value, IndexMapArg):
+        yield from value.sampled
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _handles(item)
@@ -153,6 +155,8 @@ def _mapped(value: Any, known: dict[Handle, Handle]) -> Any:
         return ExprRV(value.op, _mapped(value.lhs, known), _mapped(value.rhs, known))
     if isinstance(value, Handle):
         return known.get(value, value)
+    if isinstance(value, IndexMapArg):
+        return renewed(value, lambda rv: known.get(rv, rv)) if value.sampled else value
     if isinstance(value, (list, tuple)):
         return type(value)(_mapped(v, known) for v in value)
     if isinstance(value, dict):
@@ -214,12 +218,12 @@ class _Names:
                 return plain_float(value)
             case tir.IndexMap():
                 return spelled(value)
-            case IndexMapArg(value=tir.IndexMap() as index_map, separators=separators):
-                return spelled(index_map, separators)
+            case IndexMapArg(value=tir.IndexMap() as index_map, separators=separators, sampled=sampled):
+                return spelled(index_map, separators, {rv.var: self._name(rv) for rv in sampled})
             case tir.IntImm(dtype=dtype, value=number):
                 return str(number) if str(dtype) == "int32" else f"T.{dtype}({number})"
-            case tir.FloatImm(dtype=dtype, value=number):
-                return f"T.{dtype}({plain_float(number)})"
+            case tir.FloatImm(dtype=dtype, value=number, written=written):
+                return f"T.{dtype}({imm_text(number, written, dtype)})"
             case tir.StringImm(value=text):
                 return quote(text)
         return repr(value)

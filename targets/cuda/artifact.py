@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.errors import CompileError, error
-from mlcc.files import load_npz, npz_bytes, write_atomic
+from mlcc.files import Content, npz_bytes
 from mlcc.gpu_facts import GpuFacts
 from mlcc.ir.tensor_data import TensorData
+from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.runtime.plan_files import Parts, write_archive, write_text
 from mlcc.targets.cuda.ptx import PtxModule
@@ -23,7 +24,6 @@ from mlcc.targets.source import LANGUAGES, emit_source
 if TYPE_CHECKING:
     from mlcc.targets.emulate.device import EmulatedDevice
 
-_HASH = re.compile("[0-9a-f]{64}")
 KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal": ".metal"}
 
 
@@ -61,39 +61,55 @@ class CudaArtifact:
         found = {name: made.get(facts.symbol) for name, facts in self.code.kernels.items()}
         return {name: known for name, known in found.items() if known is not None}
 
-    def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
+    def save(
+        self, path: str | os.PathLike[str], emit: str | None = None, *, data: str | os.PathLike[str] | None = None,
+        force: bool = False,
+    ) -> None:  # fmt: skip
         """Write the artifact, whole or not at all. The suffix says what: .ptx, .mlca or .ll; or `emit` does.
 
-        The constants of a .ptx go into an .npz of the same name beside it. Raises CompileError.
+        The constants of a .ptx go into an .npz of the same name beside it, or into `data`, in its folder or below.
+        That of the same name replaces only what mlcc wrote for a .ptx, unless `force` is set. Raises CompileError.
         """
         name = os.fspath(path)
-        by_suffix = {suffix: kind for kind, suffix in KINDS.items()}
-        stem, suffix = os.path.splitext(name)
-        kind = emit or by_suffix.get(suffix, "mlca")
-        made = self.emit(kind, self._prefix(name))
-        if kind == "ptx" and self.launch.constants:
-            if name == "-":
-                message = "the constants lie beside a .ptx, which standard output has not"
-                raise CompileError(error("E0755", message, help="write to a file, or --emit mlca"))
-            write_atomic(f"{stem}.npz", npz_bytes(self._beside(f"{stem}.npz")))
-        write_atomic(name, made)
+        kind = emit or kind_of(name, KINDS, "mlca", "pass emit=")
+        if kind in KINDS:
+            check_suffix(name, kind)
+        outputs = Outputs(force)
+        outputs.save(self.files(name, kind, outputs, None if data is None else os.fspath(data)))
 
-    def _beside(self, path: str) -> dict[str, Any]:
-        """The arrays of the .npz beside a .ptx, by hash. It may be that of the text too: what has a name there stays,
-        and is not written twice."""
-        kept: dict[str, Any] = {}
-        if os.path.exists(path):
-            kept = {name: a for name, a in load_npz(path).items() if not _HASH.fullmatch(name)}
-        made = dict(kept)
+    def files(self, path: str, kind: str, outputs: Outputs, data: str | None = None) -> dict[str, Content]:
+        """What `save` writes, by path. Raises CompileError."""
+        facts = self._prefix(path)
+        constants = self.launch.constants if kind == "ptx" else []
+        if not constants:
+            return {path: self.emit(kind, facts)}
+        if is_stream(path):
+            message = "the constants lie beside a .ptx, which standard output has not"
+            raise CompileError(error("E0755", message, help="write to a file, or --emit mlca"))
+        arrays = {str(c.sha256): c.array for c in constants if c.array is not None}
+        usual = f"{os.path.splitext(path)[0]}.npz"
+        if data is not None and os.path.normpath(data) != os.path.normpath(usual):
+            beside = os.path.relpath(data, os.path.dirname(path) or ".")
+            if beside.split(os.sep)[0] == os.pardir:
+                message = f"a .ptx finds its constants from its own folder: {data} does not lie in that or below"
+                raise CompileError(error("E0906", message, help="name a file there, or compile to one .mlca"))
+            return {data: npz_bytes(arrays, mark(path)), path: self.emit(kind, facts, beside)}
+        code = self.emit(kind, facts)
+        if data is not None:
+            return {data: npz_bytes(arrays, mark(path)), path: code}
+        return {**outputs.beside(usual, arrays, path, self._in), path: code}
+
+    def _in(self, arrays: Mapping[str, Any]) -> bool:
+        """Whether an archive has all constants already, by their hashes or as the text calls them."""
         for data in self.launch.constants:
-            found = kept.get(data.key)
+            found = arrays.get(str(data.sha256), arrays.get(data.key))
             if found is None or not TensorData(data.dtype, found.shape, found).same_as(data):
-                made[str(data.sha256)] = data.array
-        return made
+                return False
+        return True
 
-    def emit(self, kind: str = "mlca", prefix: str | None = None) -> bytes:
-        """The content of a file: `ptx` (without its constants), `mlca`, `llvm-ir`, or the kernels as source text
-        (`cuda-c`, `metal`). Raises CompileError."""
+    def emit(self, kind: str = "mlca", prefix: str | None = None, data: str | None = None) -> bytes:
+        """The content of a file: `ptx` (without its constants, which lie in `data` beside it if not in an .npz of its
+        own name), `mlca`, `llvm-ir`, or the kernels as source text (`cuda-c`, `metal`). Raises CompileError."""
         if kind not in KINDS:
             raise CompileError(error("E0755", f"cannot write `{kind}` for CUDA", help=f"known are {', '.join(KINDS)}"))
         if kind == "llvm-ir":
@@ -102,7 +118,8 @@ class CudaArtifact:
             return emit_source(self.launch.kernels_to_read(), kind).encode()
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
         constants = [data.array for data in self.launch.constants]
-        parts = Parts(facts, self.launch.plan, self.code.text.encode(), self.launch.source().encode(), constants)
+        plan = self.launch.plan if data is None else {"data": data, **self.launch.plan}
+        parts = Parts(facts, plan, self.code.text.encode(), self.launch.source().encode(), constants)
         return write_archive(parts) if kind == "mlca" else write_text(parts)
 
     def _prefix(self, path: str | None) -> str:

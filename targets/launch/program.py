@@ -17,6 +17,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT64
+from mlcc.ir.effects import effects
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
@@ -27,7 +28,6 @@ from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
 from mlcc.targets.llvm.context import numbered
-from mlcc.targets.llvm.plan_prim import effects
 from mlcc.targets.llvm.signature import KernelSignature, signature
 
 

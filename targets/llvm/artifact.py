@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 from mlcc.cache import store
 from mlcc.errors import CompileError, error
-from mlcc.files import write_atomic
+from mlcc.files import Content, write_files
 from mlcc.ir.tensor_data import TensorData
 from mlcc.kept import code_key
+from mlcc.outputs import check_suffix, kind_of
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.llvm.compile import Compiled, Machine, compile_text
@@ -51,12 +52,17 @@ class Artifact:
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
         """Write the artifact, whole or not at all. The suffix says what: .o, .so, .s or .ll; or `emit` does.
 
-        Raises CompileError.
+        A suffix that fits nothing of that is refused. Raises CompileError.
         """
         name = os.fspath(path)
-        by_suffix = {suffix: kind for kind, suffix in KINDS.items()}
-        kind = emit or by_suffix.get(os.path.splitext(name)[1], "obj")
-        write_atomic(name, self._pieces(kind, self._prefix(name)))
+        kind = emit or kind_of(name, KINDS, "obj", "pass emit=")
+        if kind in KINDS:
+            check_suffix(name, kind)
+        write_files(self.files(name, kind))
+
+    def files(self, path: str, kind: str) -> dict[str, Content]:
+        """What `save` writes, by path. Raises CompileError."""
+        return {path: self._pieces(kind, self._prefix(path))}
 
     def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:
         """The content of a file: `obj`, `shared`, `asm` or `llvm-ir`. Raises CompileError."""

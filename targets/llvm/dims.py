@@ -108,13 +108,24 @@ class Dims:
         self.analyzer.bind_bound(symbol, 0, (1 << 62) - 1)
 
     def simplify(self, expr: tir.Expr) -> tir.Expr:
-        return expr if isinstance(expr, (tir.IntImm, tir.Var)) else self.analyzer.simplify(expr)
+        """The expression in canonical form; as it is where that form has constants that overflow."""
+        if isinstance(expr, (tir.IntImm, tir.Var)):
+            return expr
+        try:
+            with c.exact_integers():
+                return self.analyzer.simplify(expr)
+        except OverflowError:
+            return expr
 
     def equal(self, a: tir.Expr, b: tir.Expr) -> bool | None:
         """Whether a == b always or never; None if that depends."""
-        if self.analyzer.prove_equal(a, b):
-            return True
-        found = self.analyzer.compare(a, b)
+        try:
+            with c.exact_integers():
+                if self.analyzer.prove_equal(a, b):
+                    return True
+                found = self.analyzer.compare(a, b)
+        except OverflowError:
+            return None
         return False if found.min > 0 or found.max < 0 else None
 
     def never_negative(self, expr: tir.Expr) -> bool:
@@ -241,9 +252,11 @@ class DimCode:
 
     def _bitwise(self, op: str, a: Value, b: Value) -> Value:
         fn = self.fn
-        if op in ("<<", ">>"):
-            count = fn.binary("and", b, integer("i64", 63))
-            return fn.binary("shl" if op == "<<" else "ashr", a, count)
+        if op in ("<<", ">>"):  # a count outside the width shifts everything out
+            inside = fn.icmp("ult", b, integer("i64", 64))
+            count = fn.select(inside, b, integer("i64", 63))
+            moved = fn.binary("shl" if op == "<<" else "ashr", a, count)
+            return moved if op == ">>" else fn.select(inside, moved, integer("i64", 0))
         return fn.binary({"&": "and", "|": "or", "^": "xor"}[op], a, b)
 
     def _divide(self, expr: tir.BinaryOp, a: Value, b: Value) -> Value:

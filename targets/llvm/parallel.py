@@ -14,17 +14,17 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children
-from mlcc.passes.lowering import parallel, work
+from mlcc.passes.lowering import loop_time, parallel, work
 from mlcc.targets.llvm import calls
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
-from mlcc.targets.llvm.pool import RUN, add_pool
+from mlcc.targets.llvm.pool import RUN_WORK, add_pool
 from mlcc.targets.llvm.storage import ALIGNMENT, Storage
 from mlcc.targets.llvm.types import register_type
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
-LEAST_PIECE = 4_000_000  # picoseconds of the work that a thread takes at a time; the pool counts on it
+LEAST_PIECE = 4_000_000  # picoseconds of the operations that a thread takes at a time
 
 
 def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
@@ -37,15 +37,16 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     grain = _at_most(e, size, _grain(e, once))
     add_pool(e.ctx.module)
     known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), once))
-    given = [Value("ptr", piece), context, size, grain]
     if known is not None:
-        e.fail_if_error(fn.call("i32", f"@{RUN}", given))
+        given = [Value("ptr", piece), context, size, grain, _nanoseconds(e, stmt)]
+        e.fail_if_error(fn.call("i32", f"@{RUN_WORK}", given))
         return
     enough = fn.icmp("sge", fn.binary("mul", size, e.index(once)), integer("i64", parallel.LEAST_WORK))
     shared, alone, done = fn.label("parallel"), fn.label("serial"), fn.label("end")
     fn.cond_br(enough, shared, alone)
     fn.start(shared)
-    by_pool = fn.call("i32", f"@{RUN}", given)
+    given = [Value("ptr", piece), context, size, grain, _nanoseconds(e, stmt)]
+    by_pool = fn.call("i32", f"@{RUN_WORK}", given)
     fn.br(done)
     fn.start(alone)
     by_self = fn.call("i32", piece, [context, integer("i64", 0), size])
@@ -54,8 +55,14 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     e.fail_if_error(fn.phi("i32", [(by_pool, shared), (by_self, alone)]))
 
 
+def _nanoseconds(e: Emitter, stmt: tir.For) -> Value:
+    """How long the loop takes on one thread, for the pool to decide whether that is worth a wake."""
+    whole = loop_time.picoseconds(stmt)
+    return e.fn.binary("sdiv", e.index(whole), integer("i64", 1000))
+
+
 def _grain(e: Emitter, once: tir.Expr) -> Value:
-    """The least iterations of a piece, for `once` picoseconds of work in one."""
+    """The least iterations of a piece, for `once` picoseconds of operations in one."""
     known = tir.const_int(once)
     if known is not None:
         return integer("i64", -(-LEAST_PIECE // max(known, 1)))
@@ -67,14 +74,13 @@ def _grain(e: Emitter, once: tir.Expr) -> Value:
 
 
 def _at_most(e: Emitter, size: Value, grain: Value) -> Value:
-    """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores. The
-    pool does not take those for an estimate of work if they are negative."""
+    """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores."""
     cores = e.ctx.options.num_cores
     if not cores:
         return grain
     fn = e.fn
     share = fn.binary("sdiv", fn.binary("add", size, integer("i64", cores - 1)), integer("i64", cores))
-    return fn.select(fn.icmp("sgt", share, grain), fn.binary("sub", integer("i64", 0), share), grain)
+    return fn.select(fn.icmp("sgt", share, grain), share, grain)
 
 
 class _Part:

@@ -386,7 +386,7 @@ class Planner:
         code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}{where}")
         measured = self.measured.has(want) or self.measured.has(have)  # not known at entry, and nobody looked at sizes
         if self.conditional or measured:
-            self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, measured))
+            self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, exact=True))
         else:
             self.constraints.append(Constraint(what, line, have, want, code))
 

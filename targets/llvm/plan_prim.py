@@ -6,12 +6,10 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import Node, children
+from mlcc.ir.effects import READ, WRITE, effects
 from mlcc.targets.llvm.dims import Dims, as_number, widen
 from mlcc.targets.llvm.plan import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
 from mlcc.targets.llvm.shared import AnyPlanning
-
-_READ, _WRITE = 1, 2
 
 
 def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:
@@ -78,71 +76,8 @@ def _tensor_leaf(buffer: tir.Buffer, symbols: dict[tir.Var, tir.Expr], dims: Dim
         raise CompileError(error("E0757", message, buffer.span)) from None
     return Leaf(
         buffer.name, "tensor", buffer.dtype, shape, strides=strides or None, offset=offset,
-        read=bool(use & _READ) or not use, written=bool(use & _WRITE), span=buffer.span,
+        read=bool(use & READ) or not use, written=bool(use & WRITE), span=buffer.span,
     )  # fmt: skip
-
-
-# ---------------------------------------------------------------- effects
-
-
-def effects(func: tir.PrimFunc) -> dict[tir.Var, int]:
-    """By data variable: 1 if the function reads that memory, 2 if it writes it, 3 if both.
-
-    Memory whose address goes elsewhere (to an extern or packed function) counts as both, unless the access pointer
-    says less.
-    """
-    found: dict[tir.Var, int] = {}
-    alias: dict[tir.Var, tir.Var] = {}
-    for var, buffer in zip(func.params, func.buffers, strict=True):
-        if buffer is not None:
-            alias[var] = buffer.data
-
-    def note(var: tir.Var, use: int) -> None:
-        while var in alias:
-            var = alias[var]
-        found[var] = found.get(var, 0) | use
-
-    def visit(node: Node) -> None:
-        match node:
-            case tir.Block(match_buffers=matches):
-                for match in matches:
-                    alias[match.buffer.data] = match.source.buffer.data
-                for part in (*node.iter_vars, *node.body, *(node.init or ())):
-                    visit(part)
-                return
-            case tir.DeclBuffer(buffer=buffer, data=tir.Var() as data):
-                if data is not buffer.data:
-                    alias[buffer.data] = data
-                return
-            case tir.AllocBuffer():
-                return
-            case tir.BufferLoad(buffer=buffer, indices=indices):
-                note(buffer.data, _READ)
-                for index in indices:
-                    visit(index)
-                return
-            case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                note(buffer.data, _WRITE)
-                for part in (value, *indices):
-                    visit(part)
-                return
-            case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(_, tir.Var() as data, *_, mask)):
-                note(data, (tir.const_int(mask) or 3) & 3)
-                return
-            case tir.Call(op=tir.Op(name="tir.address_of"), args=(tir.BufferLoad(buffer=buffer, indices=indices),)):
-                note(buffer.data, _READ | _WRITE)
-                for index in indices:
-                    visit(index)
-                return
-            case tir.Var() if node.dtype.is_handle:
-                note(node, _READ | _WRITE)
-                return
-        for child in children(node):
-            visit(child)
-
-    for stmt in func.body:
-        visit(stmt)
-    return found
 
 
 def offset_bytes(leaf: Leaf) -> tir.Expr:

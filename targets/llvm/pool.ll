@@ -24,6 +24,7 @@
 @mlcc_pool_v1_page = weak global ptr null, align 8
 @mlcc_pool_v1_threads = weak global i32 0, align 4
 @mlcc_pool_v1_parallel_for = weak global ptr null, align 8
+@mlcc_pool_v1_shared_run = weak global ptr null, align 8
 @mlcc_pool_variable = private unnamed_addr constant [17 x i8] c"MLCC_NUM_THREADS\00", align 1
 
 declare extern_weak i32 @pthread_create(ptr, ptr, ptr, ptr)
@@ -33,29 +34,51 @@ declare i32 @clock_gettime(i32, ptr)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.abs.i64(i64, i1)
 declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 $pause_declaration
 
-; Run `body(context, begin, end)` over 0 .. n - 1, in pieces of at least `grain` indices, which any thread may run in any
-; order. 0, or the error of the first piece that failed. A call while another is under way runs on its own thread.
-;
-; A wake costs the caller about as much as half of a job of 16 pieces gains, if `grain` is some 4 us of work. So a shorter
-; job that finds all workers asleep runs alone, unless another such job came shortly before: then there are many, and the
-; workers stay awake between them. A grain that is negative (or 0) means as many indices, whatever work they are: that
-; wakes them.
+; `mlcc_pool_v1_run_work` for callers that know no time: a piece of `grain` indices is taken for 4 us of work. A grain that
+; is negative (or 0) means as many indices, whatever work they are: that is long.
 define weak i32 @mlcc_pool_v1_run(ptr %body, ptr %context, i64 %n, i64 %grain) $attributes {
+entry:
+  %size = call i64 @llvm.abs.i64(i64 %grain, i1 false)
+  %least = call i64 @llvm.smax.i64(i64 %size, i64 1)
+  %estimated = icmp sgt i64 %grain, 0
+  %amount = sdiv i64 %n, %least
+  %bounded = call i64 @llvm.smin.i64(i64 %amount, i64 1000000)
+  %guess = mul i64 %bounded, 4000
+  %work = select i1 %estimated, i64 %guess, i64 9223372036854775807
+  %code = call i32 @mlcc_pool_v1_run_work(ptr %body, ptr %context, i64 %n, i64 %least, i64 %work)
+  ret i32 %code
+}
+
+; Run `body(context, begin, end)` over 0 .. n - 1, in pieces of at least `grain` indices, which any thread may run in any
+; order. `work` is how many nanoseconds one thread would take, by estimate. 0, or the error of the first piece that failed.
+; A call while another is under way runs on its own thread.
+;
+; Sleeping workers are woken for $long ns of work or more: the wake takes the caller 7 to 20 us, and the workers begin some
+; ten later. A shorter job that finds all of them asleep runs alone, unless another such job came shortly
+; before: then there are many, and the workers stay awake between them.
+define weak i32 @mlcc_pool_v1_run_work(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %work) $attributes {
 entry:
   %time = alloca [2 x i64], align 8
   %some = icmp sgt i64 %n, 0
-  br i1 %some, label %work, label %nothing
+  br i1 %some, label %any, label %nothing
 nothing:
   ret i32 0
-work:
-  %size = call i64 @llvm.abs.i64(i64 %grain, i1 false)
-  %least = call i64 @llvm.smax.i64(i64 %size, i64 1)
+any:
+  %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
   %other = load atomic ptr, ptr @mlcc_pool_v1_parallel_for monotonic, align 8
   %own = icmp eq ptr %other, null
-  br i1 %own, label %measure, label %foreign
+  br i1 %own, label %which, label %foreign
+which:
+  %shared = load atomic ptr, ptr @mlcc_pool_v1_shared_run monotonic, align 8
+  %here = icmp eq ptr %shared, null
+  br i1 %here, label %measure, label %elsewhere
+elsewhere:
+  %shared.code = call i32 %shared(ptr %body, ptr %context, i64 %n, i64 %least, i64 %work)
+  ret i32 %shared.code
 foreign:
   %foreign.code = call i32 %other(ptr %body, ptr %context, i64 %n, i64 %least)
   ret i32 %foreign.code
@@ -94,11 +117,8 @@ divide:
   %asleep.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 21
   %resting = load atomic i32, ptr %asleep.p monotonic, align 4
   %cold = icmp sge i32 %resting, %workers
-  %estimated = icmp sgt i64 %grain, 0
-  %amount = udiv i64 %n, %least
-  %short = icmp ult i64 %amount, 16
-  %known.short = and i1 %estimated, %short
-  %doubtful = and i1 %cold, %known.short
+  %short = icmp slt i64 %work, $long
+  %doubtful = and i1 %cold, %short
   br i1 %doubtful, label %doubt, label %man
 doubt:
   %c = call i32 @clock_gettime(i32 1, ptr %time)
@@ -168,6 +188,14 @@ alone:
 define weak void @mlcc_pool_v1_set_parallel_for(ptr %function) $attributes {
 entry:
   store atomic ptr %function, ptr @mlcc_pool_v1_parallel_for monotonic, align 8
+  ret void
+}
+
+; Have another pool's `mlcc_pool_v1_run_work` in place of this one's; null for its own again. So two copies of the pool in
+; one process, which no linker could make one, have one set of workers.
+define weak void @mlcc_pool_v1_set_shared_run(ptr %function) $attributes {
+entry:
+  store atomic ptr %function, ptr @mlcc_pool_v1_shared_run monotonic, align 8
   ret void
 }
 
@@ -286,8 +314,18 @@ rest:
   ret void
 }
 
+; A worker: waits for jobs and takes part in them. Handlers of faults have a stack of their own (`sigaltstack`) at the
+; beginning of the worker's, so that they run when it overflows.
 define internal ptr @mlcc_pool_worker(ptr %page) $attributes {
 entry:
+  %handlers = alloca [$handler_stack x i8], align 16
+  %stack = alloca [3 x i64], align 8
+  %size.p = getelementptr inbounds i64, ptr %stack, i64 2
+  store ptr %handlers, ptr %stack, align 8
+  %flags.p = getelementptr inbounds i64, ptr %stack, i64 1
+  store i64 0, ptr %flags.p, align 8
+  store i64 $handler_stack, ptr %size.p, align 8
+  %alternate = call i64 (i64, ...) @syscall(i64 $sigaltstack, ptr %stack, ptr null)
   %turn.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 0
   %open.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 2
   %inside.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 4
@@ -342,7 +380,8 @@ wake:
   br label %spin
 }
 
-; Start workers until there are `wanted`; how many there are. They take no signals: those are the program's.
+; Start workers until there are `wanted`; how many there are. They take no signals: those are the program's. Except faults
+; (ILL, TRAP, ABRT, BUS, FPE, SEGV, SYS): blocked ones would end the process without a word from the program's handlers.
 define internal i32 @mlcc_pool_crew(ptr %page, i32 %wanted) $attributes {
 entry:
   %workers.p = getelementptr inbounds %mlcc_pool, ptr %page, i64 0, i32 20
@@ -356,7 +395,7 @@ shield:
   %every = alloca i64, align 8
   %mask = alloca i64, align 8
   %thread = alloca i64, align 8
-  store i64 -1, ptr %every, align 8
+  store i64 -1073743097, ptr %every, align 8
   %m = call i64 (i64, ...) @syscall(i64 $rt_sigprocmask, i32 2, ptr %every, ptr %mask, i64 8)
   br label %start
 start:

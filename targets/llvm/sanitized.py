@@ -180,7 +180,7 @@ class SanitizedEmitter(Emitter):
             text = _meeting(node, loop, "read in one iteration and written in another")
             self._must(self._is_mine(fn.load("i64", writer, 8), base, me), on, RACE, text, element, node)
             last = fn.load("i64", reader, 8)
-            self._leave_mark(reader, last, fn.select(self._is_mine(last, base, me), me, many), on)
+            self._remember(reader, last, fn.select(self._is_mine(last, base, me), me, many), on)
 
     def _write(self, shadow: Shadow, cell: Cell, node: tir.BufferStore, same: Value) -> None:
         fn = self.fn
@@ -197,7 +197,7 @@ class SanitizedEmitter(Emitter):
             self._must(fine, on, RACE, text, element, node)
             text = _meeting(node, loop, "read in one iteration and written in another")
             self._must(self._is_mine(fn.load("i64", reader, 8), base, me), on, RACE, text, element, node)
-            self._leave_mark(writer, before, me, on)
+            self._remember(writer, before, me, on)
         if shadow.written is not None:
             place = fn.gep("i8", self.expr(shadow.written.data), at)
             one = integer("i8", 1)
@@ -208,7 +208,7 @@ class SanitizedEmitter(Emitter):
         fn = self.fn
         return fn.binary("or", fn.icmp("slt", mark, base), fn.icmp("eq", mark, me))
 
-    def _leave_mark(self, place: Value, old: Value, new: Value, on: Value | None) -> None:
+    def _remember(self, place: Value, old: Value, new: Value, on: Value | None) -> None:
         self.fn.store(new if on is None else self.fn.select(on, new, old), place, 8)
 
     def _same(self, stmt: tir.BufferStore, value: tir.Var, number: int, cell: Cell) -> Value:

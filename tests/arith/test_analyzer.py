@@ -60,6 +60,31 @@ def test_residues_of_other_widths() -> None:
     assert analyzer.modular_set(c.cast(INT32, c.mul(wide, 3))) == (1, 0)
 
 
+def test_what_a_constraint_said_ends_with_it() -> None:
+    """Bounds of remainders follow from residues: they are computed anew when those change."""
+    analyzer, rest = Analyzer(), c.floormod(c.add(X, 1), 8)
+    assert analyzer.bound(rest) == (0, 7)
+    with analyzer.constraint(c.equal(c.floormod(X, 4), 0)):
+        assert analyzer.bound(rest) == (1, 5)
+    assert analyzer.bound(rest) == (0, 7)
+    with analyzer.constraint(c.equal(c.floormod(X, 4), 0)):
+        pass
+    later = c.floormod(c.add(X, 1), 4)
+    with analyzer.constraint(c.logical_and(c.equal(c.floormod(X, 4), 0), c.less(X, Y))):
+        assert analyzer.bound(later) == (1, 1)
+    assert analyzer.bound(later) == (0, 3)
+
+
+def test_a_variable_bound_inside_a_constraint_stays_bound() -> None:
+    analyzer = Analyzer()
+    least = c.minimum(X, Y)
+    assert analyzer.same(analyzer.simplify(least), least)
+    with analyzer.constraint(c.less(Z, Y)):
+        analyzer.bind_bound(X, 0, 3)
+        analyzer.bind_bound(Y, 5, 9)
+    assert analyzer.simplify(least) is X
+
+
 @CASES
 @given(integers)
 def test_bounds_and_residues_hold(expr: tir.Expr) -> None:

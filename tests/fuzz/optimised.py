@@ -42,11 +42,13 @@ def cpus() -> list[str]:
 def eager_threads() -> Iterator[None]:
     """Loops run in parallel however little they do."""
     from mlcc.cpu_facts import CpuFacts
+    from mlcc.passes.lowering import loop_time
     from mlcc.passes.lowering import parallel as settled
     from mlcc.targets.llvm import parallel as emitted
 
     changed: tuple[tuple[Any, str, Any], ...] = (
         (CpuFacts, "parallel_operations", 1), (settled, "LEAST_WORK", 1), (emitted, "LEAST_PIECE", 1),
+        (loop_time, "PER_BYTE", 1_000_000),
     )  # fmt: skip
     before = [vars(owner)[name] for owner, name, _ in changed]
     for owner, name, value in changed:

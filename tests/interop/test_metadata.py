@@ -71,3 +71,24 @@ def test_damage_is_told(pattern: str, change: str) -> None:
 def test_nesting_is_bounded() -> None:
     with pytest.raises(mlcc.CompileError, match="E0907"):
         mlcc.parse(f'metadata = tvm.ir.load_json("{"[" * 100_000}")\n@R.function\ndef f():\n    return R.const(1)')
+
+
+STRINGS = """
+@T.prim_func(s_tir=True)
+def f(A: T.Buffer((4,), "float32")):
+    assert A[0] > T.float32(1.0), ("ValueError", ["first\\nline `x`", "plain"])
+    T.call_extern("int32", "puts", "a\\nb")
+"""
+
+
+def test_strings_are_read() -> None:
+    """TVM prints a string of several lines as a reference to the metadata."""
+    theirs = tvm.script.from_source(STRINGS)
+    printed = theirs.script(show_meta=True)
+    assert 'metadata["ir.StringImm"][1]' in printed
+    module = mlcc.parse(printed)
+    assert module["f"].body[0].message == ("first\nline `x`", "plain")
+    tvm.ir.assert_structural_equal(to_tvm(mlcc.script(module, dialect="tvm"))["f"], theirs)
+    mlcc.assert_structural_equal(mlcc.parse(mlcc.script(module)), module)
+    with pytest.raises(mlcc.CompileError, match="metadata"):
+        mlcc.parse(printed.replace('["ir.StringImm"][1]', '["ir.StringImm"][2]'))

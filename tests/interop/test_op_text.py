@@ -102,7 +102,7 @@ NOT_SAID = {
     "relax.inspect": "is not offered to text",
     "relax.nn.attention_var_len": "TVM prints the arguments in an order in which it does not take them",
     "relax.nn.dense": "an older operator",
-    "relax.to_vdevice": "needs virtual devices",
+    "relax.to_vdevice": "needs virtual devices, see test_global_infos",
 }
 
 

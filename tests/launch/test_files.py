@@ -79,20 +79,15 @@ def test_files_are_loaded_as_they_were_written(
 
 def test_constants_beside_a_ptx(artifact: CudaArtifact, device: Device, tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
-    np.savez(tmp_path / "k.npz", mine=np.zeros(3), other=DATA)  # the text's own
     artifact.save(path)
     with np.load(tmp_path / "k.npz") as arrays:
-        assert {"mine", "other"} < set(arrays.files) and len(arrays.files) == 3
         stored = {name: arrays[name] for name in arrays.files}
-    (key,) = set(stored) - {"mine", "other"}
-    artifact.save(path)
-    with np.load(tmp_path / "k.npz") as arrays:
-        assert len(arrays.files) == 3  # nothing twice
-    np.savez(tmp_path / "k.npz", **{**stored, key: stored[key] + 1})
+    (key,) = stored
+    artifact.save(path)  # what mlcc wrote for this it replaces
+    np.savez(tmp_path / "k.npz", **{key: stored[key] + 1})
     with pytest.raises(LoadError, match=r"E0868.*not the constant"):
         mlcc.load(path, device=device)
-    del stored[key]
-    np.savez(tmp_path / "k.npz", **stored)
+    np.savez(tmp_path / "k.npz")
     with pytest.raises(LoadError, match="E0868"):
         mlcc.load(path, device=device)
     (tmp_path / "k.npz").unlink()
@@ -103,18 +98,41 @@ def test_constants_beside_a_ptx(artifact: CudaArtifact, device: Device, tmp_path
     assert read_manifest(str(path))  # needs no constants
 
 
-def test_a_constant_of_the_texts_own_archive_is_not_written_twice(tmp_path: Path, device: Device) -> None:
-    np.savez(tmp_path / "k.npz", weights=DATA)
+def test_constants_replace_nothing_of_others(artifact: CudaArtifact, device: Device, tmp_path: Path) -> None:
+    """An archive of the user's stays as it is, unless it is asked for."""
+    mine = tmp_path / "k.npz"
+    np.savez(mine, weights=DATA)
+    before = mine.read_bytes()
+    with pytest.raises(CompileError, match="E0013"):
+        artifact.save(tmp_path / "k.ptx")
+    assert mine.read_bytes() == before and not (tmp_path / "k.ptx").exists()
+    artifact.save(tmp_path / "k.ptx", data=tmp_path / "constants.npz")
+    assert mine.read_bytes() == before
+    exe: Any = mlcc.load(tmp_path / "k.ptx", device=device)
+    np.testing.assert_array_equal(exe["main"](X), X + DATA)
+    with pytest.raises(CompileError, match="E0906"):
+        artifact.save(tmp_path / "k.ptx", data=tmp_path.parent / "constants.npz")
+    artifact.save(tmp_path / "k.ptx", force=True)
+    assert mine.read_bytes() != before
+
+
+def test_constants_of_the_texts_own_archive_are_not_written(tmp_path: Path, device: Device) -> None:
     reference = mlcc.parse(WITH_CONSTANT, data={"relax.expr.Constant[0]": DATA})
-    mlcc.build(reference, target=TARGET, pipeline="").save(tmp_path / "k.ptx")
-    with np.load(tmp_path / "k.npz") as arrays:
-        assert len(arrays.files) == 2
-    np.savez(tmp_path / "l.npz", **{"relax.expr.Constant[0]": DATA})
+    np.savez(tmp_path / "l.npz", more=X, **{"relax.expr.Constant[0]": DATA})
+    before = (tmp_path / "l.npz").read_bytes()
     mlcc.build(reference, target=TARGET, pipeline="").save(tmp_path / "l.ptx")
-    with np.load(tmp_path / "l.npz") as arrays:
-        assert arrays.files == ["relax.expr.Constant[0]"]
+    assert (tmp_path / "l.npz").read_bytes() == before
     exe: Any = mlcc.load(tmp_path / "l.ptx", device=device)
     np.testing.assert_array_equal(exe["main"](X), X + DATA)
+
+
+def test_a_plan_that_names_data_elsewhere(artifact: CudaArtifact, device: Device, tmp_path: Path) -> None:
+    for name in ("../k.npz", "/etc/passwd", "a\0b", ["k.npz"], 7):
+        code = artifact.emit("ptx", data="here.npz").replace(b'"here.npz"', json.dumps(name).encode())
+        lines = [line for line in code.splitlines(keepends=True) if not line.startswith(b"// mlcc sum")]
+        (tmp_path / "k.ptx").write_bytes(b"".join(lines))
+        with pytest.raises(LoadError, match="E0869"):
+            mlcc.load(tmp_path / "k.ptx", device=device)
 
 
 def rewritten(data: bytes, change: Any) -> bytes:

@@ -73,7 +73,7 @@ def test_sizes_and_shapes_as_tensors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code"), [("R.take(x, i, axis=0)", "E0870"), ("R.gather_nd(x, R.reshape(i, (1, 1)))", "E0870")]
+    ("call", "code"), [("R.take(x, i, axis=0)", "E0818"), ("R.gather_nd(x, R.reshape(i, (1, 1)))", "E0818")]
 )
 def test_an_index_outside_is_a_diagnostic(call: str, code: str) -> None:
     module = program('x: R.Tensor((2,), "float32"), i: R.Tensor((1,), "int64")', call)

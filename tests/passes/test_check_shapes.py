@@ -64,7 +64,8 @@ CALLS = [
     ("shaped", [array(3, 4), array(7)], r"n \* 4 is 12, expected k \* 2 = 14"),
     ("left", [array(4, 4)], None),
     ("left", [array(3, 4)], r"n \* 4 is 12, expected .* = 8"),
-    ("spread", [array(3), array(4)], "n is 3, expected k = 4"),
+    ("spread", [array(1), array(4)], None),
+    ("spread", [array(3), array(4)], "n is 3, expected 1 or k = 4"),
     ("slice", [array(4), array(4)], None),
     ("slice", [array(4), array(5)], r"min\(k, n\) is 4, expected k = 5"),
     ("back", [array(4), array(3)], None),
@@ -103,7 +104,7 @@ def casts(func: relax.Function) -> list[str]:
 def test_each_size_is_stated_once() -> None:
     module = mlcc.parse("""
 @R.function
-def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("j", "m"), "float32"), z: R.Tensor(("k", 2), "float32")):
+def main(x: R.Tensor((3, "k"), "float32"), y: R.Tensor(("j", 4), "float32"), z: R.Tensor(("k", 2), "float32")):
     with R.dataflow():
         a = R.matmul(x, y)
         b = R.matmul(x, y)
@@ -119,7 +120,7 @@ def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("j", "m"), "float32"),
 def test_what_is_known_is_not_stated() -> None:
     module = mlcc.parse("""
 @R.function
-def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4, "n * 2"), "float32")):
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4, "n * 2"), "float32"), z: R.Tensor(("n", "n * 2"), "int8")):
     n = T.int64()
     a = R.reshape(R.matmul(x, y), (2, n * n))
     b = R.reshape(a, (-1,))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 import mlcc
 from mlcc.ir.module import IRModule
+from tests.counting import calls
 
 GRAPH = [
     "adjust-matmul-order", "annotate-op-pattern", "auto-layout{always=true}", "canonicalize", "combine-parallel-matmul",
@@ -36,23 +33,6 @@ def network(layers: int) -> IRModule:
     return mlcc.parse(
         f"@R.function\ndef main({signature}):\n    with R.dataflow():\n{body}\n        R.output({x})\n    return {x}\n"
     )
-
-
-def calls(run: Callable[[], Any]) -> int:
-    """How many Python functions run."""
-    total = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal total
-        total += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-    return total
 
 
 @pytest.fixture(scope="module")

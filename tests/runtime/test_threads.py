@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,19 @@ def artifact(name: str = "f", by: float = 2.0) -> mlcc.driver.Artifact:  # type:
 def exe() -> Iterator[mlcc.runtime.Executable]:
     yield mlcc.load(artifact())
     mlcc.set_num_threads(None)
+
+
+def older(name: str = "f", by: float = 2.0) -> mlcc.driver.Artifact:  # type: ignore[name-defined]
+    """An artifact of the time when pools were not told the work: it has `mlcc_pool_v1_run` and what went with that."""
+    made = artifact(name, by)
+    later = ("i32 @mlcc_pool_v1_run_work", "void @mlcc_pool_v1_set_shared_run")
+    for symbol in later:
+        assert f"define weak {symbol}(" in made.text
+        made.text = made.text.replace(f"define weak {symbol}(", f"define internal {symbol}(")
+    made.text = made.text.replace("@mlcc_pool_v1_shared_run = weak", "@mlcc_pool_v1_shared_run = internal")
+    for name in ("run_work", "set_shared_run", "shared_run"):
+        made.text = made.text.replace(f"@mlcc_pool_v1_{name}", f"@older_{name}")
+    return made
 
 
 def check(exe: mlcc.runtime.Executable, name: str = "f", by: float = 2.0, rounds: int = 1) -> None:
@@ -224,10 +238,15 @@ int main(void) {
 
 @pytest.mark.skipif(CC is None, reason="needs a C compiler")
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_c_program(tmp_path: Path, shared: bool) -> None:
+@pytest.mark.parametrize(
+    "makers",
+    [(artifact, artifact), (older, artifact), (artifact, older)],
+    ids=lambda m: "+".join(f.__name__ for f in m),
+)
+def test_a_c_program(tmp_path: Path, shared: bool, makers: tuple[Callable[..., Any], ...]) -> None:
     """Two objects linked together, or as shared libraries: one pool, its number of threads, and its replacement."""
-    for name, func, by in (("one", "f", 2.0), ("two", "g", 4.0)):
-        made = artifact(func, by)
+    for name, func, by, make in (("one", "f", 2.0, makers[0]), ("two", "g", 4.0, makers[1])):
+        made = make(func, by)
         made.save(tmp_path / f"{name}.o")
         (tmp_path / f"{name}.h").write_text(made.header(f"{name}.o"))
     (tmp_path / "app.c").write_text(PROGRAM)
@@ -275,10 +294,14 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.skipif(CC is None, reason="needs a C compiler")
-def test_objects_use_the_pool_of_a_shared_library(tmp_path: Path) -> None:
-    paths = [str(tmp_path / name) for name in ("a.so", "b.o", "c.so")]
+@pytest.mark.parametrize(
+    "names", ["a.so b.o c.so", "a.so old_b.o old_c.so", "old_a.so b.o c.so old_d.o", "old_a.o b.so c.o old_d.so"]
+)
+def test_objects_use_the_pool_of_a_shared_library(tmp_path: Path, names: str) -> None:
+    """Also where some are of the time when pools were not told the work."""
+    paths = [str(tmp_path / name) for name in names.split()]
     for path in paths:
-        artifact().save(path)
+        (older if "old_" in path else artifact)().save(path)
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", LIBRARY_FIRST, *paths]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)

@@ -7,9 +7,13 @@ import ctypes
 import pytest
 
 import mlcc
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.passes.lowering import loop_time
 from mlcc.passes.lowering import parallel as choice
 from mlcc.runtime import image
-from mlcc.runtime.threads import RUN
+from mlcc.runtime.threads import RUN_WORK
 from mlcc.targets.llvm import parallel
 
 _LOOP = """
@@ -21,16 +25,18 @@ def f(A: T.Buffer((4,), "int32")):
 
 
 def share_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parallel loops are worth it however small, one iteration at a time."""
+    """Parallel loops are worth it however small, one iteration at a time, and worth waking threads for."""
     monkeypatch.setattr(choice, "LEAST_WORK", 0)
     monkeypatch.setattr(parallel, "LEAST_PIECE", 0)
+    estimate = loop_time.picoseconds
+    monkeypatch.setattr(loop_time, "picoseconds", lambda loop: c.maximum(estimate(loop), tir.IntImm(INT64, 10**12)))
 
 
 def pool_address() -> int:
-    """`mlcc_pool_v1_run` of this process; small loops must be shared (`share_any_work`)."""
-    if image.shared_symbol(RUN) is None:
+    """`mlcc_pool_v1_run_work` of this process; small loops must be shared (`share_any_work`)."""
+    if image.shared_symbol(RUN_WORK) is None:
         mlcc.load(mlcc.build(mlcc.parse(_LOOP)))
-    address = image.shared_symbol(RUN)
+    address = image.shared_symbol(RUN_WORK)
     assert address is not None
     return address
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import time
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
-from mlcc.runtime.threads import RUN
+from mlcc.runtime.threads import RUN, RUN_WORK
 from mlcc.targets.llvm import parallel
 from mlcc.targets.llvm.compile import Machine, compile_text
 from mlcc.targets.llvm.context import EmitOptions
@@ -44,8 +45,9 @@ def shared_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def one_pool(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Kernels of the harness use the pool of the process, and bring none."""
     address = pool_address()
-    monkeypatch.setattr(parallel, "add_pool", lambda module: module.declare(RUN, "i32", ["ptr", "ptr", "i64", "i64"]))
-    return {RUN: address}
+    params = ["ptr", "ptr", "i64", "i64", "i64"]
+    monkeypatch.setattr(parallel, "add_pool", lambda module: module.declare(RUN_WORK, "i32", params))
+    return {RUN_WORK: address}
 
 
 @pytest.mark.parametrize("batch", range(2))
@@ -57,7 +59,7 @@ def test_generated_functions(batch: int, one_pool: dict[str, int], all_cases: bo
         if not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(made)):
             continue
         native = Native(made, options=EmitOptions(contract=False), machine=Machine(), level=1, externs=one_pool)
-        shared += RUN in native.text
+        shared += RUN_WORK in native.text
         args, symbols = arguments(made, seed)
         expected = duplicate(args)
         run_prim_func(made, expected)
@@ -81,7 +83,7 @@ def test_every_iteration_runs_once(dtype: str, one_pool: dict[str, int]) -> None
     native = Native(
         func([hits, start, extent, step], loop(i, extent, once, ForKind.PARALLEL, start, step)), externs=one_pool
     )
-    assert RUN in native.text
+    assert RUN_WORK in native.text
     cases = [(0, 0, 1), (0, 1, 1), (5, 2, 1), (0, 250, 1), (3, 200, 7), (1, 100, 100), (0, 9, 0)]
     if dtype != "uint8":
         cases += [(255, -256, -1), (100, -99, -2), (7, -5, 1), (0, 5, -1)]
@@ -241,27 +243,55 @@ def test_a_loop_of_unknown_extent_is_looked_at_when_it_runs(monkeypatch: pytest.
     assert len(set(few)) == 1 and len(set(many)) > 1
 
 
-def test_a_short_loop_does_not_wake_threads_unless_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LEAST_PIECE", 1)  # the four iterations are four pieces
-    text = _IDS.replace("parallel(16)", "parallel(4)").replace("2000", "5")
-    allowed = ("usleep", "pthread_self")
-    exe = mlcc.load(mlcc.build(mlcc.parse(text), allow_extern=allowed), allow_extern=allowed)
-    use_threads(3)
+_HEAVY = """
+@T.prim_func
+def f(ids: T.Buffer((64,), "int64"), X: T.Buffer((64,), "float32"), n: T.int32, steps: T.int32):
+    for i in T.parallel(n):
+        for k in range(steps):
+            X[i] = X[i] * T.float32(0.5) + T.float32(1)
+        ids[i] = T.call_extern("int64", "pthread_self")
+"""
 
-    def takers(pause: float) -> int:
-        """The threads that one call of the loop runs on, after a pause."""
-        ids = np.zeros(16, "int64")
+
+class Takers:
+    """Calls a loop of `n` iterations of `steps` multiply-adds, and tells how many threads took part."""
+
+    def __init__(self, text: str = _HEAVY, emit: str = "obj") -> None:
+        made = mlcc.build(mlcc.parse(text), allow_extern=("pthread_self",))
+        self.function = mlcc.load(made.emit(emit), allow_extern=("pthread_self",))["f"]
+
+    def __call__(self, n: int, steps: int, pause: float) -> int:
+        ids, x = np.zeros(64, "int64"), np.zeros(64, "float32")
         time.sleep(pause)
-        exe["f"](ids)
-        return len(set(ids[:4]))
+        self.function(ids, x, n, steps)
+        return len(set(ids[:n]))
 
-    alone = 0  # calls in a row; threads that are awake from before take a while to sleep on a busy machine
-    for _ in range(300):
-        alone = alone + 1 if takers(0.02) == 1 else 0
-        if alone == 5:
-            break
-    assert alone == 5
-    assert any(takers(0) > 1 for _ in range(500))
+
+@pytest.mark.parametrize("emit", ["obj", "shared"])
+@pytest.mark.parametrize(("n", "steps"), [(10, 1_000_000), (3, 3_000_000), (60, 200_000)])
+def test_long_work_wakes_sleeping_threads(monkeypatch: pytest.MonkeyPatch, n: int, steps: int, emit: str) -> None:
+    """However few the iterations are, and also by way of a library's own copy of the pool."""
+    monkeypatch.undo()
+    if emit == "shared" and shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    takers = Takers(emit=emit)
+    use_threads(3)
+    assert any(takers(n, steps, 0.03) > 1 for _ in range(30))
+
+
+def test_short_work_does_not_wake_threads_unless_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many the iterations are: 10 of 3 us, or 60 of 0.5 us."""
+    monkeypatch.undo()
+    takers = Takers()
+    use_threads(3)
+    for n, steps in ((10, 10_000), (60, 2_000)):
+        alone = 0  # calls in a row; threads that are awake from before take a while to sleep on a busy machine
+        for _ in range(300):
+            alone = alone + 1 if takers(n, steps, 0.02) == 1 else 0
+            if alone == 5:
+                break
+        assert alone == 5
+        assert any(takers(n, steps, 0) > 1 for _ in range(2000))
 
 
 _NATIVE = """

@@ -1,0 +1,78 @@
+"""`I.module_global_infos({...})` from text, and the names of the virtual devices that it declares."""
+
+from __future__ import annotations
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.attribute_values import attribute
+from mlcc.grammar.context import Scope, Walk
+from mlcc.grammar.tree import Cst
+from mlcc.grammar.values import Evaluator
+from mlcc.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice, device_name, find_device
+from mlcc.ir.node import Attrs
+
+
+def read_global_infos(walk: Walk, call: Cst) -> dict[str, tuple[GlobalInfo, ...]]:
+    """The lists of infos by their keys."""
+    if len(call[4]) != 1 or call[5] or call[4][0][0] != "dict":
+        walk.fail("E0304", '`I.module_global_infos` takes one dict, such as `{"vdevice": [I.vdevice("cuda")]}`', call)
+    made: dict[str, tuple[GlobalInfo, ...]] = {}
+    for key, items in call[4][0][3]:
+        if key[0] != "str" or items[0] not in ("list", "tuple"):
+            walk.fail("E0304", "global infos are lists, by strings", key)
+        made[key[3]] = tuple(_info(walk, item) for item in items[3])
+    return made
+
+
+def _info(walk: Walk, cst: Cst) -> GlobalInfo:
+    path = walk.dotted(cst[3]) if cst[0] == "call" else None
+    if path == "I.dummy_global_info" and not cst[4] and not cst[5]:
+        return DummyGlobalInfo(span=walk.span(cst))
+    if path == "I.vdevice":
+        return _vdevice(walk, cst)
+    return walk.fail("E0304", "a global info is `I.vdevice(...)` or `I.dummy_global_info()`", cst)
+
+
+def _vdevice(walk: Walk, cst: Cst) -> VDevice:
+    names = ("target", "vdevice_id", "memory_scope")
+    given = dict(zip(names, cst[4], strict=False))
+    for name, start, end, item in cst[5]:
+        if name not in names or name in given:
+            walk.fail(
+                "E0304",
+                f"`I.vdevice` has no argument `{name}` here",
+                ("name", start, end),
+                did_you_mean(name, names) or "",
+            )
+        given[name] = item
+    if len(cst[4]) > len(names) or "target" not in given:
+        walk.fail("E0304", "`I.vdevice` takes a target, the number of the device, and a memory scope", cst)
+    ev = Evaluator(walk, Scope())
+    target, number, scope = (
+        attribute(ev, ev.value(given[n]), given[n]) if n in given else default
+        for n, default in zip(names, ("", 0, "global"), strict=True)
+    )
+    if not isinstance(target, (str, Attrs)):
+        walk.fail("E0302", "a target is a string or a dict", given["target"])
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        walk.fail("E0302", "the number of a device is a number", given["vdevice_id"])
+    if not isinstance(scope, str):
+        walk.fail("E0302", 'a memory scope is a string such as "global"', given["memory_scope"])
+    made = VDevice(target, number, scope, span=walk.span(cst))
+    if not made.kind or not isinstance(made.kind, str):
+        walk.fail("E0302", 'a target names its kind, such as "cuda" or {"kind": "cuda"}', given["target"])
+    return made
+
+
+def resolve_device(walk: Walk, name: str, cst: Cst) -> str:
+    """The full name of a device: the module's, or what the name says itself if the module declares none."""
+    declared = walk.global_infos.get("vdevice")
+    if declared is not None:
+        found = find_device(declared, name)
+        if found is None:
+            known = [device_name(declared, i) for i, d in enumerate(declared) if isinstance(d, VDevice)]
+            walk.fail("E0401", f"the module has no device `{name}`", cst, help=f"it has {', '.join(known) or 'none'}")
+        return found
+    kind, number, scope = [*name.split(":"), "", ""][:3]
+    if number and not (number.isascii() and number.isdigit()):
+        walk.fail("E0401", f"`{number}` is no number of a device", cst)
+    return f"{kind}:{number or 0}:{scope or 'global'}"

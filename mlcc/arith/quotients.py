@@ -1,0 +1,81 @@
+"""Differences of quotients, and of a number and a multiple of its quotient, rewritten as remainders (as TVM does).
+
+With `//` and `%` that round down, (x + m) // k - x // k counts the multiples of k between two points, and
+x - x // k * k is x % k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm
+
+Same = Callable[[Expr, Expr], bool]
+
+
+def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
+    """a - b for two simplified integers without constant terms, where it is a remainder or a quotient of one."""
+    match a, b:
+        case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m:
+            made = _steps(*apart(x), *apart(y), same)
+            return None if made is None else c.mul(made, k)
+    made = _steps(a, 0, b, 0, same)
+    if made is None:
+        made = _remainder(a, b, same)
+    if made is None:
+        made = _remainder(b, a, same)
+        made = None if made is None else c.sub(0, made)
+    return made
+
+
+def _steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
+    """(x + m) // k - (x + n) // k == ((x + n % k) % k + (m - n)) // k, plus what stands beside the quotients."""
+    match a, b:
+        case tir.FloorDiv(lhs=p, rhs=IntImm(value=k)), tir.FloorDiv(lhs=q, rhs=IntImm(value=m)) if k == m > 0:
+            (x, high), (y, low) = apart(p), apart(q)
+            if high == low or (not high and k != 2) or not same(x, y):
+                return None
+            if k == 2:
+                made = c.add(c.mul(c.floormod(x, 2), high % 2 - low % 2), high // 2 - low // 2)
+            else:
+                made = c.floordiv(c.add(c.floormod(c.add(x, low % k), k), high - low), k)
+            return c.add(made, plus - minus)
+    return None
+
+
+def _remainder(a: Expr, b: Expr, same: Same) -> Expr | None:
+    """x * s - (x + y) // k * (k * s) == ((x + y) % k - y) * s."""
+    match b:
+        case tir.Mul(lhs=tir.FloorDiv(lhs=whole, rhs=IntImm(value=k)), rhs=IntImm(value=m)) if k and m % k == 0:
+            scale = m // k
+        case _:
+            return None
+    x: Expr = a
+    if scale != 1:
+        match a:
+            case tir.Mul(lhs=x, rhs=IntImm(value=s)) if s == scale:
+                pass
+            case _:
+                return None
+    rest = c.floormod(whole, k)
+    if not same(x, whole):
+        match whole:
+            case tir.Add(lhs=first, rhs=y) if same(x, first):
+                rest = c.sub(rest, y)
+            case tir.Sub(lhs=first, rhs=y) if same(x, first):
+                rest = c.add(rest, y)
+            case _:
+                return None
+    return c.mul(rest, scale)
+
+
+def apart(expr: Expr) -> tuple[Expr, int]:
+    """An expression without the constant that is added to it, and that constant."""
+    match expr:
+        case tir.Add(lhs=rest, rhs=IntImm(value=k)):
+            return rest, k
+        case tir.Sub(lhs=rest, rhs=IntImm(value=k)):
+            return rest, -k
+    return expr, 0

@@ -1,0 +1,97 @@
+"""One line for a fault in native code: the signal, the kernel, where its text is, and how to find out more."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlcc.cli import signals
+from mlcc.temporaries import remove_temporaries
+
+if TYPE_CHECKING:
+    from mlcc.runtime.faults import Fault
+
+_KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece)?")
+
+
+def report_faults(loaded: Mapping[str, Any], emulated: bool = False) -> None:
+    """Have faults in the native code of these files end the command with one line. In a process of its own only."""
+    if not signals.is_watching():
+        return
+    from mlcc.runtime import faults
+
+    context = click.get_current_context(silent=True)
+    settings = context.find_root().obj if context is not None else None
+
+    def report(fault: Fault) -> None:
+        from mlcc.cli.main import report as write
+        from mlcc.errors import MlccError, error
+
+        options = settings or {}
+        try:
+            problem = MlccError(error("E0874", message(fault, loaded, emulated)))
+            write(problem, options.get("diagnostics", "text"), options.get("color", "auto"))
+        finally:
+            remove_temporaries()
+            os._exit(signals.exit_code(fault.number))
+
+    signals.at_end(faults.watch(report))
+
+
+def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
+    """What happened, where, and what to do."""
+    advice = "without --no-check it says which access" if emulated else _advice(loaded)
+    return f"{fault.name} in {place(fault.symbols, loaded)}: {_reason(fault)}; {advice}"
+
+
+def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
+    """The kernel or function of the first symbol that is of one, with its line where the text is at hand."""
+    for symbol in symbols:
+        found = _KERNEL.fullmatch(symbol)
+        if found is not None:
+            return f"kernel `{found[1]}`{_line(found[1], loaded)}"
+        if symbol.startswith("mlcc.native."):
+            return f"native kernel `{symbol.removeprefix('mlcc.native.')}`"
+        for path, exe in loaded.items():
+            for name in getattr(exe, "functions", {}):
+                if symbol.startswith(f"{exe[name].spec.symbol}_"):
+                    return f"`{name}`{_line(name, {path: exe})}"
+        if not symbol.startswith("mlcc_"):  # as our helpers do
+            return f"kernel `{symbol}`{_line(re.sub(r'_kernel[0-9_]*$', '', symbol), loaded)}"
+    return f"native code of {' or '.join(loaded)}"
+
+
+def _line(name: str, loaded: Mapping[str, Any]) -> str:
+    """` (FILE:LINE)` of a function's definition in one of the texts."""
+    for path in loaded:
+        if path.endswith(".mlc"):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    for number, line in enumerate(file, 1):
+                        if re.match(rf"\s*def\s+{re.escape(name)}\b", line):
+                            return f" ({path}:{number})"
+            except (OSError, UnicodeDecodeError):
+                continue
+    return ""
+
+
+def _reason(fault: Fault) -> str:
+    if fault.in_stack:
+        return "its stack overflowed"
+    if fault.address is not None:
+        return f"it touched memory at {fault.address:#x}, which it may not"
+    reasons = {
+        signal.SIGFPE: "an arithmetic exception", signal.SIGILL: "an instruction that this CPU refuses",
+        signal.SIGTRAP: "code that must not be reached", signal.SIGABRT: "it gave up (memory may be damaged)",
+    }  # fmt: skip
+    return reasons.get(signal.Signals(fault.number), "it touched memory that it may not")
+
+
+def _advice(loaded: Mapping[str, Any]) -> str:
+    texts = [path for path in loaded if path.endswith(".mlc")]
+    return f"`mlcc run --sanitize {texts[0] if texts else 'FILE.mlc'}` says which access"

@@ -1,0 +1,139 @@
+"""End a command within a second of SIGINT, SIGTERM or SIGHUP, also while native code runs that never comes back.
+
+Python's handlers run between two bytecodes, so not while the main thread is in native code. But Python notes the signal
+in a pipe at once (`signal.set_wakeup_fd`), where a thread waits: it lets the main thread unwind if that can, and else
+ends the process itself. Only `mlcc.cli.main.main` does this: a program that uses mlcc as a library keeps its handlers.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import ClassVar
+
+from mlcc.temporaries import remove_temporaries
+
+WORDS = {
+    number: word
+    for name, word in (("SIGINT", "interrupted"), ("SIGTERM", "terminated"), ("SIGHUP", "hung up"))
+    if (number := getattr(signal, name, None)) is not None
+}
+TO_NOTICE = 0.25  # seconds in which the main thread runs its handler, unless it is in native code
+TO_UNWIND = 0.5  # seconds more that it has to end
+
+
+class Stopped(BaseException):
+    """A signal that ends the command; raised in the main thread."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(WORDS[number])
+        self.number = number
+
+
+class _State:
+    watching = False
+    noticed = False
+    said = False
+    at_end: ClassVar[list[Callable[[], None]]] = []
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Have the signals end this process inside the block, those that it does not ignore; as before after it.
+
+    Does nothing outside the main thread.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        former_pipe = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    except ValueError:  # not the main thread
+        os.close(reading)
+        os.close(writing)
+        yield
+        return
+    former = {n: signal.getsignal(n) for n in WORDS if signal.getsignal(n) not in (signal.SIG_IGN, None)}
+
+    def restore() -> None:
+        if _state.watching:
+            _state.watching = False
+            signal.set_wakeup_fd(former_pipe)
+            for number, handler in former.items():
+                signal.signal(number, handler)
+            while _state.at_end:
+                _state.at_end.pop()()
+
+    os.register_at_fork(after_in_child=restore)
+    for number in former:
+        signal.signal(number, _notice)
+    _state.watching, _state.noticed, _state.said = True, False, False
+    with contextlib.suppress(RuntimeError):  # no thread is to be had: handlers still work between bytecodes
+        _thread.start_new_thread(_wait, (reading,))
+    try:
+        yield
+    finally:
+        restore()
+        os.close(writing)  # ends the thread
+
+
+def is_watching() -> bool:
+    """Whether this process is a command line of its own, whose signals are ours."""
+    return _state.watching
+
+
+def at_end(restore: Callable[[], None]) -> None:
+    """Have this called when the command has ended, and in children that are forked before."""
+    _state.at_end.append(restore)
+
+
+def say(number: int) -> None:
+    """Write what ends the command to stderr, once."""
+    if not _state.said:
+        _state.said = True
+        with contextlib.suppress(OSError):
+            os.write(2, f"{WORDS[number]}\n".encode())
+
+
+def exit_code(number: int) -> int:
+    """As a shell reports a command that a signal ended."""
+    return 128 + number
+
+
+def _notice(number: int, frame: FrameType | None) -> None:
+    """Python's handler: unwind from wherever the main thread is, once."""
+    if not _state.noticed:
+        _state.noticed = True
+        raise Stopped(number)
+
+
+def _wait(reading: int) -> None:
+    """The thread: for the first signal, wait for the main thread, then end the process."""
+    found: list[int] = []
+    while not found:
+        numbers = os.read(reading, 64)
+        if not numbers:
+            os.close(reading)
+            return
+        found = [n for n in numbers if n in WORDS]
+    end = time.monotonic() + TO_NOTICE
+    while not _state.noticed and time.monotonic() < end:
+        time.sleep(0.005)
+    if _state.noticed:
+        time.sleep(TO_UNWIND)
+    _end(found[0])
+
+
+def _end(number: int) -> None:
+    if not _state.watching:
+        return  # the command has ended by itself
+    say(number)
+    remove_temporaries()
+    os._exit(exit_code(number))

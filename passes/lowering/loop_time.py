@@ -1,0 +1,182 @@
+"""Estimate how long a parallel loop takes on one thread: the larger of arithmetic and memory traffic (a roofline).
+
+The estimate decides whether a loop is worth waking threads for. What `work` counts, operations one after the other,
+decides how a loop is split; for products that is several times the time they take, and for transposes a tenth of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.node import Node, children
+from mlcc.ir.tir import Expr
+from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.lowering.work import Meter, call_weight, weight
+
+PER_BYTE = 16  # picoseconds: more than the last cache takes for a byte, less than memory
+
+
+def picoseconds(loop: tir.For) -> Expr:
+    """The time of a whole loop, as an int64 expression over what is known before it."""
+    arithmetic = c.mul(c.cast(INT64, loop.extent), _Throughput({loop.var}).body(loop.body))
+    return c.maximum(arithmetic, c.mul(_Traffic(loop).bytes(), PER_BYTE))
+
+
+class _Throughput(Meter):
+    """Statements at the rate of independent iterations: loads and stores overlap with arithmetic, a multiplication and
+    an addition are one instruction, and what a statement adds up stays in a register."""
+
+    def store(self, stmt: tir.BufferStore) -> int:
+        running = _running_sum(stmt)
+        memory = weight(stmt.value, _lanes(stmt.indices)) if running is None else 0
+        arithmetic = 0
+        stack: list[Node] = [stmt.value]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.BufferLoad):
+                memory += 0 if node is running else weight(node, _lanes(node.indices))
+                continue
+            if isinstance(node, tir.Call):
+                arithmetic += call_weight(node)
+            elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
+                arithmetic += weight(node)
+            stack.extend(_operands(node))
+        return max(arithmetic, memory // 2)
+
+
+def _operands(node: Node) -> Iterator[Node]:
+    """What a node computes with. Of a sum with a product, the factors: the two are one multiply-add."""
+    for child in children(node):
+        if isinstance(node, (tir.Add, tir.Sub)) and isinstance(child, tir.Mul):
+            yield from (child.lhs, child.rhs)
+        elif isinstance(child, Expr):
+            yield child
+
+
+def _running_sum(stmt: tir.BufferStore) -> tir.BufferLoad | None:
+    """The load of the element that is stored to, where the value is an operation on that: it stays in a register."""
+    if not isinstance(stmt.value, tir.BinaryOp):
+        return None
+    for operand in (stmt.value.lhs, stmt.value.rhs):
+        if isinstance(operand, tir.BufferLoad) and operand.buffer is stmt.buffer:
+            same = (a is b or structural_equal(a, b) for a, b in zip(operand.indices, stmt.indices, strict=True))
+            if all(same):
+                return operand
+    return None
+
+
+def _lanes(indices: tuple[Expr, ...]) -> int:
+    return max((1 if isinstance(i, tir.Broadcast) else i.dtype.lanes for i in indices), default=1)
+
+
+_Loops = dict[tir.Var, None]  # variables of loops, in order: equal programs have equal estimates
+
+
+class _Traffic:
+    """The memory that a loop reads and writes, each element of a buffer once.
+
+    An access touches as many elements as the loops that its index depends on have iterations; all accesses of a buffer
+    together no more than it has.
+    """
+
+    def __init__(self, loop: tir.For) -> None:
+        self._inner: set[tir.Var] = set()  # what the loop binds itself
+        self._meter = Meter(self._inner)
+        self._trips: dict[tir.Var, Expr] = {}
+        self._behind: dict[tir.Var, _Loops] = {}  # of values that are bound to names
+        self._seen: set[tir.Buffer] = set()
+        self._own: set[tir.Var] = set()  # memory of one iteration: it stays in the first caches
+        self._touched: dict[tir.Var, Expr] = {}
+        self._sizes: dict[tir.Var, int] = {}
+        self._stmt(loop)
+
+    def bytes(self) -> Expr:
+        total: Expr = tir.IntImm(INT64, 0)
+        for data, touched in self._touched.items():
+            if data not in self._own:
+                total = c.add(total, c.minimum(touched, self._sizes[data]) if data in self._sizes else touched)
+        return total
+
+    def _stmt(self, stmt: tir.Stmt) -> None:
+        match stmt:
+            case tir.BufferStore():
+                self._access(stmt.buffer, stmt.indices)
+                self._expr(stmt.value)
+                return
+            case tir.Bind(var=var, value=value):
+                self._behind[var] = self._loops(value)
+                self._inner.add(var)
+                return
+            case tir.AllocBuffer(buffer=buffer):
+                self._own.add(buffer.data)
+            case tir.For(var=var, extent=extent):
+                self._trips[var] = self._meter.trips(extent)
+                self._inner.add(var)
+        nested = nested_bodies(stmt)
+        inside = {id(s) for body in nested for s in body}
+        for child in children(stmt):
+            if id(child) not in inside:
+                self._expr(child)
+        for body in nested:
+            for each in body:
+                self._stmt(each)
+
+    def _expr(self, root: Node) -> None:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.BufferLoad):
+                self._access(node.buffer, node.indices)
+                continue
+            if isinstance(node, tir.Let):
+                self._behind[node.var] = self._loops(node.value)
+            stack.extend(children(node))
+
+    def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> _Loops:
+        """Note an access; the loops that its place depends on."""
+        loops: _Loops = {}
+        for index in indices:
+            loops.update(self._loops(index))
+        count: Expr = tir.IntImm(INT64, buffer.dtype.bytes * _lanes(indices))
+        for var in loops:
+            count = c.mul(count, self._trips[var])
+        before = self._touched.get(buffer.data)
+        self._touched[buffer.data] = count if before is None else c.add(before, count)
+        if buffer not in self._seen:
+            self._seen.add(buffer)
+            size = _bytes(buffer)
+            if size is not None:
+                self._sizes[buffer.data] = max(size, self._sizes.get(buffer.data, 0))
+        return loops
+
+    def _loops(self, value: Node) -> _Loops:
+        """The loops around that a value depends on. Notes what it loads."""
+        found: _Loops = {}
+        stack = [value]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.Var):
+                if node in self._trips:
+                    found[node] = None
+                elif node in self._behind:
+                    found.update(self._behind[node])
+            elif isinstance(node, tir.BufferLoad):
+                found.update(self._access(node.buffer, node.indices))
+            elif not isinstance(node, tir.IntImm):
+                stack.extend(children(node))
+        return found
+
+
+def _bytes(buffer: tir.Buffer) -> int | None:
+    """The size of a buffer, if its shape says."""
+    size = buffer.dtype.bytes
+    for extent in buffer.shape:
+        known = tir.const_int(extent)
+        if known is None:
+            return None
+        size *= known
+    return size

@@ -1,0 +1,95 @@
+"""Find the results whose symbolic sizes may be too large for a tensor, given that the arguments are tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct, relax, tir
+from mlcc.ops.shapes import Dims, int64, known_dims, product
+from mlcc.ops.sizes import most_elements
+
+_MEMORY = 2**47  # bytes that a process can have
+
+
+class SizeLimits:
+    """What the parameters of a function say of its symbolic sizes."""
+
+    def __init__(self, params: tuple[relax.Var, ...]) -> None:
+        self.known = Analyzer()
+        self.products: dict[frozenset[tuple[int, int]], int] = {}  # bounds of products of symbolic sizes
+        for param in params:
+            for info in _tensors(param.struct_info):
+                self._bound(info)
+
+    def _bound(self, info: relax.TensorStructInfo) -> None:
+        """The product of a tensor's symbolic sizes is bounded by the memory that there is, unless a constant is 0."""
+        dims = info.dims or ()
+        others = _constants(dims)
+        if others == 0:
+            return
+        self.products[self._symbols(dims)] = _MEMORY // others
+        symbols = [d for d in dims if not isinstance(d, tir.IntImm)]
+        if len(symbols) == 1 and isinstance(symbols[0], tir.Var):
+            self.known.bind_bound(symbols[0], 0, _MEMORY // others)
+
+    def unproven(self, call: relax.Call) -> Iterator[tuple[tir.Expr, int]]:
+        """The element counts of results that may be too large, each with the greatest that there can be."""
+        operands = [info for argument in call.args for info in _tensors(argument.struct_info)]
+        for info in _tensors(call.struct_info):
+            dims = known_dims(info) or ()
+            if all(isinstance(d, tir.IntImm) for d in dims) or any(self._covers(o, dims) for o in operands):
+                continue
+            count, most = _count(dims), most_elements(info.dtype)
+            product_bound = self.products.get(self._symbols(dims))
+            if product_bound is not None and product_bound * _constants(dims) <= most:
+                continue
+            if self.known.bound(count).max > most:
+                yield count, most
+
+    def _covers(self, operand: relax.TensorStructInfo, dims: Dims) -> bool:
+        """Whether a tensor of these extents has at most the elements of the operand."""
+        have = known_dims(operand) or ()
+        if self._symbols(dims) <= self._symbols(have) and _constants(dims) <= _constants(have):
+            return True
+        try:
+            with construct.exact_integers():
+                return self.known.prove_equal(product(have), product(dims))
+        except OverflowError:
+            return False
+
+    def _symbols(self, dims: Dims) -> frozenset[tuple[int, int]]:
+        """The symbolic factors, numbered by how often each was there before: a subset is a sub-multiset."""
+        seen: Counter[int] = Counter()
+        found = set()
+        for dim in dims:
+            if not isinstance(dim, tir.IntImm):
+                key = self.known.keys.key(dim)
+                found.add((key, seen[key]))
+                seen[key] += 1
+        return frozenset(found)
+
+
+def _tensors(info: relax.StructInfo | None) -> Iterator[relax.TensorStructInfo]:
+    match info:
+        case relax.TensorStructInfo():
+            yield info
+        case relax.TupleStructInfo(fields=fields):
+            for field in fields:
+                yield from _tensors(field)
+
+
+def _constants(dims: Dims) -> int:
+    made = 1
+    for dim in dims:
+        made *= dim.value if isinstance(dim, tir.IntImm) else 1
+    return made
+
+
+def _count(dims: Dims) -> tir.Expr:
+    """The product as it stands: simplifying it could make constants that wrap around."""
+    made: tir.Expr = int64(1)
+    for dim in dims:
+        made = construct.mul(made, construct.cast("int64", dim))
+    return made
