@@ -53,7 +53,7 @@ class _Bounds(Paths):
         self._spans: dict[tir.Var, Span] = {v: (n, n) for v, n in self._samples[0].items()}
         self._found = 0
         self._proofs = _PROOFS
-        self._seen: set[tuple[object, int]] = set()
+        self._reported: set[tuple[object, int]] = set()
 
     def step(self, step: Step) -> None:
         span: Span | None = None
@@ -79,8 +79,8 @@ class _Bounds(Paths):
             if span is None or extent is None or (span[0] >= 0 and span[1] < extent[0]):
                 continue
             place = (node.span or node, at)
-            if place not in self._seen and self._judge(node, at, index, path):
-                self._seen.add(place)
+            if place not in self._reported and self._judge(node, at, index, path):
+                self._reported.add(place)
                 self._found += 1
                 return
 

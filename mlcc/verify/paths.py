@@ -20,11 +20,10 @@ _RETURNS = frozenset(("tir.ret", "tir.thread_return", "tir.break_loop", "tir.con
 class Step:
     """One step of a path; `outer` is the one before it."""
 
-    __slots__ = ("depth", "outer")
+    __slots__ = ("outer",)
 
     def __init__(self, outer: Step | None) -> None:
         self.outer = outer
-        self.depth = 0 if outer is None else outer.depth + 1
 
     def steps(self) -> list[Step]:
         """The path to here, outermost first."""

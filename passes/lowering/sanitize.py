@@ -30,6 +30,7 @@ from mlcc.passes.lowering.sink import depth_of
 from mlcc.passes.lowering.threads import serial_threads
 
 INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is one of its dimension
+KEEP = "sanitize.keep"  # T.keep(data, ...): shadow memory that is looked at up to here, though no statement names it
 FRESH = "mlcc.sanitize_fresh"  # of a function: how many of the last buffers it takes are memory that nothing wrote
 FRESH_SUFFIX = ".fresh"  # of the name of such a function
 _BY_REFERENCE = ("tir.address_of", "tir.prefetch", "tir.match_buffer")
@@ -191,6 +192,7 @@ class _Shadowing(Mutator):
         self._fresh = fresh
         self._depth = 0
         self._count = c.make_buffer("iterations", (1,), INT64)
+        self._kept: list[tir.Buffer] = []  # shadow memory of the body under way
         self._granules: dict[tir.Var, int] = {}
         self._escaped: set[tir.Var] = set()
         self._shared: dict[tir.Var, set[int]] = {}  # by root, the depths of parallel loops whose iterations may meet
@@ -203,11 +205,11 @@ class _Shadowing(Mutator):
         for number, buffer in enumerate(buffers):
             fresh = number >= len(buffers) - self._fresh
             head += self._begin(self._flat.get(buffer.data, buffer), buffer.data, fresh, 0)
+        kept, self._kept = self._kept, []
         body = self.body(self._func.body)
         if self._found.loops:
             head = [tir.AllocBuffer(self._count), c.store(self._count, 1, 0), *head]
-        # parameters are declared flat at the start, and sizes may mention what is bound there
-        return (*head, *body)
+        return (*head, *body, *_keep(kept))
 
     # ------------------------------------------------------------ what is touched where
 
@@ -241,9 +243,10 @@ class _Shadowing(Mutator):
                 if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
                     self._granule(node.buffer)
                     root = aliases.of(node.buffer.data).root
-                    for loop in loops if root is not None else ():
-                        key = root, loop
-                        touched[key] = touched.get(key, False) or isinstance(node, tir.BufferStore)  # type: ignore[index]
+                    for loop in loops:
+                        if root is not None:
+                            written = touched.get((root, loop), False) or isinstance(node, tir.BufferStore)
+                            touched[root, loop] = written
                 elif isinstance(node, tir.Call):
                     self._escaped |= {v for a in node.args for v in _escaping(a, node)}
         self._escaped = {aliases.of(v).root or v for v in self._escaped}
@@ -273,11 +276,19 @@ class _Shadowing(Mutator):
         if unwritten and root not in self._escaped:
             shadow.written = c.make_buffer(f"{buffer.name}_written", (cells,), _BYTE)
             made += _zeroed(shadow.written)
+            self._kept.append(shadow.written)
         for shared in sorted(self._shared.get(root, ())):
             if shared >= depth:
                 pair = tuple(c.make_buffer(f"{buffer.name}_{word}", (cells,), INT64) for word in ("writer", "reader"))
                 shadow.marks[shared] = pair[0], pair[1]
                 made += [*_zeroed(pair[0]), *_zeroed(pair[1])]
+                self._kept += pair
+        return made
+
+    def body(self, statements: Body) -> Body:
+        outer, self._kept = self._kept, []
+        made = (*super().body(statements), *_keep(self._kept))
+        self._kept = outer
         return made
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
@@ -302,6 +313,12 @@ class _Shadowing(Mutator):
 
     def expr(self, node: Expr) -> Expr:
         return node
+
+
+def _keep(buffers: list[tir.Buffer]) -> list[Stmt]:
+    """The statement that ends the life of shadow memory."""
+    args = tuple(b.data for b in buffers)
+    return [tir.Evaluate(tir.Call(DType.of("void"), tir.Op(KEEP), args))] if args else []
 
 
 def _zeroed(buffer: tir.Buffer) -> list[Stmt]:

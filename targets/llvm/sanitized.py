@@ -17,6 +17,7 @@ from mlcc.targets.llvm.context import OUTSIDE, RACE, UNWRITTEN, ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
 from mlcc.targets.llvm.storage import Memory
+from mlcc.targets.llvm.types import zero
 
 _TRUE = Value("i1", "true")
 _MOST_TEXTS = 60_000  # error codes have 16 bits for the number of their text
@@ -55,6 +56,8 @@ class SanitizedEmitter(Emitter):
             return self._load(node)
         if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and node.op.name == sanitize.INDEX:
             return self._index(node)
+        if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and node.op.name == sanitize.KEEP:
+            return zero(node.dtype)
         return super().expr(node)
 
     # ------------------------------------------------------------ indices

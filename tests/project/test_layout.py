@@ -133,7 +133,7 @@ def test_codes_are_explained_and_used() -> None:
     used = set()
     for module, path in modules().items():
         if not module.startswith("mlcc.codes"):
-            used |= set(re.findall(r"\"(E\d{4})\"", path.read_text()))
+            used |= set(re.findall(r"\"([EW]\d{4})\"", path.read_text()))
     assert not used - set(codes()), "used but not explained"
     assert not set(codes()) - used, "explained but not used"
     for code, (title, text) in codes().items():
