@@ -1,7 +1,7 @@
 """Regions of the blocks around a change: what blocks inside come to read or write, those around them state, too.
 
 A primitive says what the blocks that it makes or rewrites touch. That a block further out (of `blockize` or
-`tensorize`, or one that stood in the program) then touches a buffer that it did not is completed here, after every step.
+`tensorize`, or one that stood in the program) then touches another buffer is completed here, after every step.
 """
 
 from __future__ import annotations
