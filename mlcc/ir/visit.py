@@ -63,6 +63,32 @@ def used_vars(root: Any) -> set[tir.Var]:
     return {n for n in walk(root) if isinstance(n, tir.Var)}
 
 
+def binders(root: Any) -> dict[tir.Var, None]:
+    """The variables that are bound below `root`, in order: of loops, axes, `let`s and memory."""
+    found: dict[tir.Var, None] = {}
+    for node in walk(root):
+        match node:
+            case tir.For(var=var) | tir.IterVar(var=var) | tir.Bind(var=var) | tir.Let(var=var):
+                found[var] = None
+            case tir.AllocBuffer(buffer=buffer) | tir.MatchBufferRegion(buffer=buffer):
+                found[buffer.data] = None
+            case tir.DeclBuffer(buffer=buffer, data=data) if data is not buffer.data:
+                found[buffer.data] = None
+            case tir.Block(alloc_buffers=buffers):
+                found |= dict.fromkeys(buffer.data for buffer in buffers)
+    return found
+
+
+def fresh_binders(root: Any) -> dict[tir.Var, tir.Var]:
+    """New variables for all that are bound below `root`: substituted, they make an independent copy."""
+    return {var: another_var(var) for var in binders(root)}
+
+
+def another_var(var: tir.Var, suffix: str = "") -> tir.Var:
+    """Another variable like `var`."""
+    return tir.Var(var.name + suffix, var.dtype, var.pointer)
+
+
 def has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
     """Whether a block stands in these statements, however deep in loops and branches."""
     stack = list(stmts)

@@ -79,6 +79,12 @@ def check_axes(
     partial_ok = not _writes_outside(block, local.allocated)
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         if axis.var.dtype.is_int and value.dtype.is_int:
+            if value.dtype.bits > axis.var.dtype.bits and not isinstance(value, IntImm):
+                message = (
+                    f"axis `{axis.var.name}` of block `{block.name}` is {axis.var.dtype}, and bound to {value.dtype}"
+                )
+                help = f'`T.Cast("{axis.var.dtype}", ...)` narrows the value; or give the axis an {value.dtype} extent'
+                report.add("E0337", message, value, help=help)
             _check_axis(block, axis, value, domains, free, partial_ok, report, is_part, local)
 
 

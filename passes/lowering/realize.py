@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
 from mlcc.ir.tir import Expr, Stmt
@@ -73,7 +74,7 @@ class _Realizer(Mutator):
         block = node.block
         values = self.exprs(node.values)
         for axis, value in zip(block.iter_vars, values, strict=True):
-            self._values[axis.var] = value
+            self._values[axis.var] = c.cast(axis.var.dtype, value)
         allocated = tuple(self.buffer_binder(b) for b in block.alloc_buffers)
         views: list[Stmt] = []
         for view in block.match_buffers:

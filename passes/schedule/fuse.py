@@ -7,13 +7,14 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr, ForKind, IntImm, const_int
+from mlcc.ir.visit import another_var
 from mlcc.passes.schedule.bindings import keep_bindings
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero
 from mlcc.passes.schedule.dependences import conflict, merge_violation
 from mlcc.passes.schedule.loop_checks import check_plain, same_function
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite import Reuse, another_var, simplify_bindings, substitute_vars, used_by
+from mlcc.passes.schedule.rewrite import Reuse, simplify_bindings, substitute_vars, used_by
 from mlcc.passes.schedule.state import LoopRef, State
 from mlcc.passes.schedule.tree import Body, Rebuild, Tree
 

@@ -8,11 +8,11 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, IntImm, IterKind, const_int
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import fresh_binders, substitute
 from mlcc.passes.schedule.loop_checks import check_plain
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
-from mlcc.passes.schedule.rewrite import fresh_binders, map_realizes
+from mlcc.passes.schedule.rewrite import map_realizes
 from mlcc.passes.schedule.split import check_factors
 from mlcc.passes.schedule.state import LoopRef, State
 from mlcc.passes.schedule.tree import Body, Rebuild, child_realizes

@@ -38,7 +38,7 @@ class NewNest:
                 value = c.add(span.min, var)
                 self._ranges[var] = tir.Range(c.const(0, dtype), span.extent)
                 self._analyzer.bind(var, self._ranges[var])
-            values.append(value)
+            values.append(_as_narrow(value, axis.var))
             for condition in self._conditions(value, domain.bound):
                 predicate = c.logical_and(predicate, condition)
         self.realize = tir.BlockRealize(tuple(values), self._analyzer.simplify(predicate), self._block)
@@ -68,6 +68,11 @@ class NewNest:
             return False
         low = analyzer.simplify(low)
         return analyzer.bound(analyzer.simplify(_Quotients().visit(low))).min >= least
+
+
+def _as_narrow(value: Expr, axis: tir.Var) -> Expr:
+    """`value` for an axis that may be narrower than the loops at the new place: its domain holds in its own dtype."""
+    return c.cast(axis.dtype, value) if value.dtype.bits > axis.dtype.bits else value
 
 
 class _Quotients(Rewriter):

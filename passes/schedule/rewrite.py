@@ -13,7 +13,7 @@ from mlcc.arith.intset import eval_set, from_range
 from mlcc.arith.iter_map import iter_map_simplify
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, IntImm
 from mlcc.ir.visit import Substitute, used_vars
 from mlcc.passes.schedule.tree import Body, Stmt
@@ -39,25 +39,6 @@ def substitute_vars(body: Body, values: Mapping[tir.Var, Expr], reuse: Reuse) ->
     """`body` with variables replaced, each value brought to the dtype of its variable."""
     rewriter = TrackedSubstitute({v: c.cast(v.dtype, value) for v, value in values.items()}, reuse)
     return tuple(rewriter.visit(stmt) for stmt in body)
-
-
-def fresh_binders(body: Body) -> dict[tir.Var, tir.Var]:
-    """New variables for all that `body` binds (loops, axes, memory): substituted, they make an independent copy."""
-    found: dict[tir.Var, tir.Var] = {}
-    for node in walk(body):
-        match node:
-            case tir.For(var=var) | tir.IterVar(var=var) | tir.Bind(var=var) | tir.Let(var=var):
-                found[var] = another_var(var)
-            case tir.AllocBuffer(buffer=buffer) | tir.MatchBufferRegion(buffer=buffer):
-                found[buffer.data] = another_var(buffer.data)
-            case tir.Block(alloc_buffers=buffers):
-                found |= {buffer.data: another_var(buffer.data) for buffer in buffers}
-    return found
-
-
-def another_var(var: tir.Var, suffix: str = "") -> tir.Var:
-    """Another variable like `var`."""
-    return tir.Var(var.name + suffix, var.dtype, var.pointer)
 
 
 def map_realizes(body: Body, change: Callable[[tir.BlockRealize], Stmt]) -> Body:

@@ -10,6 +10,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.bindings import inherit_bindings, kept_bindings
 from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
+from mlcc.passes.schedule.outer_regions import complete_regions
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Rebuild, Tree
@@ -81,6 +82,7 @@ class State:
         self._values: dict[ExprRV, int] = {}
         self._gone: dict[Handle, str] = {}
         self._trees: dict[str, Tree] = {}
+        self._completed: dict[tir.Block, tir.Block] = {}  # by `update`, of blocks that primitives made
 
     def copy(self) -> State:
         made = object.__new__(State)
@@ -91,7 +93,7 @@ class State:
         made.intrins = self.intrins
         made._blocks, made._loops = dict(self._blocks), dict(self._loops)
         made._values, made._gone = dict(self._values), dict(self._gone)
-        made._trees = dict(self._trees)
+        made._trees, made._completed = dict(self._trees), dict(self._completed)
         return made
 
     # ------------------------------------------------------------ the program
@@ -125,6 +127,9 @@ class State:
         else:
             func = made
         before = self.tree(name)
+        func, completed = complete_regions(func, before.has_block)
+        self._completed |= completed
+        follow |= {old: new for old, new in completed.items() if follow.get(old) is not old}
         self.module.update_func(name, func)
         tree = self.tree(name)
         tree.inherit_facts(before)
@@ -150,7 +155,7 @@ class State:
     # ------------------------------------------------------------ handles
 
     def block_ref(self, func_name: str, block: tir.Block) -> BlockRef:
-        return BlockRef(self, func_name, block)
+        return BlockRef(self, func_name, _now(block, self._completed))
 
     def loop_ref(self, func_name: str, var: tir.Var) -> LoopRef:
         loop = self.tree(func_name).loop(var)
@@ -160,7 +165,7 @@ class State:
     def new_block(self, func_name: str, block: tir.Block) -> BlockRV:
         """A new handle of a block of the function as it stands."""
         rv = BlockRV()
-        self._blocks[rv] = (func_name, block)
+        self._blocks[rv] = (func_name, _now(block, self._completed))
         return rv
 
     def new_loop(self, func_name: str, var: tir.Var | str) -> LoopRV:

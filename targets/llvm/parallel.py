@@ -14,6 +14,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children
+from mlcc.ir.visit import binders
 from mlcc.passes.lowering import loop_time, parallel, work
 from mlcc.targets.llvm import calls
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
@@ -91,7 +92,8 @@ class _Part:
         self.stmt = stmt
         self.symbol = f"parallel.{e.fn.symbol}.{e.parts}"
         e.parts += 1
-        used = [v for v in _variables(stmt) if v in e.values]
+        inside = binders(stmt)  # which may have values here, left from other code that bound them
+        used = [v for v in _variables(stmt) if v in e.values and v not in inside]
         self.constant = [v for v in used if not _is_computed(e.values[v])]
         self.captured = [v for v in used if _is_computed(e.values[v])]
         self.wide = [v for v in self.captured if v in e.wide]

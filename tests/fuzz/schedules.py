@@ -128,6 +128,9 @@ class Player:
             raise Finding(f"`{step}` crashed:\n{traceback.format_exc(limit=-5)}") from None
         if step.target:
             self.names[step.target] = result
+        found = problems(self.sch.mod)
+        if found:
+            raise Finding(f"after `{step}` the module does not verify: {found[0]}")
         return ""
 
     def _count(self, name: str) -> int:

@@ -10,6 +10,8 @@ import pytest
 import mlcc
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.interp import run_function
+from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.passes.lower_to_tir import LowerToTir
 from mlcc.passes.manager import PassContext
 from tests.ops.cases import Case, Mine, T
@@ -230,3 +232,32 @@ def test_loops_bound_by_hand(loops: tuple[str, ...], i: str, k: str) -> None:
             b = np.full(40, 99, "float32")
             exe["f"](np.ones((40, count), "float32"), b)
             assert set(b.tolist()) == {count + (0 if shared_out else 5)}
+
+
+def test_the_init_of_nothing_has_binders_of_its_own() -> None:
+    func = mlcc.parse("""
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((4, 8), "float32")):
+    n = T.int64()
+    A = T.match_buffer(a, (4, n, 8), "float32")
+    for p, k in T.grid(4, n):
+        with T.block("outer"):
+            vp, vk = T.axis.remap("SR", [p, k])
+            T.reads(A[vp, vk, 0:8])
+            T.writes(B[vp, 0:8])
+            with T.init():
+                for i in range(8):
+                    with T.block("init"):
+                        vi = T.axis.spatial(8, i)
+                        B[vp, vi] = T.float32(0)
+            for i in range(8):
+                with T.block("update"):
+                    vi = T.axis.spatial(8, i)
+                    B[vp, vi] = B[vp, vi] + A[vp, vk, vi]
+""")["main"]
+    made = with_empty_inits(func)
+    bound = [n for s in made.body for n in walk(s) if isinstance(n, (tir.For, tir.Block))]
+    loops = [n.var for n in bound if isinstance(n, tir.For)]
+    axes = [axis.var for n in bound if isinstance(n, tir.Block) for axis in n.iter_vars]
+    assert len(loops) == len(set(loops)) == 6
+    assert len(axes) == len(set(axes)) == 6

@@ -425,3 +425,38 @@ define i64 @size() {
     made = compile_text(text.text() + probe, Machine(), 1, frozenset({"asm"})).asm
     process, size = (int(made.split(f"{name}:")[1].split("movl\t$")[1].split(",")[0]) for name in ("process", "size"))
     assert "i64 400, i1 false" in text.text() and process == 400 and size <= 4096
+
+
+INIT_OF_LOOPS = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (m, n, 64), "float32")
+    B = T.match_buffer(b, (m, 64), "float32")
+    for p in T.parallel(m):
+        for k in range(n):
+            with T.block("outer"):
+                vp, vk = T.axis.remap("SR", [p, k])
+                T.reads(A[vp, vk, 0:64])
+                T.writes(B[vp, 0:64])
+                with T.init():
+                    for i in range(64):
+                        with T.block("init"):
+                            vi = T.axis.spatial(64, i)
+                            B[vp, vi] = T.float32(0)
+                for i in range(64):
+                    with T.block("update"):
+                        vi = T.axis.spatial(64, i)
+                        B[vp, vi] = B[vp, vi] + A[vp, vk, vi]
+"""
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_an_init_that_holds_loops(level: int) -> None:
+    """What runs where there is nothing to reduce has variables of its own: those of the parallel loop stay inside."""
+    run = mlcc.load(mlcc.build(mlcc.parse(INIT_OF_LOOPS), "llvm{num-cores=2}", opt_level=level))["main"]
+    for n in (0, 3):
+        a, b = np.random.default_rng(1).random((5, n, 64), np.float32), np.full((5, 64), 7, np.float32)
+        run(a, b)
+        np.testing.assert_allclose(b, a.sum(1), rtol=1e-6)

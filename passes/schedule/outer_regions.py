@@ -1,0 +1,90 @@
+"""Regions of the blocks around a change: what blocks inside come to read or write, those around them state, too.
+
+A primitive says what the blocks that it makes or rewrites touch. That a block further out (of `blockize` or
+`tensorize`, or one that stood in the program) then touches another buffer is completed here, after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mlcc.arith.regions import BlockAccess
+from mlcc.ir import tir
+from mlcc.ir.node import children, map_children, replace
+
+Known = Callable[[tir.Block], bool]
+
+
+def complete_regions(func: tir.PrimFunc, known: Known) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
+    """`func` in which each block states the buffers that are touched inside it, and which block became which.
+
+    Blocks that are `known` are as they were before the step, with all that is in them.
+    """
+    completion = _Completion(func.root, known)
+    body = tuple(completion.visit(stmt) for stmt in func.body)
+    return (replace(func, body=body), completion.became) if completion.became else (func, {})
+
+
+class _Completion:
+    """Visits statements, inner blocks first. The root block states nothing."""
+
+    def __init__(self, root: tir.Block | None, known: Known) -> None:
+        self._root, self._known = root, known
+        self.became: dict[tir.Block, tir.Block] = {}
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, tir.Block):
+            return node if self._known(node) else self._block(node)
+        return map_children(node, self.visit) if isinstance(node, tir.Stmt) else node
+
+    def _block(self, block: tir.Block) -> tir.Block:
+        made = map_children(block, self.visit)
+        if block is not self._root:
+            made = _completed(made)
+        if made is not block:
+            self.became[block] = made
+        return made  # type: ignore[no-any-return]
+
+
+def _completed(block: tir.Block) -> tir.Block:
+    read, written = _touched(block)
+    stated = {r.buffer.data for r in block.writes}
+    missing = _unstated(written, stated, block), _unstated(read, stated | {r.buffer.data for r in block.reads}, block)
+    if not any(missing):
+        return block
+    more = {b for buffers in missing for b in buffers}
+    access = BlockAccess({b.data: b for b in more}).collect(replace(block, reads=(), writes=()))
+    writes = tuple(r for r in access.writes.as_regions() if r.buffer in missing[0])
+    reads = tuple(r for r in access.read_regions(block) if r.buffer in missing[1])
+    return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))  # type: ignore[no-any-return]
+
+
+def _unstated(touched: Iterable[tir.Buffer], stated: set[tir.Var], block: tir.Block) -> set[tir.Buffer]:
+    own = {b.data for b in block.alloc_buffers} | {m.buffer.data for m in block.match_buffers}
+    return {b for b in touched if b.data not in stated and b.data not in own}
+
+
+def _touched(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+    """The buffers from outside that a block reads and writes, by its own accesses or by those of blocks in it."""
+    read: set[tir.Buffer] = set()
+    written: set[tir.Buffer] = set()
+    made: set[tir.Var] = set()
+    stack: list[Any] = [*(block.init or ()), *block.body, *(axis.dom for axis in block.iter_vars)]
+    while stack:
+        node = stack.pop()
+        match node:
+            case tir.Block(reads=reads, writes=writes):
+                read |= {r.buffer for r in reads}
+                written |= {r.buffer for r in writes}
+                continue
+            case tir.Buffer():
+                continue
+            case tir.BufferLoad(buffer=buffer):
+                read.add(buffer)
+            case tir.BufferStore(buffer=buffer):
+                written.add(buffer)
+            case tir.AllocBuffer(buffer=buffer) | tir.DeclBuffer(buffer=buffer):
+                made.add(buffer.data)
+        stack += children(node)
+    return {b for b in read if b.data not in made}, {b for b in written if b.data not in made}
