@@ -109,9 +109,11 @@ def build(
     """
     from mlcc.passes.levels import level_text
     from mlcc.passes.observers import VerifyEach
+    from mlcc.runtime import settings
     from mlcc.target import Target
     from mlcc.verify import check
 
+    settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     where = Target.parse(target)
     if not 0 <= opt_level <= 3:

@@ -334,6 +334,8 @@ def _place_problem(made: Output) -> Diagnostic | None:
             reason = "a name is missing"
         elif os.path.isdir(path):
             reason = "it is a folder"
+        elif known is None and to.descriptor is not None:
+            reason = "it is closed"
         elif known is None and not os.path.isdir(os.path.dirname(to.path)):
             reason = f"there is no folder {os.path.dirname(path)}"
         elif known is not None and to.is_plain and not os.access(to.path, os.W_OK):
@@ -341,7 +343,8 @@ def _place_problem(made: Output) -> Diagnostic | None:
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
     if reason is not None:
-        return error("E0002", f"cannot write {path if path.isprintable() else repr(path)}: {reason}")
+        shown = "standard output" if path == "-" else path if path.isprintable() else repr(path)
+        return error("E0002", f"cannot write {shown}: {reason}")
     if to is not None and KINDS[made.kind].is_binary and _is_terminal(to):
         text = f"{KINDS[made.kind].words} would go to a terminal"
         return error("E0014", text, help="name a file, or redirect standard output")

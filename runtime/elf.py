@@ -222,17 +222,6 @@ def read_relocations(data: bytes, section: Section, target: Section, symbols: in
     return tuple(found)
 
 
-def check_segments(data: bytes) -> None:
-    """For a shared library: every loaded segment has its bytes, so that mapping it cannot fault."""
-    kind, _, fields = read_header(data)
-    table, entry, count = fields[5], fields[9], fields[10]
-    if kind != SHARED or entry != PROGRAM_HEADER.size or not count or table + count * entry > len(data):
-        raise damaged("not a shared library")
-    for segment, _, offset, _, _, size, memory, _ in PROGRAM_HEADER.iter_unpack(data[table : table + count * entry]):
-        if segment == 1 and (offset + size > len(data) or size > memory or memory > 1 << 40):
-            raise damaged("a segment lies outside the file")
-
-
 def find_section(data: bytes, name: str) -> bytes | None:
     """The content of the section of that name, of an object or a shared library."""
     for section in read_sections(data):

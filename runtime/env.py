@@ -8,6 +8,7 @@ import runpy
 
 from mlcc.errors import LoadError, MlccError, error
 from mlcc.runtime import registry
+from mlcc.runtime.dlerror import said_by
 
 REGISTRY_VERSION = 1
 _AddFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -51,8 +52,8 @@ def _load_library(path: str) -> None:
     try:
         library = ctypes.CDLL(os.path.abspath(path))
         register = library.mlcc_register
-    except OSError as exc:
-        raise LoadError(error("E0816", f"cannot load the environment {path}: {exc}")) from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise LoadError(error("E0816", f"cannot load the environment {path}: {said_by(exc)}")) from None
     except AttributeError:
         raise LoadError(
             error("E0816", f"{path} does not export mlcc_register", help="see `docs/abi.md`: packed functions in C")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from mlcc.errors import LoadError, error
 from mlcc.runtime import elf, externs, machine, manifest, registry, threads
 from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START, SetSlotFn, TimeFn
 from mlcc.runtime.call import Entry, Function
+from mlcc.runtime.dlerror import said_by
 from mlcc.runtime.executable import Functions
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.manifest import Manifest
@@ -78,8 +80,7 @@ def read_manifest(path: str) -> dict[str, Any]:
             manifest.read(raw)
             return raw
         raw = manifest.extract(data)
-        if elf.read_header(data)[0] == elf.RELOCATABLE:
-            manifest.verify_checksum(data)
+        manifest.verify_checksum(data)
         manifest.read(raw)
         return raw
     except LoadError as exc:
@@ -106,10 +107,10 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
     kind, _, _ = elf.read_header(data)
     facts = manifest.read(manifest.extract(data))
     machine.check(facts.arch, facts.features)
+    manifest.verify_checksum(data)
     if kind == elf.RELOCATABLE:
-        manifest.verify_checksum(data)
         return _load_object(data, facts, allow_extern)
-    return _load_shared(data, path, facts)
+    return _load_shared(data, facts, allow_extern)
 
 
 def _load_plan(data: bytes, path: str | None, device: Device | None, emulate: bool | None) -> Functions:
@@ -155,17 +156,16 @@ def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
     return Executable(facts, find, image.constants)
 
 
-def _load_shared(data: bytes, path: str | None, facts: Manifest) -> Executable:
-    elf.check_segments(data)
+def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
+    if elf.MACHINES.get(elf.read_header(data)[1]) != facts.arch:
+        raise elf.damaged("its manifest names another machine than its header")
+    from mlcc.runtime import shared
+
+    shared.verify(data, externs.ALLOWED | externs.POOL | allow_extern)
     try:
-        if path is None:
-            handle = os.memfd_create("mlcc")
-            with open(handle, "wb", closefd=False) as file:
-                file.write(data)
-            path = f"/proc/self/fd/{handle}"
-        library = ctypes.CDLL(os.path.abspath(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-    except OSError as exc:
-        raise LoadError(error("E0856", f"the system cannot load it: {exc}")) from None
+        library = _open_library(data)
+    except (OSError, ValueError) as exc:  # the latter: a message that is no UTF-8
+        raise LoadError(error("E0856", f"the system cannot load it: {said_by(exc)}")) from None
     threads.adopt_library(library)
 
     def find(name: str) -> int:
@@ -176,6 +176,33 @@ def _load_shared(data: bytes, path: str | None, facts: Manifest) -> Executable:
         return address or 0
 
     return Executable(facts, find, (0, 0))
+
+
+_opened = itertools.count(1)
+
+
+def _open_library(data: bytes) -> ctypes.CDLL:
+    """Have the system load a library from these very bytes, which nobody can exchange any more. Raises OSError."""
+    mode = os.RTLD_NOW | os.RTLD_LOCAL
+    if not hasattr(os, "memfd_create"):
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="mlcc-load-") as folder:  # ours alone
+            path = os.path.join(folder, "m.so")
+            with open(path, "wb") as file:
+                file.write(data)
+            return ctypes.CDLL(path, mode=mode)
+    import fcntl
+
+    handle = os.memfd_create("mlcc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(handle, "wb", closefd=False) as file:
+            file.write(data)
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        # the loader takes a name that it has seen for the library that it has: each name is another
+        return ctypes.CDLL(f"/proc/self/fd/{'./' * next(_opened)}{handle}", mode=mode)
+    finally:
+        os.close(handle)
 
 
 class Executable(Functions):

@@ -6,6 +6,7 @@ What is read here was perhaps not written by mlcc: every field is checked before
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -196,7 +197,7 @@ def checksum_place(data: bytes, start: int = 0) -> int:
 
 
 def verify_checksum(data: bytes) -> None:
-    """Refuse an object that is not, byte for byte, what was written."""
+    """Refuse an object or a library that is not, byte for byte, what was written."""
     at = checksum_place(data)
     if at < 0:
         raise elf.damaged("it has no checksum")
@@ -204,6 +205,15 @@ def verify_checksum(data: bytes) -> None:
     found = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
     if data[at : at + 8] != b"%08x" % found:
         raise elf.damaged("its content does not match its checksum")
+
+
+def sealed(data: bytes) -> bytes:
+    """An artifact with the checksum of all that it is now."""
+    at = checksum_place(data)
+    if at < 0:
+        raise elf.damaged("it has no checksum")
+    blank = data[:at] + b"00000000" + data[at + 8 :]
+    return data[:at] + b"%08x" % zlib.crc32(blank) + data[at + 8 :]
 
 
 class _Reader:
@@ -245,10 +255,51 @@ def read(raw: dict[str, Any]) -> Manifest:
     machine = _Reader("target")
     functions = {name: _function(name, spec) for name, spec in top.get(raw, "functions", dict).items()}
     packed = tuple(_packed(i, spec) for i, spec in enumerate(top.get(raw, "packed", list)))
+    _check_rest(top, raw, target)
     return Manifest(
         raw, top.get(raw, "prefix", str), machine.get(target, "arch", str), machine.strings(target, "features"),
         functions, packed, top.strings(raw, "externs"),
     )  # fmt: skip
+
+
+# what messages and `mlcc inspect` show of a target, and what devices compare
+_TARGET_TEXTS = ("arch", "cpu", "cuda", "driver", "kind", "ptx_isa", "runs_on", "text", "triple", "variant")
+_KERNEL_COUNTS = ("shared", "dynamic_shared")
+
+
+def _check_rest(top: _Reader, raw: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """The parts that only some artifacts have: each is of its kind where it is there."""
+    machine = _Reader("target")
+    for key in _TARGET_TEXTS:
+        if key in target:
+            machine.get(target, key, str)
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", target["arch"] if isinstance(target.get("arch"), str) else ""):
+        raise invalid("`arch` of target names no architecture")
+    capability = target.get("compute_capability", [])
+    if not isinstance(capability, list) or not all(_is_count(n) for n in capability):
+        raise invalid("`compute_capability` of target is no list of numbers")
+    about = _Reader("mlcc")
+    if "version" in raw["mlcc"]:
+        about.get(raw["mlcc"], "version", str)
+    for name, kernel in top.get(raw, "kernels", dict).items() if "kernels" in raw else ():
+        _check_kernel(_Reader(f"kernel `{name}`"), kernel)
+
+
+def _check_kernel(reader: _Reader, raw: Any) -> None:
+    block = reader.get(raw, "block", list)
+    if len(block) != 3 or not all(_is_count(n) for n in block):
+        raise invalid(f"`block` of {reader.where} is not three numbers")
+    reader.get(raw, "shared", int)
+    if not all(_is_count(abs(raw[key])) for key in _KERNEL_COUNTS if type(raw.get(key, 0)) is int and key in raw):
+        raise invalid(f"the shared memory of {reader.where} is out of range")
+    if "dynamic_shared" in raw:
+        reader.get(raw, "dynamic_shared", int)
+    if "symbol" in raw:
+        reader.get(raw, "symbol", str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 40
 
 
 def _function(name: str, raw: Any) -> FunctionSpec:

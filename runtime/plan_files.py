@@ -237,7 +237,7 @@ def _constants(
     for entry in wanted:
         name = name_of(entry)
         data = _elements(archive.read(name), name)
-        digest = hashlib.sha256(f"{entry['dtype']}{tuple(entry['shape'])}".encode())
+        digest = hashlib.sha256(f"{entry['dtype']}{tuple(entry['shape'])}".encode(errors="replace"))
         digest.update(data)
         if data.nbytes != entry["bytes"] or digest.hexdigest() != entry["sha256"]:
             raise _missing(f"`{name}` of {archive.name} is not the constant that the launch plan was made with")

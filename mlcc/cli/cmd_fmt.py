@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 
@@ -29,7 +27,7 @@ def command(files: tuple[str, ...], in_place: bool, only_check: bool) -> int:
             if made != text:
                 write_atomic(path, made)
         elif not only_check:
-            sys.stdout.write(made)
+            click.echo(made, nl=False)
     if only_check and changed:
         for path in changed:
             click.echo(f"{path} would be reformatted", err=True)

@@ -5,7 +5,9 @@ Only click is imported at the top: `mlcc --help` must answer at once.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -77,6 +79,9 @@ def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
     A FILE of `-` is standard input; results go to standard output unless -o says otherwise, so commands join with |.
     """
     ctx.obj = {"diagnostics": diagnostics, "color": color}
+    from mlcc.runtime import settings
+
+    settings.check()
 
 
 def report(problem: MlccError, style: str = "text", color: str = "auto") -> None:
@@ -114,6 +119,7 @@ def as_json(diagnostic: Any) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with the documented code. SIGINT, SIGTERM and SIGHUP end it within a second."""
+    _prepare_streams()
     try:
         with signals.watched():
             code = run(sys.argv[1:] if argv is None else argv)
@@ -121,15 +127,23 @@ def main(argv: list[str] | None = None) -> None:
         remove_temporaries()
         signals.say(exc.number)
         code = signals.exit_code(exc.number)
+    _give_up_output_that_fails()
     sys.exit(code)
 
 
 def run(argv: list[str]) -> int:
-    """The exit code of one command line."""
+    """The exit code of one command line. Nothing is raised, whatever standard streams do."""
     settings = _settings(argv)
     try:
+        return _run(argv, settings)
+    except (OSError, ValueError):  # messages go nowhere: standard error is full, or closed
+        return EXIT_INPUT
+
+
+def _run(argv: list[str], settings: dict[str, str]) -> int:
+    try:
         result = cli.main(args=argv, prog_name="mlcc", standalone_mode=False)
-        sys.stdout.flush()
+        _flush()
         return result if isinstance(result, int) else 0
     except MlccError as exc:
         report(exc, **settings)
@@ -144,17 +158,100 @@ def run(argv: list[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # the reader of our output has gone: not an error, but Python would complain again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 0
+    except SystemExit:
+        if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            raise
+        _drop_output()  # click has met a reader that is gone, and wrapped standard output
         return 0
     except RecursionError:
         return _too_deep(settings)
+    except MemoryError:
+        return _wrong("E0016", "there is not enough memory", "raise the limit, or split the module", settings)
     except Exception as exc:  # noqa: BLE001 - the last line of defence: our bug, with a reproducer
         if hasattr(exc, "mlcc_packed"):  # except what a function of an environment raised
             from mlcc.runtime.packed import raised_by
 
             report(raised_by(exc), **settings)  # type: ignore[arg-type]
             return EXIT_INPUT
+        if isinstance(exc, OSError):
+            return _refused(exc, settings)
         return _bug(exc, argv)
+
+
+# ---------------------------------------------------------------- standard streams
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _prepare_streams() -> None:
+    """No file that is opened later becomes standard output by taking a closed descriptor's number; texts are UTF-8,
+    whatever the locale says, and messages show what they can."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if number == 0 else os.O_RDONLY)  # the lowest free number; using it fails
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the process
+    for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8" if stream is sys.stdout else None, errors=errors)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _output_fails() -> OSError | None:
+    """What standard output says to what still waits to be written."""
+    try:
+        _flush()
+    except BrokenPipeError:
+        return None
+    except OSError as exc:
+        return exc
+    return None
+
+
+def _refused(exc: OSError, settings: dict[str, str]) -> int:
+    """The code of a command to which the system refused something: standard output is full, for instance."""
+    failed = _output_fails()
+    if failed is not None or (exc.filename is None and exc.errno in _FULL):
+        _drop_output()
+        what = f"cannot write standard output: {(failed or exc).strerror or exc}"
+        return _wrong("E0002", what, "it is full or closed: what was written so far is not complete", settings)
+    what = "the system refuses an operation" if exc.filename is None else f"the system refuses {exc.filename}"
+    return _wrong("E0002", f"{what}: {exc.strerror or exc}", None, settings)
+
+
+def _give_up_output_that_fails() -> None:
+    """What cannot be written has been reported: Python would fail with it once more at exit."""
+    if _output_fails() is not None:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """What still waits to be written to standard output is dropped, and what comes, too."""
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _wrong(code: str, message: str, help: str | None, settings: dict[str, str]) -> int:
+    from mlcc.errors import CompileError, error
+
+    report(CompileError(error(code, message, help=help)), **settings)
+    return EXIT_INPUT
+
+
+# ---------------------------------------------------------------- what goes wrong
 
 
 def _settings(argv: list[str]) -> dict[str, str]:
@@ -170,10 +267,7 @@ def _settings(argv: list[str]) -> dict[str, str]:
 
 
 def _too_deep(settings: dict[str, str]) -> int:
-    from mlcc.errors import CompileError, error
-
-    report(CompileError(error("E0007", "the program is nested too deeply", help="split it into functions")), **settings)
-    return EXIT_INPUT
+    return _wrong("E0007", "the program is nested too deeply", "split it into functions", settings)
 
 
 def _bug(exc: Exception, argv: list[str]) -> int:
@@ -184,10 +278,17 @@ def _bug(exc: Exception, argv: list[str]) -> int:
 
     path = getattr(exc, "reproducer", None)
     if path is None:
-        with tempfile.NamedTemporaryFile("w", prefix="mlcc-bug-", suffix=".txt", delete=False) as file:
-            file.write(f"mlcc {shlex.join(argv)}\n\n{''.join(traceback.format_exception(exc))}")
-            path = file.name
+        text = f"mlcc {shlex.join(argv)}\n\n{''.join(traceback.format_exception(exc))}"
+        try:
+            with tempfile.NamedTemporaryFile("w", prefix="mlcc-bug-", suffix=".txt", delete=False) as file:
+                file.write(text)
+                path = file.name
+        except OSError:
+            click.echo(text, err=True)
+            path = "this"
     click.echo(f"mlcc: internal error: {type(exc).__name__}: {exc}\nThis is a bug in mlcc; {path} shows it.", err=True)
-    if os.environ.get("MLCC_TRACEBACK"):
+    from mlcc.runtime.settings import is_on
+
+    if is_on("MLCC_TRACEBACK"):
         traceback.print_exception(exc)
     return EXIT_BUG

@@ -11,6 +11,7 @@ import importlib
 import os
 
 from mlcc.errors import MachineError, error
+from mlcc.runtime import settings
 from mlcc.runtime.cuda.device import CudaDevice
 from mlcc.runtime.cuda.driver import Driver, NoDriver
 
@@ -19,9 +20,10 @@ _LAYERS = {"pycuda": "mlcc.runtime.cuda.with_pycuda", "bindings": "mlcc.runtime.
 
 @functools.cache
 def default_device() -> CudaDevice:
-    """The device that artifacts run on unless another one is given. Raises MachineError E0860 where there is none."""
-    number = os.environ.get("MLCC_CUDA_DEVICE", "0")
-    return CudaDevice(find_driver(), int(number) if number.isdigit() else 0)
+    """The device that artifacts run on unless another one is given. Raises MachineError E0860 where there is none,
+    LoadError E0015 for a variable that names none."""
+    settings.check("MLCC_CUDA_DEVICE")
+    return CudaDevice(find_driver(), int(os.environ.get("MLCC_CUDA_DEVICE", "").strip() or 0))
 
 
 def find_driver() -> Driver:

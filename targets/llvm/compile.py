@@ -10,6 +10,7 @@ from typing import Any
 from mlcc.cpus import features_of
 from mlcc.target import Target
 from mlcc.targets.llvm import lone_lanes, machines
+from mlcc.targets.llvm.apart import memory_is_limited, run_apart
 
 NATIVE_PREFIX = "mlcc.native."  # of the functions of native kernels, before they become internal
 
@@ -73,8 +74,18 @@ def compile_text(
     `kernels` are modules of checked native kernels to link in; they are compiled in a child process only (`native`).
     `mend` may give another text for the optimised one (by its second argument), whose functions have these names.
     Equal text gives equal bytes. `machine` must be a checked one: LLVM ends the process on some combinations. Raises
-    RuntimeError (our own bug) for text that LLVM does not accept.
+    RuntimeError (our own bug) for text that LLVM does not accept. Where memory is limited, LLVM runs in a process of
+    its own, and CompileError E0016 says that it got too little.
     """
+    if memory_is_limited() and not kernels:  # those have their own process
+        return run_apart(lambda: _compiled(text, machine, level, emit, kernels, mend))
+    return _compiled(text, machine, level, emit, kernels, mend)
+
+
+def _compiled(
+    text: str, machine: Machine, level: int, emit: frozenset[str], kernels: Sequence[str],
+    mend: Callable[[list[str], Callable[[], str]], str | None] | None,
+) -> Compiled:  # fmt: skip
     import llvmlite.binding as llvm
 
     with _lock:  # LLVM's option state is global

@@ -9,19 +9,24 @@ import tempfile
 
 from mlcc.errors import CompileError, error
 from mlcc.runtime.machine import arch
+from mlcc.runtime.manifest import sealed
 from mlcc.targets.llvm.objfile import Buffer
 
 
 def shared_library(pieces: list[Buffer], triple: str) -> bytes:
-    """A shared library made of one object. Raises CompileError if there is no C compiler for it, or that fails."""
+    """A shared library made of one object, with a checksum of its own.
+
+    Raises CompileError if there is no C compiler for it, or that fails.
+    """
     compiler = os.environ.get("CC") or _compiler(triple)
     with tempfile.TemporaryDirectory(prefix="mlcc-link-") as folder:
         source, target = os.path.join(folder, "m.o"), os.path.join(folder, "m.so")
         with open(source, "wb") as file:
             file.writelines(pieces)
         # nodelete: threads of the pool may be at its code until the process ends
-        linker = ["--build-id=none", "-z,noexecstack", "-z,defs", "-z,nodelete"]
-        flags = ["-shared", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
+        linker = ["--build-id=none", "--hash-style=gnu", "-z,noexecstack", "-z,defs", "-z,nodelete"]
+        # nostartfiles: what compilers add runs when a library is loaded, which `mlcc.load` refuses
+        flags = ["-shared", "-nostartfiles", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
         try:
             done = subprocess.run([*shlex.split(compiler), *flags], capture_output=True, text=True, check=False)
         except OSError as exc:
@@ -35,7 +40,7 @@ def shared_library(pieces: list[Buffer], triple: str) -> bytes:
             lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             raise CompileError(error("E0755", f"`{compiler}` cannot link the shared library: {lines[0]}"))
         with open(target, "rb") as file:
-            return file.read()
+            return sealed(file.read())
 
 
 def _compiler(triple: str) -> str:

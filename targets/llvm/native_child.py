@@ -60,6 +60,8 @@ def _limit(seconds: int, size: int) -> None:
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    limits = [n for n in resource.getrlimit(resource.RLIMIT_AS) if n != resource.RLIM_INFINITY]
+    size = min([size, *limits])
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,46 @@ def test_plans_that_mlcc_did_not_write(artifact: CudaArtifact, device: Device, c
 
     with pytest.raises(LoadError, match="E0869"):
         mlcc.load(rewritten(artifact.emit("mlca"), with_plan), device=device)
+
+
+VALUES = (None, -1, 0, 1 << 70, 1e9, "nobody", [], {}, True, [None], ["+", 1], {"a": 1}, "\0\ud800")
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every key and index of a JSON tree, by the way there."""
+    for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def test_manifests_and_plans_with_other_values(
+    artifact: CudaArtifact, device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any key that is missing, or says something else, is a diagnostic, in `inspect` as well."""
+    artifact.save(tmp_path / "k.ptx")
+    lines = (tmp_path / "k.ptx").read_bytes().split(b"\n")
+    trees = [json.loads(line.split(b": ", 1)[1]) for line in lines[:2]]
+    rng = random.Random(4)
+    for number, tree in enumerate(trees):
+        for path in places(tree):
+            changed = json.loads(json.dumps(trees))
+            inner = changed[number]
+            for key in path[:-1]:
+                inner = inner[key]
+            if rng.random() < 0.3:
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = rng.choice(VALUES)
+            head = [
+                b"// mlcc %s: %s" % (w, json.dumps(t).encode())
+                for w, t in zip((b"manifest", b"plan"), changed, strict=True)
+            ]
+            (tmp_path / "k.ptx").write_bytes(b"\n".join([*head, lines[2], *lines[4:]]))
+            with contextlib.suppress(MlccError):
+                mlcc.load(tmp_path / "k.ptx", device=device)
+            for form in ([], ["--json"]):
+                assert command(["inspect", str(tmp_path / "k.ptx"), *form]) in (0, 1), path
+    assert "bug in mlcc" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["ptx", "mlca"])

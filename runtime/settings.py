@@ -1,0 +1,61 @@
+"""The environment variables that mlcc reads, and what they may say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from mlcc.errors import Diagnostic, LoadError, error
+
+
+class Variable(NamedTuple):
+    """What a variable may say: a pattern for it in small letters, and the same in words."""
+
+    pattern: str
+    words: str
+    code: str = "E0015"
+
+
+_SWITCH = Variable(r"0|1|off|on|no|yes|false|true", "0 or 1")
+VARIABLES: Mapping[str, Variable] = {
+    "MLCC_CACHE": _SWITCH,
+    "MLCC_CACHE_DIR": Variable(r".*", "a folder"),
+    "MLCC_CACHE_SIZE": Variable(r"\d{1,9}", "a number of MiB"),
+    "MLCC_CUDA_DEVICE": Variable(r"\d{1,4}", "the number of a device"),
+    "MLCC_CUDA_DRIVER": Variable(r"bindings|pycuda", "`bindings` or `pycuda`"),
+    "MLCC_NUM_THREADS": Variable(r"\s*0*[1-9]\d*\s*", "a number of threads, an integer from 1 on", "E0817"),
+    "MLCC_TRACEBACK": _SWITCH,
+}
+
+
+def problems(environment: Mapping[str, str], names: Collection[str] = VARIABLES) -> list[Diagnostic]:
+    """One finding for each of the variables that says nonsense; one that is empty counts as not set."""
+    found = []
+    for name in names:
+        text, variable = environment.get(name, ""), VARIABLES[name]
+        sound = re.fullmatch(variable.pattern, text, re.IGNORECASE | re.DOTALL | re.ASCII) is not None
+        if name == "MLCC_CACHE_DIR":
+            sound = not os.path.lexists(text) or os.path.isdir(text)
+        if text.strip() and not sound:
+            message = f"{name} is `{_shown(text)}`: it should be {variable.words}"
+            found.append(error(variable.code, message, help=f"unset {name}, or correct it"))
+    return found
+
+
+def check(*names: str) -> None:
+    """Raises LoadError for variables of this process that say nonsense; all of them where none are named."""
+    found = problems(os.environ, names or VARIABLES)
+    if found:
+        raise LoadError(found)
+
+
+def is_on(name: str) -> bool:
+    """Whether a switch is set to anything but no."""
+    return os.environ.get(name, "").strip().lower() not in ("", "0", "off", "no", "false")
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= 40 else text[:40] + "..."
+    return cut if cut.isprintable() else ascii(cut)

@@ -1,0 +1,83 @@
+"""LLVM in a process of its own, where memory is limited: it ends the process that it runs in when it gets none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import tempfile
+from collections.abc import Callable
+from typing import Any, BinaryIO, NoReturn, TypeVar
+
+from mlcc.errors import CompileError, error
+
+T = TypeVar("T")
+
+
+def memory_is_limited() -> bool:
+    """Whether this process has a limit of its own, such as `ulimit -v` sets; then requests for memory fail."""
+    try:
+        import resource
+    except ImportError:
+        return False
+    names = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return hasattr(os, "fork") and any(resource.getrlimit(n)[0] != resource.RLIM_INFINITY for n in names)
+
+
+def run_apart(job: Callable[[], T]) -> T:
+    """The result of `job`, or what it raises, from a copy of this process.
+
+    Raises CompileError E0016 where that has too little memory, or is ended by a signal.
+    """
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if child == 0:
+            _answer(job, answer, said)
+        try:
+            _, status = os.waitpid(child, 0)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            raise
+        answer.seek(0)
+        content = answer.read()
+        if status or not content:
+            said.seek(0)
+            raise _gave_up(status, said.read().decode("utf-8", "replace"))
+    is_result, value = pickle.loads(content)  # noqa: S301 - what our own child wrote
+    if is_result:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, MemoryError):
+        raise _gave_up(0, "out of memory")
+    raise value
+
+
+def _answer(job: Callable[[], Any], answer: BinaryIO, said: BinaryIO) -> NoReturn:
+    """Do the job in the child, which never returns to what its parent was doing."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.dup2(said.fileno(), 2)
+        try:
+            made = (True, job())
+        except Exception as exc:  # noqa: BLE001 - the parent raises it
+            made = (False, exc)
+        answer.write(pickle.dumps(made))
+        answer.flush()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _gave_up(status: int, said: str) -> CompileError:
+    number = os.waitstatus_to_exitcode(status)
+    how = f"ended by {signal.Signals(-number).name}" if number < 0 else f"ended with {number}"
+    lines = [line for line in said.splitlines() if line.strip()]
+    why = next((line for line in lines if "LLVM ERROR" in line or "what()" in line), lines[-1] if lines else "")
+    text = "LLVM ran out of memory" if "memory" in why or "bad_alloc" in said or not why else "LLVM gave up"
+    help = "this process has a limit of memory (`ulimit -v`): raise it, or split the module"
+    return CompileError(error("E0016", f"{text}: {why.strip() or how}", help=help))

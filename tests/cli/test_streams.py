@@ -1,0 +1,101 @@
+"""Standard streams that are full, closed, or of another encoding, and variables that say nonsense."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import SCALE, Tool, f32
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+COMMANDS = [
+    "--help", "--version", "run --help", "fmt m.mlc", "passes m.mlc -p ''", "passes --list", "passes --help-pass fuse",
+    "passes --print-pipeline", "explain", "explain E0001", "inspect m.o", "inspect --json m.o", "cache stat",
+    "run m.mlc --in x.npz", "run m.mlc --in x.npz --out -", "compile m.mlc -o -", "compile m.mlc -o /dev/stdout",
+    "schedule m.mlc --auto", "bench m.o --in x.npz --repeat 2 --number 1", "cache clear",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(mlcc: Tool) -> Path:
+    mlcc.file("m.mlc", SCALE)
+    mlcc.npz("x.npz", A=f32(8))
+    mlcc("compile", "m.mlc", "-o", "m.o")
+    return mlcc.folder
+
+
+@pytest.fixture
+def mlcc(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.chdir(tmp_path)
+    return Tool(tmp_path, capfd)
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MLCC": f"{sys.executable} -m mlcc", **environment}
+    return subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, errors="replace", timeout=120)
+
+
+def test_full_standard_output(folder: Path) -> None:
+    for command in COMMANDS:
+        done = shell(f"$MLCC {command} > /dev/full")
+        assert done.returncode == 1, (command, done.stderr)
+        assert "error[E0002]: cannot write" in done.stderr and "No space left" in done.stderr
+        assert "Exception" not in done.stderr and "bug" not in done.stderr, (command, done.stderr)
+
+
+def test_closed_streams(folder: Path) -> None:
+    for command, code in (("fmt m.mlc >&-", 1), ("compile m.mlc -o - >&-", 1), ("run m.mlc --in x.npz --out - >&-", 1),
+                          ("check - <&-", 1), ("check no.mlc 2>&-", 1), ("check no.mlc 2>/dev/full", 1),
+                          ("compile m.mlc -o new.o <&- >&- 2>&-", 0)):  # fmt: skip
+        done = shell(f"$MLCC {command}")
+        assert done.returncode == code and "bug" not in done.stderr, (command, done.stderr)
+    assert Path("new.o").read_bytes().startswith(b"\x7fELF")
+
+
+def test_a_reader_that_goes(folder: Path) -> None:
+    done = shell("set -o pipefail; for i in 1 2 3; do $MLCC passes --list | true; done")
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_names_and_texts_in_other_encodings(folder: Path) -> None:
+    os.rename(b"m.o", b"\xff\xe9.o")
+    for variables in ({}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}):
+        for command in ("check $'no\\xff.mlc'", "bench $'\\xff\\xe9.o' --in x.npz --repeat 2 --number 1",
+                        "run $'\\xff\\xe9.o' --in $'no\\xe9.npz'"):  # fmt: skip
+            done = shell(f"$MLCC {command}", **variables)
+            assert done.returncode in (0, 1) and "bug" not in done.stderr, (command, done.stderr)
+        Path("t.mlc").write_text("# caf\u00e9\n" + SCALE, encoding="utf-8")
+        assert "caf" in shell("$MLCC fmt t.mlc", **variables).stdout
+
+
+NONSENSE = {
+    "MLCC_CACHE": "perhaps", "MLCC_CACHE_DIR": "m.mlc", "MLCC_CACHE_SIZE": "1G", "MLCC_NUM_THREADS": "many",
+    "MLCC_CUDA_DEVICE": "-1", "MLCC_CUDA_DRIVER": "rocm", "MLCC_TRACEBACK": "maybe",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_variables_that_say_nonsense(mlcc: Tool, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, NONSENSE[name])
+    for command in (["check", "m.mlc"], ["run", "m.o", "--in", "x.npz"], ["compile", "m.mlc", "-o", "n.o"]):
+        mlcc(*command, code=1)
+        assert f"{name} is `{NONSENSE[name]}`" in mlcc.err and "[E0015]" in mlcc.err or "[E0817]" in mlcc.err
+    assert not Path("n.o").exists()
+    monkeypatch.setenv(name, "")
+    mlcc("check", "m.mlc")
+
+
+def test_memory_that_is_not_there(mlcc: Tool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcc import driver
+
+    def fail(path: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(driver, "parse_file", fail)
+    mlcc("check", "m.mlc", code=1)
+    assert "[E0016]" in mlcc.err

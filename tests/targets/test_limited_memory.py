@@ -1,0 +1,56 @@
+"""LLVM that gets no memory ends its process, and that is not ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlcc.errors import CompileError
+from mlcc.targets.llvm.apart import run_apart
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
+COMPILE = """
+import resource, sys
+import llvmlite.binding
+from mlcc.errors import MlccError
+from mlcc.targets.llvm.compile import Machine, compile_text
+compile_text("define i32 @f() { ret i32 0 }", Machine(), 0)
+lines = [f"define i32 @f{n}(i32 %x) {{\\n  %y = mul i32 %x, {n}\\n  ret i32 %y\\n}}" for n in range(60_000)]
+text = "\\n".join(lines)
+del lines
+size = int(open("/proc/self/statm").read().split()[0]) * 4096 + (int(sys.argv[1]) << 20)
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+try:
+    print(len(compile_text(text, Machine(), 0).obj))
+except MlccError as exc:
+    print(exc.diagnostics[0].code, exc.diagnostics[0].message)
+"""
+
+
+@pytest.mark.parametrize("megabytes", [2, 20, 40])
+def test_too_little_memory_is_a_diagnostic(megabytes: int) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", COMPILE, str(megabytes)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("E0016 LLVM ran out of memory")
+
+
+def test_a_limit_that_is_enough() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", COMPILE, "1500"], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and int(done.stdout) > 1_000_000, done.stderr
+
+
+def test_results_and_exceptions_come_back() -> None:
+    assert run_apart(lambda: [1, 2]) == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        run_apart(lambda: 1 // 0)
+    with pytest.raises(CompileError, match=r"E0016.*SIGKILL"):
+        run_apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
