@@ -57,7 +57,7 @@ def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None
         if rng.random() < SCRIPTS:
             text, kernel = rng.choice(scheduled)
             raw = mutate(text, [s for s, _ in scheduled], f"{seed}:{number}")
-            argv = ["schedule", str(kernel), "--script", path, "-o", out]
+            argv = ["schedule", str(kernel), "--script", path, "-o", os.path.join(folder, "made.mlc")]
         else:
             raw = mutate(rng.choice(pool), pool, f"{seed}:{number}")
             words = rng.choice(COMMANDS)
