@@ -86,7 +86,7 @@ def index_map(have: Entries, to: Entries) -> tir.IndexMap:
             return at[entry]
         if wanted is None:
             return whole(axis)
-        divide = c.floormod if isinstance(entry, Inner) else c.floordiv
-        return divide(whole(axis), c.const(wanted.factor, INT32))
+        factor = c.const(wanted.factor, INT32)
+        return c.floormod(whole(axis), factor) if isinstance(entry, Inner) else c.floordiv(whole(axis), factor)
 
     return tir.IndexMap(names, tuple(map(index, to)))
