@@ -139,7 +139,8 @@ class _Walker:
         assert self.result is not None
         known = self.result.struct_info or relax.ObjectStructInfo()
         visible = {v for p in signature.params for v in relations.variables(p)}
-        known = well_defined(known, visible if not self.nested else None, signature.params)
+        visible |= _symbols_around(self.fw)  # its own, such as those of `match_cast`, are not seen outside
+        known = well_defined(known, visible, signature.params)
         if signature.ret is None:
             return known
         found = relations.fit(signature.ret, known)
@@ -439,6 +440,22 @@ class _Walker:
             var = fw.variable(cst[3], place[1], made.struct_info, self.walk.span(place))
             fw.define(place, var)
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
+
+
+def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
+    """The symbolic variables of the functions around one."""
+    found: set[tir.Var] = set()
+    outer = fw.outer
+    while outer is not None:
+        found.update(outer.symbols.values())
+        for _, binding in outer.scope.bindings():
+            value = binding.value
+            if isinstance(value, tir.Var):
+                found.add(value)
+            elif isinstance(value, relax.Var) and value.struct_info is not None:
+                found.update(relations.variables(value.struct_info))
+        outer = outer.outer
+    return found
 
 
 def _is_type_var(cst: Cst) -> bool:

@@ -79,7 +79,7 @@ def index_map(have: Entries, to: Entries) -> tir.IndexMap:
 
     split = {e.axis: e for e in to if isinstance(e, Inner)}
 
-    def index(entry: Any) -> tir.Expr:
+    def index(entry: Any) -> Any:
         axis = axis_of(entry)
         wanted = split.get(axis)
         if wanted == inner.get(axis):
