@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcc.errors import Label
 from mlcc.grammar import attribute_values, relax_const, relax_expr, relax_types
-from mlcc.grammar.context import UNKNOWN, Skip, Walk
+from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
 from mlcc.grammar.printer_tvm import canonical_attributes
 from mlcc.grammar.relax_expr import Cast
 from mlcc.grammar.relax_if import if_statement
@@ -139,7 +139,8 @@ class _Walker:
         assert self.result is not None
         known = self.result.struct_info or relax.ObjectStructInfo()
         visible = {v for p in signature.params for v in relations.variables(p)}
-        known = well_defined(known, visible if not self.nested else None, signature.params)
+        visible |= _symbols_around(self.fw)  # its own, such as those of `match_cast`, are not seen outside
+        known = well_defined(known, visible, signature.params)
         if signature.ret is None:
             return known
         found = relations.fit(signature.ret, known)
@@ -248,7 +249,11 @@ class _Walker:
         for name, place in beside:
             dtype = declaration(self.fw, place) if name[0] == "name" else None
             if dtype is not None:
-                self._declare(name, dtype)
+                if _is_type_var(place) and self.fw.find(name[3]) is None:
+                    # for the functions inside this one, too: each that uses it has a variable of its own
+                    self.fw.scope.define(name[3], TypeVar(name[3], dtype), self.walk.span(name))
+                else:
+                    self._declare(name, dtype)
                 continue
             stated = relax_types.struct_info(self.fw, annotation) if annotation is not None else None
             self._store(name, relax_expr.value(self.fw, place), stated, place, annotation)
@@ -435,3 +440,24 @@ class _Walker:
             var = fw.variable(cst[3], place[1], made.struct_info, self.walk.span(place))
             fw.define(place, var)
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
+
+
+def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
+    """The symbolic variables of the functions around one."""
+    found: set[tir.Var] = set()
+    outer = fw.outer
+    while outer is not None:
+        found.update(outer.symbols.values())
+        for _, binding in outer.scope.bindings():
+            value = binding.value
+            if isinstance(value, tir.Var):
+                found.add(value)
+            elif isinstance(value, relax.Var) and value.struct_info is not None:
+                found.update(relations.variables(value.struct_info))
+        outer = outer.outer
+    return found
+
+
+def _is_type_var(cst: Cst) -> bool:
+    """Whether a declaration is `TypeVar("n")`."""
+    return bool(cst[0] == "call" and cst[3][0] == "name" and cst[3][3] == "TypeVar")

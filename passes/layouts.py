@@ -203,8 +203,10 @@ def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     made: Layout = parts[0]
     split = next(filter(is_split, parts), None)
     if split is not None:
-        whole = next((p for p in parts if not is_split(p)), initial(info.fields[0]))
-        made = split if all(can_split(field, split) for field in info.fields) else whole
+        if all(can_split(field, split) for field in info.fields):
+            made = split
+        else:
+            made = next((p for p in parts if not is_split(p)), tuple(range(outer_axes(made))))
     attrs = call.attrs.with_item("axis", _place(made, call.attrs["axis"] or 0))
     return Decision((Fields((made,) * len(parts)),), made, attrs)
 
@@ -316,10 +318,10 @@ def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision 
     if any(is_blocked(call.attrs[name]) for name in names):
         return None
     data, weight = (_whole(g, a) for g, a in zip(given, call.args, strict=True))
-    made = (data, weight, data)
+    made: tuple[Any, ...] = (data, weight, data)
     if call.op.name in wanted:
         asked = (*wanted[call.op.name], wanted[call.op.name][0])[:3]
-        made = tuple(entries_of(a, call.attrs[n]) for n, a in zip(names, asked, strict=True))  # type: ignore[assignment]
+        made = tuple(entries_of(a, call.attrs[n]) for n, a in zip(names, asked, strict=True))
         if not all(can_split(a.struct_info, layout) for a, layout in zip((*call.args, call), made, strict=True)):
             data, weight = (initial(a.struct_info) for a in call.args)
             made = (data, weight, data)

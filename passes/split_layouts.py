@@ -79,14 +79,14 @@ def index_map(have: Entries, to: Entries) -> tir.IndexMap:
 
     split = {e.axis: e for e in to if isinstance(e, Inner)}
 
-    def index(entry: Any) -> tir.Expr:
+    def index(entry: Any) -> Any:
         axis = axis_of(entry)
         wanted = split.get(axis)
         if wanted == inner.get(axis):
             return at[entry]
         if wanted is None:
             return whole(axis)
-        divide = c.floormod if isinstance(entry, Inner) else c.floordiv
-        return divide(whole(axis), c.const(wanted.factor, INT32))
+        factor = c.const(wanted.factor, INT32)
+        return c.floormod(whole(axis), factor) if isinstance(entry, Inner) else c.floordiv(whole(axis), factor)
 
     return tir.IndexMap(names, tuple(map(index, to)))
