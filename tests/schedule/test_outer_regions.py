@@ -59,3 +59,12 @@ def test_a_part_of_a_loop_stays_in_the_loops_that_it_uses() -> None:
     with pytest.raises(mlcc.CompileError, match="uses the loop variable `i` itself"):
         sch.reverse_compute_at("B_j_common", sch.get_loops("D_o")[0])
     assert not verify(sch.mod)
+
+
+def test_neighbours_of_which_one_stands_in_no_loop() -> None:
+    sch = mlcc.Schedule(mlcc.parse(TEXT))
+    sch.loop_partition(sch.get_loops("B")[0], [4])
+    with pytest.raises(mlcc.CompileError, match="E06"):
+        sch.blockize([sch.get_block("B_i_common"), sch.get_block("D")])
+    with pytest.raises(mlcc.CompileError, match="E06"):
+        sch.blockize([sch.get_block("B_i1"), sch.get_block("D")])
