@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import Bound
 from mlcc.arith.conditions import solve
-from mlcc.arith.intset import Interval, cover, eval_range, eval_set, from_range, meet, union
+from mlcc.arith.intset import Interval, cover, eval_range, from_range, meet, union
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Node, children
@@ -145,8 +145,12 @@ class BlockAccess:
                 for span in region.region:
                     ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
                     assert ends.low is not None and ends.high is not None
-                    made.append(eval_range(ends.low, ends.high, self._domains, self._analyzer))
+                    made.append(self._swept(ends.low, ends.high))
                 self._touch(accesses, region.buffer, made)
+
+    def _swept(self, low: Expr, high: Expr) -> Interval:
+        """The least `low` to the greatest `high` while loops inside the block run."""
+        return eval_range(low, high, self._domains, self._analyzer)
 
     def _under(self, condition: Expr, visit: Callable[[], None]) -> None:
         """Visit with the loop variables narrowed to where `condition` holds, if constant ranges can say it."""
@@ -208,7 +212,7 @@ class BlockAccess:
                 if made is index:
                     break
                 index = made
-        return eval_set(index, self._domains, self._analyzer)
+        return self._swept(index, index)
 
     def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
         if buffer.data not in self._visible:

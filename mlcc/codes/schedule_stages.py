@@ -46,7 +46,8 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0648": (
         "a block and a loop that are not apart in one scope",
-        "A block moves to a loop that stands in the same block (or function) as itself, and not to a loop around it.",
+        "A block moves to a loop that stands in the same block (or function) as itself, and not to a loop around it; "
+        "one that uses the variables of loops around it without axes (a part of a partitioned loop) stays in them.",
     ),
     "E0649": (
         "a place that does not reach all producers or consumers",

@@ -35,7 +35,8 @@ TENSORIR: dict[str, tuple[str, str]] = {
     "E0337": (
         "operands do not fit",
         "The operands of an expression must have one dtype, and the result has the dtype that follows from them. Use "
-        '`T.Cast` (or `T.float32(...)`, `.astype("float32")`) to convert.',
+        '`T.Cast` (or `T.float32(...)`, `.astype("float32")`) to convert. The value of a block axis is not wider than '
+        "the axis.",
     ),
     "E0338": (
         "stored value has the wrong dtype",

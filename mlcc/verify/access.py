@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlcc.arith.intset import Interval
+from mlcc.arith.intset import EVERYTHING, Interval
 from mlcc.arith.regions import Accesses, BlockAccess, Region
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.node import children
 from mlcc.ir.tir import Expr
 from mlcc.verify.report import Report
 
@@ -58,6 +59,19 @@ class _Check(BlockAccess):
         super()._stmt(stmt)
         self._conditional -= guarded
 
+    def _swept(self, low: Expr, high: Expr) -> Interval:
+        """Ends that are attained: interval arithmetic takes a variable that comes up twice for two."""
+        first = self._analyzer.simplify(low)
+        last = first if high is low else self._analyzer.simplify(high)
+        if not (self._once(first) and self._once(last)):
+            return EVERYTHING
+        return super()._swept(first, last)
+
+    def _once(self, expr: Expr) -> bool:
+        """Does each loop variable come up at most once?"""
+        used = [v for v in occurrences(expr) if v in self._domains]
+        return len(used) == len(set(used))
+
     def _by_pointer(self, data: tir.Var, mask: int, at: object) -> None:
         """A pointer may be used with any part of the buffer: nothing is certain."""
 
@@ -100,6 +114,18 @@ class _Check(BlockAccess):
         self._said.add((buffer, writes))
         verb = "writes" if writes else "reads"
         self._report.add("E0341", f"block `{self._block.name}` {verb} `{buffer.name}`, which {what}", self._block)
+
+
+def occurrences(expr: Expr) -> list[tir.Var]:
+    """The variables of an expression, as often as they come up."""
+    found, stack = [], [expr]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tir.Var):
+            found.append(top)
+        else:
+            stack += [child for child in children(top) if isinstance(child, Expr)]
+    return found
 
 
 def _by_data(regions: tuple[tir.BufferRegion, ...]) -> dict[tir.Var, list[tir.BufferRegion]]:

@@ -119,16 +119,18 @@ def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[t
     return loops
 
 
-def _not_divisible(loop: tir.For, inner: tir.BlockRealize, outside: list[tir.For]) -> Refusal:
+def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[tir.For]) -> Refusal:
+    """`loop` is the first of the inner part, None if the block itself is all of it."""
     name = inner.block.name
+    part = f"the loops from `{loop.var.name}` on" if loop is not None else "no loops"
     bound = ", ".join(f"{a.var.name} = {v}" for a, v in zip(inner.block.iter_vars, inner.values, strict=True))
     guard = "" if is_one(inner.predicate) else f" where {inner.predicate}"
     names = ", ".join(f"`{above.var.name}`" for above in outside) or "no loops"
     return Refusal(
         "E0685",
-        f"the axes of block `{name}` do not fall into a part driven by {names} outside and a part driven by the loops"
-        f" from `{loop.var.name}` on: {bound}{guard}",
-        (loop, inner.block),
+        f"the axes of block `{name}` do not fall into a part driven by {names} outside and a part driven by"
+        f" {part}: {bound}{guard}",
+        (loop or inner, inner.block),
         "split by factors that divide, and reorder so that the loops of the inner part are innermost: "
         "sch.reorder(outer0, outer1, inner0, inner1)",
     )
@@ -152,7 +154,7 @@ def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> t
         loops = _loops_down_to(tree, statement, realize) if isinstance(statement, tir.For) else []
         division = _division(realize, outside, loops, preserve_unit_iters)
         if division is None:
-            raise _not_divisible(loops[0] if loops else statement, realize, outside)  # type: ignore[arg-type]
+            raise _not_divisible(loops[0] if loops else None, realize, outside)
         now = _Axes(preserve_unit_iters, axes)
         if not now.split(block, division, [*outside, *loops]):
             assert axes is not None

@@ -13,7 +13,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
-from mlcc.ir.visit import substitute
+from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.schedule.access import own_region, with_regions
 from mlcc.passes.schedule.analysis import (
     bindings,
@@ -109,6 +109,7 @@ def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index
     scope = scope_root(tree, block, require_stage_pipeline=True)
     check_complete_or_reduction_block(tree, block, scope)
     _check_same_scope(ref, loop_ref, scope)
+    _check_free(tree, block, loop)
     if not reverse:
         check_not_output(tree, block, scope)
     removed = removable(tree, block)
@@ -146,6 +147,18 @@ def _check_same_scope(ref: BlockRef, loop_ref: LoopRef, scope: tir.Block) -> Non
         )
     if tree.is_under(tree.realize(block), loop):
         raise Refusal("E0648", f"block `{block.name}` is already under loop `{loop.var.name}`", (block, loop))
+
+
+def _check_free(tree: Tree, block: tir.Block, loop: tir.For) -> None:
+    """A block without axes, such as the parts of a partitioned loop, may use the variables of the loops around it."""
+    above = {outer.var for outer in tree.loops_above(block)} - {outer.var for outer in (*tree.loops_above(loop), loop)}
+    used = [outer.var for outer in tree.loops_above(block) if outer.var in above & used_vars(block)]
+    if used:
+        raise Refusal(
+            "E0648",
+            f"block `{block.name}` uses the loop variable `{used[0].name}` itself, not by an axis: it stays there",
+            (block, loop),
+        )
 
 
 def _unfinished(

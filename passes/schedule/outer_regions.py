@@ -27,7 +27,7 @@ def complete_regions(func: tir.PrimFunc, known: Known) -> tuple[tir.PrimFunc, di
 
 
 class _Completion:
-    """Visits statements, inner blocks first. The root block states nothing."""
+    """Visits statements, inner blocks first. The root block states nothing, nor do the parts of a partitioned loop."""
 
     def __init__(self, root: tir.Block | None, known: Known) -> None:
         self._root, self._known = root, known
@@ -40,7 +40,7 @@ class _Completion:
 
     def _block(self, block: tir.Block) -> tir.Block:
         made = map_children(block, self.visit)
-        if block is not self._root:
+        if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
             made = _completed(made)
         if made is not block:
             self.became[block] = made
