@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import itertools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -178,9 +177,6 @@ def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
     return Executable(facts, find, (0, 0))
 
 
-_opened = itertools.count(1)
-
-
 def _open_library(data: bytes) -> ctypes.CDLL:
     """Have the system load a library from these very bytes, which nobody can exchange any more. Raises OSError."""
     mode = os.RTLD_NOW | os.RTLD_LOCAL
@@ -199,10 +195,11 @@ def _open_library(data: bytes) -> ctypes.CDLL:
         with open(handle, "wb", closefd=False) as file:
             file.write(data)
         fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        # the loader takes a name that it has seen for the library that it has: each name is another
-        return ctypes.CDLL(f"/proc/self/fd/{'./' * next(_opened)}{handle}", mode=mode)
-    finally:
+        # left open, as the library is: symbols are read from it under this name, which no other library may get
+        return ctypes.CDLL(f"/proc/self/fd/{handle}", mode=mode)
+    except BaseException:
         os.close(handle)
+        raise
 
 
 class Executable(Functions):
