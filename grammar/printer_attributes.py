@@ -16,7 +16,9 @@ def parts_of(out: Writer, value: Any) -> list[Part]:
     if isinstance(value, Node):
         return [Child(value)]
     if isinstance(value, Attrs) and value.keys() == {"device_type", "index"}:
-        return [f"R.device(device_type={value['device_type']}, index={value['index']})"]
+        kind = value["device_type"]  # a name or DLPack's number
+        shown = quote(kind) if isinstance(kind, str) else str(kind)
+        return [f"R.device(device_type={shown}, index={value['index']})"]
     if isinstance(value, Attrs):
         return ["{", *separated([[quote(k) + ": ", Value(value[k])] for k in sorted(value)]), "}"]
     if isinstance(value, (tuple, list)):

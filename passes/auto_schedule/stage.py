@@ -132,8 +132,8 @@ class Stage:
         for index, stride in zip(access.indices, strides, strict=True):
             if var in used_vars(index):
                 moved = c.sub(substitute(index, {var: c.add(var, 1)}), index)
-                total = c.add(total, c.mul(c.cast(dtype, analyzer.simplify(moved)), c.cast(dtype, stride)))
-        total = analyzer.simplify(total)
+                total = c.add(total, c.mul(c.cast(dtype, moved), c.cast(dtype, stride)))
+        total = analyzer.simplify(total)  # as a whole: what quotients and remainders give cancels out
         inside = {loop.var for loop in self.loops}
         return None if used_vars(total) & inside or _loads(total) else total
 

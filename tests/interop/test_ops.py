@@ -42,7 +42,6 @@ INFO_DIFFERS = {
     "einsum([2x3], 'ij->ii')": "a letter comes up twice in the result",
 }  # fmt: skip
 
-_JOINED = "n <= i here, 0 <= i - n in TVM"
 _CLAMPED = "TVM's function has parts of other extents than the struct info says"
 _COUNTED = "min and max in another form"
 
@@ -50,13 +49,6 @@ _COUNTED = "min and max in another form"
 FUNCTION_DIFFERS = {
     **op_corpus_nn.FUNCTION_DIFFERS,
     "arange(n, 0, -1)": "the extent has another form",
-    "concat([nx3, mx3], 0)": _JOINED,
-    "concat([2xn, 2xn], 1)": _JOINED,
-    "concat([n, n, n], 0)": _JOINED,
-    "concat([n, 3], 0)": _JOINED,
-    "concat([n, 3, 4], 0)": _JOINED,
-    "concat([n, m, n], 0)": _JOINED,
-    "concat([m, n], 0)": _JOINED,
     "floor_divide(2xn:bool, 1:bool)": "bools have no quotient",
     "floor_mod(2xn:bool, 1:bool)": "bools have no remainder",
     "logical_xor(2xn:int32, 1:int32)": "the truth of numbers, rather than their bits",

@@ -428,18 +428,19 @@ def test_entry_errors_say_what_and_where() -> None:
 
 
 def test_outputs_with_gaps_share_no_memory_either() -> None:
-    main = executable("""
+    text = """
 @R.function
 def main(x: R.Tensor((4, 4), "float32")):
     return (R.add(x, x), R.negative(x))
-""")["main"]
+"""
+    main = mlcc.load(mlcc.build(mlcc.parse(text)))["main"]
     x, wide, flat = array(4, 4), np.zeros((4, 8), F4), np.zeros(40, F4)
     main(x, out=(wide[:, ::2], wide[:, 1::2]))
     np.testing.assert_array_equal(wide, np.stack([x + x, -x], -1).reshape(4, 8))
     main(x, out=(flat[15::-1].reshape(4, 4), np.lib.stride_tricks.as_strided(flat[16:], (4, 4), (4, 16))))
     assert "`out[0]` shares memory with `out[1]`" in refused(main, x, out=(wide[:, :4], wide[:, 3:7]))
     assert "`out[0]` shares memory with `x`" in refused(main, wide[:, :4], out=(wide[:, 1:5], array(4, 4)))
-    for strides in [(4, 4), (0, 4), (8, 4), (12, 16)]:
+    for strides in [(4, 4), (0, 4), (8, 4), (8, 16)]:
         for first in (False, True):
             folded = np.lib.stride_tricks.as_strided(flat, (4, 4), strides)
             out = (folded, array(4, 4)) if first else (array(4, 4), folded)
