@@ -28,8 +28,8 @@ _ALLOCATORS = {
 class EliminateCommonSubexpr(Pass):
     """Use the first of several equal values in the place of the later ones, which become renamings.
 
-    With `call_only` only calls count, not tuples and other values. What has effects or allocates is left alone; `canonicalize` or
-    `dead-code` removes the renamings.
+    With `call_only` only calls count, not tuples and other values. What has effects or allocates is left alone;
+    `canonicalize` or `dead-code` removes the renamings.
 
     Before:  lv = R.add(x, y)
              lv1 = R.add(x, y)
