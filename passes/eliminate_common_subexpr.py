@@ -5,20 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph import Mutator, is_impure, map_relax_functions, used_vars
 from mlcc.passes.manager import Pass, PassContext
 
+_ALLOCATORS = {
+    f"relax.{name}"
+    for name in (
+        "builtin.alloc_tensor",
+        "memory.alloc_storage",
+        "memory.alloc_tensor",
+        "vm.alloc_storage",
+        "vm.alloc_tensor",
+    )
+}
+
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpr(Pass):
     """Use the first of several equal values in the place of the later ones, which become renamings.
 
-    With `call_only` only calls count, not tuples and other values. What has effects is left alone; `canonicalize` or
-    `dead-code` removes the renamings.
+    With `call_only` only calls count, not tuples and other values. What has effects or allocates is left alone;
+    `canonicalize` or `dead-code` removes the renamings.
 
     Before:  lv = R.add(x, y)
              lv1 = R.add(x, y)
@@ -57,6 +68,7 @@ class _Eliminator(Mutator):
             if _same(earlier, made):
                 self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
                 self.remap[binding.var] = earlier.var
+                self.known[key].append(made)  # behind a dataflow block only its outputs are left
                 return
         self.put(made)
         self.known.setdefault(key, []).append(made)
@@ -64,7 +76,7 @@ class _Eliminator(Mutator):
     def counts(self, value: relax.Expr) -> bool:
         if self.call_only and not isinstance(value, relax.Call):
             return False
-        return not is_impure(value, self.module)
+        return not is_impure(value, self.module) and not _allocates(value)
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer = dict(self.remap)
@@ -86,6 +98,11 @@ class _Eliminator(Mutator):
         made = super().visit_function(func)
         self.known = outer
         return made
+
+
+def _allocates(value: relax.Expr) -> bool:
+    """Whether a value is memory of its own: two allocations are two places, though the calls are equal."""
+    return isinstance(value, relax.Call) and isinstance(value.op, tir.Op) and value.op.name in _ALLOCATORS
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -61,6 +61,17 @@ def map_relax_functions(module: IRModule, change: Any, primitive: bool = True) -
     return made
 
 
+_RESULTS = (
+    relax.Var, relax.Constant, relax.GlobalVar, relax.ExternFunc, relax.ShapeExpr, relax.PrimValue, relax.StringImm,
+    relax.DataTypeImm, relax.Tuple,
+)  # fmt: skip
+
+
+def _with_result(branch: relax.SeqExpr) -> relax.SeqExpr:
+    """The branch with a variable for its result where that is computed; values are results as they are."""
+    return branch if isinstance(branch.body, _RESULTS) else with_bound_result(branch)
+
+
 class Mutator:
     """Rewrites relax functions binding by binding, in order; struct info of what changes is inferred anew.
 
@@ -188,9 +199,9 @@ class Mutator:
     def _if(self, expr: relax.If) -> relax.If:
         condition = self.visit(expr.condition)
         outer = dict(self.remap)
-        then = with_bound_result(self.visit_scope(expr.true_branch))
+        then = _with_result(self.visit_scope(expr.true_branch))
         self.remap = dict(outer)
-        other = with_bound_result(self.visit_scope(expr.false_branch))
+        other = _with_result(self.visit_scope(expr.false_branch))
         self.remap = outer
         return replace(expr, condition=condition, true_branch=then, false_branch=other)  # type: ignore[no-any-return]
 

@@ -157,6 +157,8 @@ class _Lowering(Mutator):
             return expr
         op = ops.get(expr.op.name)
         found = None if op is None else op.impl.found
+        if op is not None and op.impl.expand is not None and shapes_known(expr):
+            return op.impl.expand(expr, self.lowered)
         if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
             return expr
         call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
@@ -168,6 +170,10 @@ class _Lowering(Mutator):
             self.wrong += exc.diagnostics
             return expr
         return replace(made, span=expr.span)  # type: ignore[no-any-return]
+
+    def lowered(self, operator: str, *args: Any) -> relax.Var:
+        """A variable bound to what a call of another operator becomes."""
+        return self.emit(self.rewrite(ops.bind_call(operator, args)))
 
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
         """The call with extents in its struct info, which a function that runs before it finds in the data."""

@@ -73,8 +73,10 @@ def infer_layout_transform(call: relax.Call) -> Tensor:
     dtype = pad.struct_info.dtype if isinstance(pad, relax.PrimValue) else getattr(pad, "dtype", None)  # type: ignore[union-attr]
     if dtype is not None and data.dtype is not None and dtype is not data.dtype:
         fail(call, "E0444", f"the padding is {dtype}, the tensor {data.dtype}")
+    given = call.attrs["index_map"]
     if data.ndim < 0:
-        return result(None, data.dtype, -1, data.vdevice)
+        ndim = len(given.result) if isinstance(given, tir.IndexMap) else -1
+        return result(None, data.dtype, ndim, data.vdevice)
     index_map = _index_map(call, data.ndim)
     if data.dims is None:
         return result(None, data.dtype, len(index_map.result), data.vdevice)

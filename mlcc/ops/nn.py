@@ -64,13 +64,13 @@ def infer_batch_flatten(call: relax.Call) -> Tensor:
     if data.ndim == 2:
         return data
     if data.dims is None:
-        return result(None, data.dtype, 2)
+        return result(None, data.dtype, 2, data.vdevice)
     if data.ndim < 2:
         fail(call, "E0445", f"needs at least 2 dimensions, the tensor has {data.ndim}")
     rest: tir.Expr = int64(1)
     for extent in data.dims[1:]:
         rest = construct.mul(rest, extent)
-    return result((data.dims[0], rest), data.dtype)
+    return result((data.dims[0], rest), data.dtype, vdevice=data.vdevice)
 
 
 def infer_pixel_shuffle(call: relax.Call) -> Tensor:

@@ -18,14 +18,14 @@ from mlcc.ops import guard
 from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
 
 __all__ = [
-    "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "commutative_names", "get",
+    "Emit", "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "commutative_names", "get",
     "is_operator", "names", "short_name",
 ]  # fmt: skip
 
 FAMILIES = (
     "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
     "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "quantize", "grad", "builtin",
-    "gather", "scatter", "scan", "sort", "einsum", "sets", "layout",
+    "gather", "scatter", "scan", "sort", "einsum", "sets", "layout", "ccl",
 )  # fmt: skip
 
 _IMPURE = frozenset(
@@ -56,6 +56,9 @@ class FusionKind(enum.IntEnum):
     OPAQUE = 8
 
 
+Emit = Callable[..., relax.Expr]  # emit(operator, *args): a variable bound to the operator's result
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """How long the results of an operator are whose extents depend on the data.
@@ -79,7 +82,8 @@ class Impl:
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
     to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what `numpy`
-    does where `lower`, which is TVM's, computes something coarser.
+    does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call of a packed
+    function that an operator without `lower` becomes; `emit(operator, *args)` binds what it needs before it.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -90,6 +94,7 @@ class Impl:
     found: Found | None = None
     many: Callable[..., Any] | None = None
     accurate: Callable[..., Any] | None = None
+    expand: Callable[[relax.Call, Emit], relax.Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,26 @@ def test_symbolic_extents_meet() -> None:
     assert unknown.dims is None and unknown.ndim == 1
 
 
+@pytest.mark.parametrize(
+    ("case", "shows"),
+    [
+        (Case("ccl.allreduce", (T(("n", 3)),)), "Tensor([n, 3] float32)"),
+        (Case("ccl.allgather", (T((2, 3)), 4)), "Tensor([8, 3] float32)"),
+        (Case("ccl.broadcast_from_worker0", (T((2, 3), "float16"),)), "Tensor([2, 3] float16)"),
+        (Case("ccl.scatter_from_worker0", (T((2, 6)), 3), {"axis": 1}), "Tensor([2, 2] float32)"),
+    ],
+    ids=str,
+)
+def test_collectives(case: Case, shows: str) -> None:
+    side = Mine()
+    assert side.show(side.call(case).struct_info) == shows
+
+
+def test_collective_that_does_not_divide() -> None:
+    with pytest.raises(CompileError, match="dimension 0 of 5 cannot be divided among 2 workers"):
+        Mine().call(Case("ccl.scatter_from_worker0", (T((5, 6)), 2)))
+
+
 def test_virtual_device_is_kept() -> None:
     side = Mine()
     call = side.call(Case("exp", (T((2,)),)))
