@@ -82,10 +82,14 @@ def _call(out: Writer, node: tir.Call, like: DType | None) -> Parts:
     if name == "target" and len(node.args) == 1 and isinstance(node.args[0], tir.StringImm):
         return call("T.target", _target(node.args[0].value))
     known = INTRINSICS.get(name)
-    if known is None or not _reads_back(node, known):
+    if known is None or not _reads_back(node, known) or (out.dialect.is_tvm and name in printer_tvm.UNREAD):
         return call(
             "T.call_intrin", dtype, quote(printer_tvm.full_name(name) if out.dialect.is_tvm else node.op.name), *args
         )
+    if out.dialect.is_tvm and name in printer_tvm.LEGACY:
+        return call("T." + printer_tvm.LEGACY[name], *args, [f"dtype={dtype}"])
+    if out.dialect.is_tvm and name in printer_tvm.PTX:
+        return call("T.ptx.cp", *args, *[quote(word) for word in printer_tvm.PTX[name]])
     if known.result == "explicit":
         args.insert(0, dtype)
     elif known.result == "last":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlcc.grammar.printer_literals import quote
 from mlcc.grammar.printer_writer import ATOM, END, START, Child, Part, Parts, Writer, call, handles, separated
-from mlcc.ir import relax
-from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.tir import Expr as PrimExpr
 
 
@@ -38,6 +38,8 @@ def _prim(out: Writer, node: relax.PrimStructInfo, like: DType | None) -> Parts:
         return call("R.Prim", quote(str(node.dtype)))
     out.touched = False
     text = out.text(node.value)
+    if isinstance(node.value, tir.IntImm) and node.value.dtype is INT32:  # a bare number is int64 here
+        text = f"T.int32({node.value.value})"
     return call("R.Prim", "value=" + (quote(text) if out.signature is not None and out.touched else text))
 
 

@@ -13,7 +13,15 @@ NODES = {
     "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor", "bitwise_not": "BitwiseNot",
     "shift_left": "LShift", "shift_right": "RShift",
 }  # fmt: skip
-NAMES = {name: f"metal.{name}" for name in METAL}
+NAMES = {**{name: f"metal.{name}" for name in METAL}, "ptx_cp_async": "s_tir.cp_async_raw"}
+# intrinsics of tensor cores, which take the dtype of their result by keyword there
+LEGACY = {
+    "ptx_mma": "ptx_legacy.mma", "ptx_ldmatrix": "ptx_legacy.ldmatrix", "mma_fill": "cuda.mma_fill_legacy",
+    "mma_store": "cuda.mma_store_legacy",
+}  # fmt: skip
+UNREAD = frozenset(["TVMBackendAnyListSetPackedArg", "TVMBackendAnyListMoveFromPackedReturn"])  # no function makes them
+# instructions that are written as one name with the rest of it in strings behind the arguments
+PTX = {"ptx_commit_group": ("async", "commit_group", ""), "ptx_wait_group": ("async", "wait_group", "")}
 _PRIM = frozenset(["if_then_else", "vscale", "log2", "likely", "clz", "ceil"])
 
 

@@ -292,9 +292,17 @@ def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
     op = callee if isinstance(callee, (relax.GlobalVar, relax.Var)) else fw.leaf(callee)
     given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst[4], strict=True))
     made = relax.Call(op, given, span=fw.walk.span(cst))
+    if isinstance(op, relax.GlobalVar) and fw.is_prim_func(op.name):
+        return _known(made, _written(fw, op.name))
     with fw.guard(cst):
         info = ops.infer_struct_info(made, fw.walk.functions)
     return _known(made, info)
+
+
+def _written(fw: FunctionWalk, name: str) -> relax.StructInfo:
+    """What a call of a PrimFunc gives: a scalar if it says that it returns one, else nothing."""
+    dtype = fw.walk.return_dtypes.get(name)
+    return relax.TupleStructInfo(()) if dtype is None else relax.PrimStructInfo(dtype)
 
 
 def _method(fw: FunctionWalk, cst: Cst) -> relax.Call | None:

@@ -51,7 +51,9 @@ def call(ev: Operators, path: str, cst: Cst) -> Any:
         return _of_dtype(ev, dtype, cst)
     if name in LEGACY:
         return _legacy(ev, LEGACY[name], cst)
-    spec = intrinsics.INTRINSICS.get(intrinsics.ALIASES.get(name, name))
+    if name == "ptx.cp":
+        return _ptx_copy(ev, cst)
+    spec = intrinsics.INTRINSICS.get(intrinsics.ALIASES.get(name, name.removeprefix("tirx.")))
     if spec is not None:
         return _intrinsic(ev, spec, cst)
     if name in STATEMENTS:
@@ -144,6 +146,21 @@ def _legacy(ev: Operators, known: tuple[str, int], cst: Cst) -> Expr:
     if dtype is None:
         ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as `dtype=`")
     return made_call(ev, cst, name, dtype, args)
+
+
+_COPIES = {("async", "commit_group"): "ptx_commit_group", ("async", "wait_group"): "ptx_wait_group"}
+
+
+def _ptx_copy(ev: Operators, cst: Cst) -> Expr:
+    """`T.ptx.cp(0, "async", "wait_group", "")`: arguments, and what follows `cp` in the instruction's name."""
+    words = [a[3] for a in cst[4] if a[0] == "str"]
+    name = _COPIES.get(tuple(w for w in words if w))
+    if name is None:
+        known = " and ".join(f"`cp.{'.'.join(w)}`" for w in _COPIES)
+        written = ".".join(w for w in ("cp", *words) if w)
+        ev.walk.fail("E0203", f"`{written}` of PTX is unknown", cst, help=f"{known} are known, and `T.ptx_cp_async`")
+    numbers = tuple(a for a in cst[4] if a[0] != "str")
+    return _intrinsic(ev, intrinsics.INTRINSICS[name], (*cst[:4], numbers, *cst[5:]))
 
 
 def _operands(ev: Operators, spec: Intrinsic, args: tuple[Cst, ...]) -> tuple[Expr, ...]:

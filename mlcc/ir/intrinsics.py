@@ -127,6 +127,8 @@ dma_copy 1+ void update any         dma_wait 1+ void update any         dma_star
 dma_end_group 1+ void update any    prefetch 1+ void update any         atomic_add 2+ second update any
 print_buffer 5+ void update any     nd_mem_alloc_with_scope 1+ handle update any
 TVMBackendAllocWorkspace 5 handle update any                            TVMBackendFreeWorkspace 3 int32 update any
+TVMBackendAnyListSetPackedArg 4-5 int32 update any
+TVMBackendAnyListMoveFromPackedReturn 3-4 int32 update any
 anylist_getitem 2 handle read any   anylist_resetitem 2 int32 update any
 anylist_setitem_call_packed 3+ int32 update any                         anylist_setitem_call_cpacked 3+ int32 update any
 assume 1 bool opaque any            start_profile_intrinsic 1 void update any
@@ -145,7 +147,7 @@ METAL = (
 ALIASES = {
     "tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked", "power": "pow",
     "tvm_call_packed_lowered": "call_packed_lowered", "tvm_call_cpacked_lowered": "call_cpacked_lowered",
-    **{f"metal.{name}": name for name in METAL},
+    **{f"metal.{name}": name for name in METAL}, "s_tir.cp_async_raw": "ptx_cp_async",
 }  # fmt: skip
 
 

@@ -172,6 +172,7 @@ OPS: dict[str, Impl] = {
     "memory.view": Impl(infer_view),
     "vm.alloc_storage": Impl(infer_object),
     "vm.alloc_tensor": Impl(_allocated(2, 3)),
+    "vm.call_tir_dyn": Impl(infer_none),
     "vm.kill_object": Impl(infer_none),
     "to_vdevice": Impl(infer_to_vdevice, lambda call, x: x),
     "hint_on_device": Impl(lambda call: tensor(call, 0), lambda call, x: x),

@@ -534,3 +534,10 @@ def test_int32_scalars_stay_int32() -> None:
         mod = parse(text)
         assert f"T.{dtype}(" in script(mod)
         assert_structural_equal(parse(script(mod)), mod)
+
+
+def test_types_of_int32_scalars_stay_int32() -> None:
+    """A bare number is int64 in `R.Prim(value=...)`, too."""
+    mod = parse("@R.function\ndef main():\n    n: R.Prim('int32') = R.prim_value(T.int32(2))\n    return n\n")
+    assert "R.Prim(value=T.int32(2))" in script(mod)
+    assert_structural_equal(parse(script(mod)), mod)
