@@ -103,7 +103,7 @@ def _check_loops(
             below_reduction = True
         elif below_reduction and tir.const_int(at.extent) != 1:
             raise no(f"loop `{own}`, below a reduction loop, repeats block `{block.name}`", at, block)
-    if loop.var not in reduce:
+    if loop.var not in reduce and tir.const_int(loop.extent) != 1:  # one partial result is the whole
         raise no(f"loop `{name}` drives no reduce axis of block `{block.name}`", loop, block)
 
 

@@ -288,6 +288,12 @@ def test_loop_partition_of_wide_regions_and_nested_blocks() -> None:
     both(nest([8, 5]), twice)
 
 
+def test_rfactor_of_a_loop_of_one_iteration() -> None:
+    text = nest([8, 6], "SR").replace("for i, j in T.grid(8, 6)", "for i, j, u in T.grid(8, 6, 1)")
+    for axis in (0, 1):
+        assert both(text, lambda s, a=axis: s.rfactor(s.get_loops("B")[2], a))
+
+
 WIDE_REGION = """
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
