@@ -219,6 +219,10 @@ class Canonical(Rewrite):
             if quotient is not None:
                 made.base += quotient
                 return made
+            taken = self._taken_apart(rest, divisor)
+            if taken is not None:
+                made.add(taken)
+                return made
             common, coarse, _ = self._coarse(rest, divisor)
             whole = rest.base // divisor
             if common == 1 and whole and len({abs(t.scale) for t in rest.terms}) == 1:
@@ -232,7 +236,22 @@ class Canonical(Rewrite):
             made.add_term(divide(to_term(coarse), divisor // common, True))
             return made
         quotient = self._quotient(to_expr(a), divisor)
-        return divide(to_term(a), divisor, True) if quotient is None else IntImm(op.dtype, quotient)
+        if quotient is not None:
+            return IntImm(op.dtype, quotient)
+        taken = self._taken_apart(to_sum(a, self.analyzer.keys), divisor)
+        return divide(to_term(a), divisor, True) if taken is None else taken
+
+    def _taken_apart(self, value: Sum, divisor: int) -> Sum | None:
+        """value // divisor by its scales, if what they leave has one quotient: x * 360 // 16 == x * 22 where x < 2."""
+        if not any(abs(t.scale) > divisor for t in value.terms):
+            return None
+        left = Sum(value.dtype, value.keys, [replace(t, scale=t.scale % divisor) for t in value.terms])
+        left.base = value.base % divisor
+        quotient = self._quotient(left.expr(), divisor)
+        if quotient is None:
+            return None
+        terms = [replace(t, scale=t.scale // divisor) for t in value.terms if t.scale // divisor]
+        return Sum(value.dtype, value.keys, terms, value.base // divisor + quotient)
 
     def _quotient(self, expr: Expr, divisor: int) -> int | None:
         """The value of expr // divisor, if its bounds leave only one."""

@@ -18,9 +18,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0664": (
         "rfactor cannot factor this loop",
-        "The loop must be serial and drive reduce axes only, no loop around the block may drive spatial and reduce "
-        "axes both, the block must be the first one below its outermost loop and the only one below its outermost "
-        "reduction loop, and loops inside that drive nothing must have one iteration.",
+        "The loop must be serial and drive reduce axes only (or nothing, with one iteration), no loop around the "
+        "block may drive spatial and reduce axes both, the block must be the first one below its outermost loop and "
+        "the only one below its outermost reduction loop, and loops inside that drive nothing must have one iteration.",
     ),
     "E0665": (
         "factor_axis is out of range",

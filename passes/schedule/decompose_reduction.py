@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.access import with_own_reads
 from mlcc.passes.schedule.analysis import check_reduction_block, scope_root, vars_of
+from mlcc.passes.schedule.first_round import condition_at_start
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -51,7 +54,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
         annotations=old.annotations,
     )  # fmt: skip
     init = with_own_reads(init)
-    predicate = _without(realize.predicate, discarded, used, block)
+    predicate = _init_condition(block, {at.var: at.min for at in below if at.var in discarded}, used)
     body: tir.Stmt = tir.BlockRealize(tuple(values), predicate, init)
     fresh = {at.var: tir.Var(f"{at.var.name}_init", at.var.dtype) for at in chosen}
     for at in reversed(chosen):
@@ -111,19 +114,27 @@ def _check_once(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) ->
             )
 
 
-def _without(predicate: tir.Expr, discarded: set[tir.Var], used: set[tir.Var], block: BlockRef) -> tir.Expr:
-    """The predicate of the init: what does not speak of loops that the init has not."""
-    match predicate:
-        case tir.And(lhs=a, rhs=b):
-            return c.logical_and(_without(a, discarded, used, block), _without(b, discarded, used, block))
-    names = vars_of(predicate)
-    if not names & discarded:
-        return predicate
-    if names & used:
-        raise Refusal(
-            "E0663",
-            f"whether block `{block.block.name}` runs at all depends on reduction and other loops together "
-            f"(`{predicate}`): its init has no condition of its own",
-            block.block,
-        )
-    return tir.TRUE
+def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[tir.Var]) -> tir.Expr:
+    """The predicate of the init, which the loops of `start` are not around.
+
+    What the block's says of these loops alone goes; what it says of them and others holds for the init where it does
+    when they begin.
+    """
+    guard: tir.Expr = tir.TRUE
+    analyzer = Analyzer()
+    for at in block.tree.loops_above(block.block):
+        analyzer.bind(at.var, tir.Range(at.min, at.extent))
+    for part in operands(block.realize.predicate):
+        names = vars_of(part)
+        if names & start.keys() and not names & used:
+            continue
+        needed = condition_at_start(part, start, analyzer) if names & start.keys() else part
+        if needed is None:
+            raise Refusal(
+                "E0663",
+                f"whether block `{block.block.name}` runs at all depends on reduction and other loops together "
+                f"(`{part}`), and may turn true in the middle of the reduction",
+                block.block,
+            )
+        guard = c.logical_and(guard, needed)
+    return guard

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Collection
 from itertools import accumulate, pairwise
 
 from mlcc.ir import tir
@@ -95,17 +97,20 @@ def _opaque(name: str, *body: tir.Stmt) -> tir.BlockRealize:
 def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
     """A copy of the loop's body for the iterations from `low` on and before `high`."""
 
-    def block(block: tir.Block, at: int | None = None) -> tir.Block:
-        init = None if block.init is None else map_realizes(block.init, nested)
-        made = replace(block, name=f"{block.name}_{var.name}", init=init, body=map_realizes(block.body, nested))
-        return made if at is None else _narrowed(made, at, low, high)
+    def renamed(block: tir.Block, inside: Callable[[tir.BlockRealize], tir.BlockRealize]) -> tir.Block:
+        init = None if block.init is None else map_realizes(block.init, inside)
+        name = f"{block.name}_{var.name}"
+        return replace(block, name=name, init=init, body=map_realizes(block.body, inside))  # type: ignore[no-any-return]
 
     def nested(realize: tir.BlockRealize) -> tir.BlockRealize:
-        return replace(realize, block=block(realize.block))  # type: ignore[no-any-return]
+        return replace(realize, block=renamed(realize.block, nested))  # type: ignore[no-any-return]
 
     def direct(realize: tir.BlockRealize) -> tir.BlockRealize:
         at = next((n for n, value in enumerate(realize.values) if value is loop.var), None)
-        return replace(realize, block=block(realize.block, at))  # type: ignore[no-any-return]
+        if at is None:  # an axis of a block inside may still be the loop
+            return replace(realize, block=renamed(realize.block, direct))  # type: ignore[no-any-return]
+        block = _narrowed(renamed(realize.block, nested), at, low, high)
+        return replace(realize, block=block)  # type: ignore[no-any-return]
 
     body = map_realizes(loop.body, direct)
     copies = fresh_binders(body)
@@ -113,27 +118,42 @@ def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
 
 
 def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
-    """`block` with its axis number `at` over low .. high - 1, and the regions it has there widened to all of it."""
+    """`block` with its axis number `at` over low .. high - 1, and the regions it has at its axes over all of these."""
     axes = list(block.iter_vars)
     dtype = axes[at].var.dtype
     axes[at] = replace(axes[at], dom=tir.Range(IntImm(dtype, low), IntImm(dtype, high - low)))
     domains = {axis.var: axis.dom for axis in axes}
-    accessed: dict[tir.Buffer, tuple[tir.Expr, ...]] = {}
-    for node in walk(block.body):
-        match node:
-            case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices) if (
-                all(index in domains for index in indices)
-            ):
-                accessed.setdefault(buffer, indices)
+    accessed = _at_axes(block, domains.keys())
 
-    def widened(region: tir.BufferRegion) -> tir.BufferRegion:
+    def covered(region: tir.BufferRegion) -> tir.BufferRegion:
         indices = accessed.get(region.buffer)
-        if indices is None or not all(
-            span.min is index and const_int(span.extent) == 1
-            for span, index in zip(region.region, indices, strict=True)
-        ):
-            return region
-        return tir.BufferRegion(region.buffer, tuple(domains[index] for index in indices))  # type: ignore[index]
+        return region if indices is None else tir.BufferRegion(region.buffer, tuple(domains[i] for i in indices))
 
-    reads, writes = tuple(map(widened, block.reads)), tuple(map(widened, block.writes))
+    reads, writes = tuple(map(covered, block.reads)), tuple(map(covered, block.writes))
     return replace(block, iter_vars=tuple(axes), reads=reads, writes=writes)  # type: ignore[no-any-return]
+
+
+def _at_axes(block: tir.Block, axes: Collection[tir.Var]) -> dict[tir.Buffer, tuple[tir.Var, ...]]:
+    """For each buffer that the block accesses at its axes only, always at the same ones: these axes."""
+    found: dict[tir.Buffer, tuple[tir.Expr, ...] | None] = {}
+    bare: Counter[tir.Var] = Counter()  # how often a variable occurs, and not as the pointer of a buffer
+    views = list(block.match_buffers)
+    for node in walk((*block.body, *(block.init or ()))):
+        match node:
+            case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices):
+                same = len(found.setdefault(buffer, indices) or ()) == len(indices) and all(
+                    a is b and a in axes for a, b in zip(found[buffer] or (), indices, strict=True)
+                )
+                found[buffer] = indices if same else None
+            case tir.Block():
+                views += node.match_buffers
+            case tir.Var():
+                bare[node] += 1
+            case tir.Buffer():
+                bare[node.data] -= 1
+    hidden = {view.source.buffer for view in views}
+    return {
+        buffer: indices  # type: ignore[misc]
+        for buffer, indices in found.items()
+        if indices is not None and buffer not in hidden and not bare[buffer.data]
+    }

@@ -14,6 +14,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.access import points
 from mlcc.passes.schedule.bindings import bound_vars, keep_binding, vars_of
 from mlcc.passes.schedule.checks import check_loop_starts_at_zero, check_reduction_block, check_single_child, scope_root
+from mlcc.passes.schedule.first_round import condition_at_start
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts, reduction_statements
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
@@ -102,7 +103,7 @@ def _check_loops(
             below_reduction = True
         elif below_reduction and tir.const_int(at.extent) != 1:
             raise no(f"loop `{own}`, below a reduction loop, repeats block `{block.name}`", at, block)
-    if loop.var not in reduce:
+    if loop.var not in reduce and tir.const_int(loop.extent) != 1:  # one partial result is the whole
         raise no(f"loop `{name}` drives no reduce axis of block `{block.name}`", loop, block)
 
 
@@ -127,28 +128,15 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
     start: _Vars = {at.var: at.min for at in gone}
     for part in operands(realize.predicate):
-        at_start = part if not vars_of(part) & start.keys() else analyzer.simplify(substitute(part, start))
-        implied = at_start is part or analyzer.prove(at_start) or _falls_later(part, at_start, analyzer)
-        if not implied:
+        needed = condition_at_start(part, start, analyzer)
+        if needed is None:
             raise Refusal(
                 "E0664",
                 f"whether block `{realize.block.name}` runs (`{part}`) may turn true in the middle of the reduction",
                 realize,
             )
-        if not analyzer.prove(at_start):
-            guard = c.logical_and(guard, at_start)
+        guard = c.logical_and(guard, needed)
     return guard
-
-
-def _falls_later(part: tir.Expr, at_start: tir.Expr, analyzer: Analyzer) -> bool:
-    """Can `part`, a comparison, hold only if it holds at the start?"""
-    if not isinstance(part, tir.CompareOp) or type(part) is not type(at_start):
-        return False
-    assert isinstance(at_start, tir.CompareOp)
-    rise = c.sub(c.sub(part.lhs, part.rhs), c.sub(at_start.lhs, at_start.rhs))
-    if isinstance(part, (tir.LT, tir.LE)):
-        return analyzer.prove_at_least(rise, 0)
-    return isinstance(part, (tir.GT, tir.GE)) and analyzer.prove_at_least(analyzer.simplify(c.negate(rise)), 0)
 
 
 # ---------------------------------------------------------------- the two blocks

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlcc
+from mlcc.ir import tir
+from mlcc.ir.node import walk
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
 
@@ -109,3 +112,47 @@ def test_an_init_that_reads() -> None:
     assert [r.buffer.name for r in sch.get(init).reads] == ["bias"]
     assert_same_results(mlcc.parse(BIAS), sch.mod)
     mlcc.build(sch.mod)
+
+
+ROWS = """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (T.int64(4), n))
+    B = T.match_buffer(b, (T.int64(4),))
+    for i, k in T.grid(T.int64(4), n):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+
+
+def _partial_sums(text: str, lanes: int) -> tuple[mlcc.Schedule, tir.BlockRealize]:
+    """`text` after rfactor over `lanes` partial sums, and the init of these."""
+    sch = schedule(text)
+    _, inner = sch.split(sch.get_loops("B")[1], [None, lanes])
+    partial = sch.rfactor(inner, factor_axis=0)
+    i, outer, lane = sch.get_loops(partial)
+    sch.reorder(i, lane, outer)
+    init = sch.get(sch.decompose_reduction(partial, outer))
+    return sch, next(r for r in walk(sch.mod["main"].body) if isinstance(r, tir.BlockRealize) and r.block is init)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 40])
+def test_a_condition_on_reduction_and_other_loops(n: int) -> None:
+    """The init of a partial sum runs where its first term exists."""
+    sch, realize = _partial_sums(ROWS, 16)
+    assert str(realize.predicate) == "k_1 < n"
+    a = np.random.default_rng(n).standard_normal((4, n)).astype("float32")
+    b = np.full(4, np.nan, "float32")
+    mlcc.load(mlcc.build(sch.mod))["main"](a, b)
+    np.testing.assert_allclose(b, a.sum(axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_condition_that_always_holds_in_the_first_round() -> None:
+    fixed = ROWS.replace("    n = T.int64()\n", "").replace(" n)", " T.int64(40))")
+    sch, realize = _partial_sums(fixed, 16)
+    assert tir.const_int(realize.predicate) == 1
+    assert_same_results(mlcc.parse(fixed), sch.mod)

@@ -90,3 +90,66 @@ def test_factors_that_do_not_fit() -> None:
     sch = schedule(SYMBOLIC)
     with refused("E0629", "loop `i`: it has the extent `n`, not a number"):
         sch.loop_partition(sch.get_loops("B")[0], factors=[1])
+
+
+WIDE = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16, 12), "float32"), B: T.Buffer((16, 12), "float32")):
+    for i, j in T.grid(16, 12):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[0:16, 0:12])
+            T.writes(B[0:16, 0:12])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+"""
+
+INSIDE = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16, 12), "float32"), B: T.Buffer((16, 12), "float32")):
+    for i, j in T.grid(16, 12):
+        with T.sblock("outer"):
+            T.reads(A[i, j])
+            T.writes(B[i, j])
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+"""
+
+
+def _part(sch: mlcc.Schedule, name: str) -> list[str]:
+    block = sch.get(sch.get_block(name))
+    return [str(axis.dom) for axis in block.iter_vars] + [str(r) for r in (*block.reads, *block.writes)]
+
+
+def test_a_region_that_is_wider_than_the_accesses_becomes_what_they_cover() -> None:
+    sch = schedule(WIDE)
+    sch.loop_partition(sch.get_loops("B")[1], factors=[5])
+    assert _part(sch, "B_j0") == ["T.Range(0, 16)", "T.Range(0, 5)", "A[0:16, 0:5]", "B[0:16, 0:5]"]
+    assert _part(sch, "B_j1") == ["T.Range(0, 16)", "T.Range(5, 12)", "A[0:16, 5:12]", "B[0:16, 5:12]"]
+    sch.loop_partition(sch.get_loops("B_j1")[0], factors=[3])
+    assert _part(sch, "B_j1_j10") == ["T.Range(0, 16)", "T.Range(5, 8)", "A[0:16, 5:8]", "B[0:16, 5:8]"]
+    assert_same_results(mlcc.parse(WIDE), sch.mod)
+
+
+@pytest.mark.parametrize(
+    ("load", "region"),
+    [
+        ("A[vi, vj] + A[vi, 11 - vj]", "A[0:16, 0:12]"),
+        ("A[vi, vj] + T.call_extern('float32', 'f', A.data)", "A[0:16, 0:12]"),
+        ("A[vi, vj]", "A[0:16, 0:5]"),
+    ],
+)
+def test_a_buffer_that_is_accessed_elsewhere_too_keeps_its_region(load: str, region: str) -> None:
+    sch = schedule(WIDE.replace("A[vi, vj]", load))
+    sch.loop_partition(sch.get_loops("B")[1], factors=[5])
+    assert _part(sch, "B_j0")[2] == region
+
+
+def test_the_axes_of_a_block_in_a_block_without_axes() -> None:
+    sch = schedule(INSIDE)
+    sch.loop_partition(sch.get_loops("outer")[0], factors=[3])
+    assert _part(sch, "outer_i0") == ["A[i0, j]", "B[i0, j]"]
+    assert _part(sch, "B_i0") == ["T.Range(0, 3)", "T.Range(0, 12)", "A[0:3, 0:12]", "B[0:3, 0:12]"]
+    assert_same_results(mlcc.parse(INSIDE), sch.mod)

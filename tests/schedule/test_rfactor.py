@@ -84,3 +84,25 @@ def test_refusals() -> None:
     sch.decompose_reduction("C", sch.get_loops("C")[2])
     with refused("E0656", "no init"):
         sch.rfactor(sch.get_loops("C_update")[2], 0)
+
+
+UNIT = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8,), "float32")):
+    for i, j, u in T.grid(8, 6, 1):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vj]
+"""
+
+
+def test_a_loop_of_one_iteration_that_drives_nothing() -> None:
+    sch = schedule(UNIT)
+    sch.rfactor(sch.get_loops("B")[2], factor_axis=0)
+    assert str(sch.get(sch.get_block("B_rf")).iter_vars[0].dom) == "T.Range(0, 1)"
+    assert_same_results(mlcc.parse(UNIT), sch.mod)
+    sch = schedule(UNIT.replace("6, 1)", "6, 2)"))
+    with refused("E0664", "drives no reduce axis|repeats block"):
+        sch.rfactor(sch.get_loops("B")[2], factor_axis=0)

@@ -275,6 +275,51 @@ def test_loop_partition() -> None:
     both(nest([8, 5], "SR"), lambda s: s.loop_partition(s.get_loops("B")[1], [2]), stricter=True)
 
 
+def test_loop_partition_of_wide_regions_and_nested_blocks() -> None:
+    for n in (0, 1):
+        both(WIDE_REGION, lambda s, n=n: s.loop_partition(s.get_loops("B")[n], [3]))
+        both(IN_OPAQUE, lambda s, n=n: s.loop_partition(s.get_loops("outer")[n], [3]))
+
+    def twice(s: Any) -> None:
+        s.loop_partition(s.get_loops("B")[0], [3])
+        s.loop_partition(s.get_loops("B_i1")[1], [2])
+
+    both(WIDE_REGION, twice)
+    both(nest([8, 5]), twice)
+
+
+def test_rfactor_of_a_loop_of_one_iteration() -> None:
+    text = nest([8, 6], "SR").replace("for i, j in T.grid(8, 6)", "for i, j, u in T.grid(8, 6, 1)")
+    for axis in (0, 1):
+        assert both(text, lambda s, a=axis: s.rfactor(s.get_loops("B")[2], a))
+
+
+WIDE_REGION = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
+    for i, j in T.grid(8, 6):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[0:8, 0:6])
+            T.writes(B[0:8, 0:6])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+"""
+
+IN_OPAQUE = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
+    for i, j in T.grid(8, 6):
+        with T.sblock("outer"):
+            T.reads(A[i, j])
+            T.writes(B[i, j])
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+"""
+
+
 TWO = """
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
