@@ -87,9 +87,10 @@ def run_passes(
     from mlcc.passes.observers import VerifyEach
     from mlcc.target import Target
 
-    pipeline = Pipeline.parse(passes) if isinstance(passes, str) else passes
+    where = Target.parse(target)
+    pipeline = Pipeline.parse(passes, target=where.kind) if isinstance(passes, str) else passes
     looking = [*([VerifyEach()] if verify_each else []), *observers]
-    return run_pipeline(pipeline, mod, PassContext(Target.parse(target), folder, builds=builds), looking)
+    return run_pipeline(pipeline, mod, PassContext(where, folder, builds=builds), looking)
 
 
 # ---------------------------------------------------------------- building
@@ -107,7 +108,7 @@ def build(
     serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have
     `save`, `emit` and `manifest`. Raises CompileError.
     """
-    from mlcc.passes.levels import level_text
+    from mlcc.passes.levels import LOWERING
     from mlcc.passes.observers import VerifyEach
     from mlcc.runtime import settings
     from mlcc.target import Target
@@ -122,16 +123,16 @@ def build(
     if sanitize and where.kind != "llvm":
         help = "GPU code is checked as it is emulated: mlcc run -t cuda --emulate"
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
-    text = level_text(opt_level, where.kind) if pipeline is None else pipeline
+    passes = build_pipeline(module, where, opt_level, pipeline, sanitize)
     try:
-        looking = [VerifyEach(input_too=False)]
-        lowered = run_passes(module, text, target=where, observers=looking, verify_each=False, builds=True)
+        looking = [VerifyEach(input_too=False, skipped=LOWERING[where.kind])]  # nobody else sees what these make
+        lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
             raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
         raise
     try:
-        return _generate(lowered, where, opt_level, str(text), prefix, allow_extern, allow_native, sanitize)
+        return _generate(lowered, where, opt_level, str(passes), prefix, allow_extern, allow_native, sanitize)
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
@@ -140,6 +141,24 @@ def build(
 
         path = write_reproducer(lowered, Pipeline(), PassContext(where), exc, f"mlcc compile FILE -t '{where}' -p ''")
         raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
+
+
+def build_pipeline(
+    module: IRModule, target: Target, opt_level: int, pipeline: str | Pipeline | None, sanitize: bool = False
+) -> Pipeline:
+    """The passes of a build: those given, or those of the level, and all steps of lowering that are left then.
+
+    A module that is lowered in part goes on from there. Sanitized code is lowered as it is generated. Raises
+    CompileError for what is wrong with the text of the pipeline.
+    """
+    from mlcc.passes.levels import level_text
+    from mlcc.passes.lowering.stage import BLOCKS, stage_of, with_lowering
+    from mlcc.passes.manager import Pipeline
+
+    if pipeline is None:
+        pipeline = level_text(opt_level, target.kind) if stage_of(module) == BLOCKS else ""
+    passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
+    return passes if sanitize or target.kind != "llvm" else with_lowering(passes, module, target.kind)
 
 
 def _generate(

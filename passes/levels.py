@@ -1,4 +1,4 @@
-"""The pipelines of the optimisation levels, as text. What lowers TIR to loop code follows in every target."""
+"""The pipelines of the optimisation levels and of lowering, as text."""
 
 _SHAPES = "normalize,broadcast-operands,check-shapes"
 # what may fuse is read off the TIR functions
@@ -35,6 +35,42 @@ GPU_LEVELS: dict[str, str] = {
 }
 
 
+# the steps from scheduled TensorIR to what code is generated from, by kind of target
+LOWERING: dict[str, tuple[str, ...]] = {
+    "llvm": (
+        "init-empty-reductions", "realize-blocks", "simplify-divisions", "serialize-threads", "compact-buffers",
+        "flatten-buffers", "partition-loops", "vectorize-loops", "transpose-registers", "unroll-loops",
+        "select-parallel-loops",
+    ),
+    "cuda": (),
+}  # fmt: skip
+
+
+_FIRST = "remove-unused-functions"
+
+
+def lowering_text(target: str = "llvm") -> str:
+    """The pipeline from scheduled TensorIR to what code is generated from, for a kind of target: the group `lower`."""
+    return ",".join((_FIRST, *LOWERING[target]))
+
+
+def group_text(name: str, target: str = "llvm") -> str | None:
+    """The passes that one of `GROUPS` stands for; None for other names."""
+    if name in LEVELS:
+        return level_text(int(name[1:]), target)
+    kind = {"lower": target, "lower-loops": "llvm", "lower-gpu": "cuda"}.get(name.replace("_", "-"))
+    return None if kind is None else lowering_text(kind)
+
+
+# names that stand for passes: a level's, all of lowering for the target, for a CPU, for a GPU
+GROUPS = (*LEVELS, "lower", "lower-loops", "lower-gpu")
+
+
 def level_text(level: int, target: str = "llvm") -> str:
-    """The pipeline of `-O<level>` for a kind of target."""
+    """The passes of a level for a kind of target, up to scheduled TensorIR: the group `O<level>`."""
     return (GPU_LEVELS if target == "cuda" else LEVELS)[f"O{level}"]
+
+
+def whole_text(level: int, target: str = "llvm") -> str:
+    """The pipeline of `-O<level>` for a kind of target: what code is generated from comes out."""
+    return f"{level_text(level, target)},{lowering_text(target)}"

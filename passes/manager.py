@@ -13,7 +13,7 @@ from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
 from mlcc.ir.module import IRModule
 from mlcc.options import Item, format_item, parse_list
 from mlcc.passes import ALIASES, PASSES
-from mlcc.passes.levels import LEVELS
+from mlcc.passes.levels import GROUPS, group_text
 from mlcc.target import Target
 from mlcc.typed_options import Codes, describe_type, given_fields, kebab, typed_fields
 
@@ -79,16 +79,18 @@ class Pipeline:
     passes: tuple[Pass, ...] = ()
 
     @staticmethod
-    def parse(text: str, source_name: str = "PIPELINE") -> Pipeline:
+    def parse(text: str, source_name: str = "PIPELINE", target: str = "llvm") -> Pipeline:
         """Raises CompileError (E0500 to E0504) listing everything that is wrong with the text.
 
-        `O0` to `O3` stand for the passes of that level.
+        `O0` to `O3` stand for the passes of that level, `lower` for the steps that lower a module, each for the kind
+        of `target`.
         """
         made: list[Pass] = []
         wrong: list[Diagnostic] = []
         for item in parse_list(text, source_name, "E0500"):
-            if item.name in LEVELS and not item.options:
-                made += Pipeline.parse(LEVELS[item.name]).passes
+            group = None if item.options else group_text(item.name, target)
+            if group is not None:
+                made += Pipeline.parse(group).passes
                 continue
             try:
                 made.append(make_pass(item))
@@ -117,7 +119,7 @@ def make_pass(item: Item) -> Pass:
     """The pass that an item of a pipeline's text names. Raises CompileError."""
     name = kebab(item.name)
     if name not in PASSES and name not in ALIASES:
-        help = did_you_mean(name, [*PASSES, *ALIASES, *LEVELS]) or "`mlcc passes --list` names them all"
+        help = did_you_mean(name, [*PASSES, *ALIASES, *GROUPS]) or "`mlcc passes --list` names them all"
         raise CompileError(error("E0501", f"no pass `{item.name}`", item.name_span, help=help))
     cls = pass_class(name)
     return cls(**typed_fields(item, cls, _CODES, "pass"))

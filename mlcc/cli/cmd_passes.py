@@ -69,7 +69,7 @@ def command(
     Without -p, a first comment `# PASSES: ...` in FILE names the pipeline, else -O does.
     """
     if list_passes:
-        return _list()
+        return _list(target)
     from mlcc.passes.manager import PassContext, Pipeline, help_text, run_pipeline
 
     if help_pass is not None:
@@ -83,36 +83,39 @@ def command(
             raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
         click.echo(help_text(help_pass))
         return 0
-    from mlcc.passes.levels import level_text
     from mlcc.target import Target
 
     where = Target.parse(target)
-    usual = level_text(level, where.kind)
     if print_pipeline:
-        click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline)))
+        from mlcc.passes.levels import whole_text
+
+        usual = whole_text(level, where.kind)
+        click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)))
         return 0
-    from mlcc.driver import parse_text
+    from mlcc.driver import build_pipeline, parse_text
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax import decode
     from mlcc.passes.reproducer import directive
 
-    chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p")
+    chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p", where.kind)
     text = decode(read_bytes(file), file)
     folder = "." if file == "-" else os.path.dirname(file) or "."
     asked = directive(text)
     confined = chosen is None and asked is not None
-    if chosen is None:
-        chosen = Pipeline.parse(asked, f"{file}: PASSES") if asked is not None else Pipeline.parse(usual)
+    if chosen is None and asked is not None:
+        chosen = Pipeline.parse(asked, f"{file}: PASSES", where.kind)
     from mlcc.cli.options import check_data_option
     from mlcc.outputs import Outputs
 
     check_data_option(data, output, dialect)
     outputs = Outputs(force, watch=True)
     ctx = PassContext(target=where, folder=folder if confined else ".", confined=confined)
-    outputs.read(file, check_each, *map(ctx.path, chosen.files()))
+    outputs.read(file, check_each, *map(ctx.path, () if chosen is None else chosen.files()))
     outputs.write_module(output, "-o", dialect, data)
     outputs.settle()
     module = parse_text(text, file, folder)
+    if chosen is None:
+        chosen = build_pipeline(module, where, level, None)
 
     from mlcc.passes import observers as looking
 
@@ -168,10 +171,11 @@ def command(
     return 0
 
 
-def _list() -> int:
+def _list(target: str) -> int:
     from mlcc.passes import ALIASES, PASSES
-    from mlcc.passes.levels import LEVELS
+    from mlcc.passes.levels import LEVELS, level_text, lowering_text
     from mlcc.passes.manager import summary
+    from mlcc.target import Target
 
     width = max(map(len, [*PASSES, *ALIASES]))
     for name in PASSES:
@@ -179,6 +183,9 @@ def _list() -> int:
     for alias, name in ALIASES.items():
         click.echo(f"{alias:{width}}  the same as {name}")
     click.echo()
-    for name, text in LEVELS.items():
-        click.echo(f"-{name}  {text}")
+    kind = Target.parse(target).kind
+    for level, name in enumerate(LEVELS):
+        click.echo(f"{name}     {level_text(level, kind)}")
+    click.echo(f"lower  {lowering_text(kind)}")
+    click.echo("-O0 to -O3 are these, with `lower` behind")
     return 0

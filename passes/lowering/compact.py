@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import EVERYTHING, Interval, eval_set, from_range, union
@@ -31,7 +32,9 @@ from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.sink import depth_of, self_contained
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
 
 _OF_WARPS = ("warp", "warpgroup", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
@@ -319,3 +322,19 @@ class _Mover(Mutator):
             return super().stmt_store(node)
         value = self.expr(node.value)
         return tir.BufferStore(layout.buffer, value, self._indices(layout, node.indices), span=node.span)
+
+
+@dataclass(frozen=True)
+class CompactBuffers(LoweringStep):
+    """Allocate temporaries as deep in the loops as they are used, and only as large as what is used of them.
+
+    Before:  t = T.alloc_buffer((64, 64)); for i in range(64): (t[i, :] is written, then read)
+    After:   for i in range(64): t = T.alloc_buffer((1, 64)); ...
+    """
+
+    name: ClassVar[str] = "compact-buffers"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return compact_buffers(func)

@@ -12,7 +12,9 @@ element each. What is loaded is the same; nothing is stored before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -26,6 +28,7 @@ from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import linear
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _LEAST_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
 _MOST_ROWS = 16  # of a block in registers
@@ -194,3 +197,19 @@ def _replaced(stmt: Stmt, values: dict[tir.BufferLoad, Expr]) -> Stmt:
         return node if isinstance(node, (tir.Var, tir.Buffer)) else map_children(node, visit)
 
     return map_children(stmt, visit)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class TransposeRegisters(LoweringStep):
+    """Load blocks that are stored along one axis and read along another row by row, and transpose them in registers.
+
+    Before:  for j in range(8): C[j * 64 : j * 64 + 8] = A[T.Ramp(j, 64, 8)]
+    After:   eight rows of A as vectors, shuffled into eight columns that are stored
+    """
+
+    name: ClassVar[str] = "transpose-registers"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return turn_crossings(func, options)

@@ -6,7 +6,9 @@ Layouts in panels and reshaped tensors leave them. Without, accesses are seen to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.keys import Keys
@@ -18,6 +20,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 
 
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -97,3 +101,19 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
 def divisions(index: Expr) -> int:
     """How many quotients and remainders there are in an expression."""
     return sum(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))
+
+
+@dataclass(frozen=True)
+class SimplifyDivisions(LoweringStep):
+    """Decide quotients and remainders in indices by the ranges of loops.
+
+    Before:  A[(i * 48 + j) // 48, (i * 48 + j) % 48]  # where j < 48
+    After:   A[i, j]
+    """
+
+    name: ClassVar[str] = "simplify-divisions"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return simplify_divisions(func)

@@ -13,8 +13,9 @@ variable, which loops that were fused leave. Bodies that would become long are n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import conjuncts
@@ -29,6 +30,8 @@ from mlcc.passes.lowering.accesses import is_steady
 from mlcc.passes.lowering.folding import Folding, copied
 from mlcc.passes.lowering.lanes import linear
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 
 _ALL_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
@@ -368,3 +371,20 @@ def _jumps(body: Body) -> bool:
         if isinstance(stmt, (tir.Break, tir.Continue)) or any(_jumps(nested) for nested in nested_bodies(stmt)):
             return True
     return False
+
+
+@dataclass(frozen=True)
+class PartitionLoops(LoweringStep):
+    """Divide loops where a condition holds for whole iterations, so that these run without it (TVM: LoopPartition).
+
+    Before:  for i in range(13): for j in range(8): if i * 8 + j < 100: ...
+    After:   for i in range(12): for j in range(8): ...
+             for j in range(8): if 96 + j < 100: ...
+    """
+
+    name: ClassVar[str] = "partition-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return split_edges(func, options.edge_limit)

@@ -8,6 +8,8 @@ functions that need to know more of a buffer than its data get it described as a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, error
@@ -20,6 +22,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.divisions import divisions, joined_index
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LOOPS, LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
 
 _PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
@@ -230,3 +234,19 @@ def flat_buffer(buffer: tir.Buffer) -> tir.Buffer:
     return replace(  # type: ignore[no-any-return]
         buffer, shape=(size,), strides=(), elem_offset=c.const(0, dtype), axis_separators=()
     )
+
+
+@dataclass(frozen=True)
+class FlattenBuffers(LoweringStep):
+    """Give every access one index: shapes, strides and offsets turn into arithmetic.
+
+    Before:  C[i, j] = A[i, j]
+    After:   C_1[i * 16 + j] = A_1[i * 16 + j]
+    """
+
+    name: ClassVar[str] = "flatten-buffers"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return flatten_buffers(func, functions)

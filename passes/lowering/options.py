@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
-from mlcc.dot_products import Pair
+from mlcc.cpus import features_of
+from mlcc.dot_products import Pair, dot_pairs
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,7 @@ class LowerOptions:
     no more than the cost of doing it without. `edge_limit` bounds the statements (as unrolled) of code that is copied
     to be free of conditions; 0 copies none. `reassociate`: vectorized reductions of floats need not ask for it.
     `dots` are the dtypes of operands of which the CPU adds up products of neighbours (`mlcc.dot_products`).
+    `threads`: parallel loops may run on several. `kernels`: the code is a GPU's, for one of many threads.
     """
 
     unroll_limit: int = 512
@@ -28,6 +32,8 @@ class LowerOptions:
     edge_limit: int = 512
     reassociate: bool = False
     dots: frozenset[Pair] = frozenset()
+    threads: bool = True
+    kernels: bool = False
 
     def lanes_for(self, body: tuple[tir.Stmt, ...]) -> int:
         """The most lanes for a loop with that body: four vectors of its largest elements."""
@@ -36,3 +42,31 @@ class LowerOptions:
         accesses = (n for stmt in body for n in walk(stmt) if isinstance(n, (tir.BufferLoad, tir.BufferStore)))
         largest = max((a.buffer.dtype.element.bytes for a in accesses), default=1)
         return max(2, min(self.vector_lanes, 4 * self.vector_bytes // largest))
+
+
+_MASKED = {  # the sizes of elements that instructions of a feature load and store under a mask
+    "avx512bw": (8, 16, 32, 64), "avx512f": (32, 64), "avx2": (32, 64), "sve": (8, 16, 32, 64),
+}  # fmt: skip
+
+
+def mask_bits(features: Collection[str]) -> frozenset[int]:
+    """The sizes of elements that a CPU with these features loads and stores under a mask."""
+    return frozenset(bits for feature, sizes in _MASKED.items() if feature in features for bits in sizes)
+
+
+def lower_options(target: Target) -> LowerOptions:
+    """What lowering may count on, by the features of the target."""
+    if target.kind != "llvm":
+        return LowerOptions(unroll_limit=1024, vector_lanes=16, vector_bytes=16, kernels=True)
+    full = target.resolved()
+    features = features_of(full.triple, full.cpu, full.features)
+    made = cpu_options(full.triple.partition("-")[0], features)
+    return replace(made, reassociate=target.fast_math, threads=target.num_cores != 1)
+
+
+def cpu_options(arch: str, features: frozenset[str]) -> LowerOptions:
+    """What lowering may count on for a CPU with these features, by LLVM's names."""
+    return LowerOptions(
+        vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
+        mask_bits=mask_bits(features), cheap_masks="avx512f" in features, dots=dot_pairs(arch, features),
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import conjuncts
@@ -21,6 +22,8 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases, AliasMutator
 from mlcc.passes.lowering.lanes import Linear, linear, mentions
 from mlcc.passes.lowering.mutator import Body
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.work import of_iteration
 
@@ -245,3 +248,19 @@ class _Conflicts:
             base = index.base if isinstance(index, tir.Ramp) else index
             self._forms[id(index)] = linear(base, self._inner, self._binds)
         return self._forms[id(index)]
+
+
+@dataclass(frozen=True)
+class SelectParallelLoops(LoweringStep):
+    """Keep `T.parallel` on the outermost loops that are worth several threads; the others become serial.
+
+    Before:  for i in T.parallel(4): for j in T.parallel(1024): ...
+    After:   for i in T.parallel(4): for j in range(1024): ...
+    """
+
+    name: ClassVar[str] = "select-parallel-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return settle_parallel(func, functions, options.threads)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, map_value, replace, walk
@@ -10,7 +14,9 @@ from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
+from mlcc.passes.lowering.stage import BLOCKS, LOOPS, LoweringStep
 
 
 def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
@@ -130,3 +136,19 @@ def _guarded(condition: Expr, body: Body) -> Body:
     if known is not None:
         return body if known else ()
     return (tir.IfThenElse(condition, body, span=condition.span),)
+
+
+@dataclass(frozen=True)
+class RealizeBlocks(LoweringStep):
+    """Put the values of their axes into blocks, and plain code in their place; predicates become conditions.
+
+    Before:  with T.block("C"): vi = T.axis.spatial(8, i + 1); C[vi] = A[vi]
+    After:   C[i + 1] = A[i + 1]
+    """
+
+    name: ClassVar[str] = "realize-blocks"
+    takes: ClassVar[str] = BLOCKS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return realize_blocks(func, options.kernels)

@@ -7,7 +7,9 @@ per thread: there, memory shared between threads is refused too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
@@ -15,6 +17,8 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 
 _BETWEEN_THREADS = frozenset(
     f"tir.{name}"
@@ -85,3 +89,19 @@ class _Serial(Mutator):
             message = f"`{node.buffer.name}` is shared between threads (scope `{scope}`)"
             raise CompileError(error("E0707", message, node.span, "a CPU runs launched threads one after the other"))
         return node
+
+
+@dataclass(frozen=True)
+class SerializeThreads(LoweringStep):
+    """Run thread-bound loops one iteration after the other, as a CPU does; threads that interact are refused.
+
+    Before:  for i in T.thread_binding(8, thread="blockIdx.x"): ...
+    After:   for i in range(8): ...
+    """
+
+    name: ClassVar[str] = "serialize-threads"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return serial_threads(func)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
@@ -64,3 +70,20 @@ def has_jump(body: Body) -> bool:
         if not isinstance(stmt, (tir.For, tir.While)) and any(has_jump(nested) for nested in nested_bodies(stmt)):
             return True
     return False
+
+
+@dataclass(frozen=True)
+class UnrollLoops(LoweringStep):
+    """Write the iterations of `T.unroll` loops out, as far as that stays small.
+
+    Before:  for i in T.unroll(2): C[i] = A[i]
+    After:   C[0] = A[0]
+             C[1] = A[1]
+    """
+
+    name: ClassVar[str] = "unroll-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return unroll_loops(func, options.unroll_limit)

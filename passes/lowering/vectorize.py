@@ -7,6 +7,10 @@ form (a call of a function) runs lane by lane.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -18,6 +22,7 @@ from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 
 _UNROLLED = 4
@@ -107,3 +112,19 @@ def _inner_vectorized(body: Body) -> list[Body]:
         for name in ("body", "then_body", "else_body"):
             stack.extend(getattr(stmt, name, None) or ())
     return []
+
+
+@dataclass(frozen=True)
+class VectorizeLoops(LoweringStep):
+    """Turn `T.vectorized` loops into code on vectors as wide as the target's.
+
+    Before:  for i in T.vectorized(8): C[i] = A[i] + 1.0
+    After:   C[0:8] = A[0:8] + T.Broadcast(1.0, 8)
+    """
+
+    name: ClassVar[str] = "vectorize-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return vectorize_loops(func, options)

@@ -40,10 +40,8 @@ class EmitOptions:
     `contract` lets a multiplication and an addition round once, as `fma`; `fast_math` lets arithmetic be regrouped,
     divisions become products with reciprocals, and signs of zeros be lost. `allow_extern` names the symbols that
     `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
-    larger buffers lie in the workspace. Loops marked for unrolling are unrolled while they come to at most
-    `unroll_limit` copies of a statement; `vector_lanes` is the widest vector made of a vectorized loop, `mask_bits` the
-    sizes of elements that are loaded and stored under masks (None: those for which the CPU has instructions).
-    Parallel loops run on at most `num_cores` threads (0: as many as there are at run time). `sanitize`: accesses are
+    larger buffers lie in the workspace. Parallel loops run on at most `num_cores` threads (0: as many as there are
+    at run time). `sanitize`: accesses are
     checked (`sanitized`), and parallel loops run serially.
     """
 
@@ -51,9 +49,6 @@ class EmitOptions:
     fast_math: bool = False
     allow_extern: frozenset[str] = frozenset()
     stack_bytes: int = 16 * 1024
-    unroll_limit: int = 512
-    vector_lanes: int = 64
-    mask_bits: frozenset[int] | None = None
     num_cores: int = 0
     sanitize: bool = False
 

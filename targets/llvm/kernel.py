@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from mlcc.dot_products import dot_pairs
-from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
-from mlcc.passes.lowering import LowerOptions, lower_func
-from mlcc.passes.lowering.parallel import settle_parallel
 from mlcc.passes.lowering.sanitize import sanitized_func
+from mlcc.passes.lowering.stage import placed
 from mlcc.targets.llvm import casts
 from mlcc.targets.llvm.calls import callee_workspace
 from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
-from mlcc.targets.llvm.masks import mask_bits
-from mlcc.targets.llvm.pool import has_pool
 from mlcc.targets.llvm.sanitized import SanitizedEmitter
 from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
 from mlcc.targets.llvm.storage import Storage
@@ -42,7 +36,7 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
         if ctx.problems:
             raise CompileError(_first_of_each(ctx.problems))
     except CompileError as exc:
-        raise CompileError([_placed(found, func) for found in exc.diagnostics]) from None
+        raise CompileError([placed(found, func) for found in exc.diagnostics]) from None
     finally:
         ctx.emitting.pop()
         ctx.problems = outer
@@ -59,8 +53,7 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
         lowered, shadows = sanitized_func(func, name, ctx.functions)
         known = set()  # shadow memory of symbolic size is no part of the workspace: any kernel may be called by another
     else:
-        lowered = lower_func(func, ctx.functions, _lower_options(ctx))
-        lowered = settle_parallel(lowered, ctx.functions, options.num_cores != 1 and has_pool(ctx.module.triple))
+        lowered = func
     storage = Storage(lowered.body, known, options.stack_bytes, callee_workspace(lowered, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
@@ -79,25 +72,9 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     return kernel
 
 
-def _lower_options(ctx: ModuleContext) -> LowerOptions:
-    """What lowering may count on, by the CPU's features."""
-    options, features = ctx.options, ctx.features
-    return LowerOptions(
-        unroll_limit=options.unroll_limit, vector_lanes=options.vector_lanes,
-        vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
-        mask_bits=mask_bits(features) if options.mask_bits is None else options.mask_bits,
-        cheap_masks="avx512f" in features, reassociate=options.fast_math,
-        dots=dot_pairs(ctx.module.triple.partition("-")[0], features),
-    )  # fmt: skip
-
-
 def _first_of_each(problems: list[Diagnostic]) -> list[Diagnostic]:
     """Without repetitions: copies of a statement (unrolled, vectorized) have one place."""
     return list({(p.code, p.message, p.primary.span): p for p in problems}.values())
-
-
-def _placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
-    return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
 
 
 def _bind_parameters(e: Emitter, sig: KernelSignature, noalias: bool) -> None:

@@ -19,14 +19,6 @@ from mlcc.targets.llvm.ir_text import Value, integer, vector
 if TYPE_CHECKING:
     from mlcc.targets.llvm.emitter import Emitter
 
-_ALL = (8, 16, 32, 64)
-_BITS: dict[str, tuple[int, ...]] = {"avx512bw": _ALL, "avx512f": (32, 64), "avx2": (32, 64), "sve": _ALL}
-
-
-def mask_bits(features: frozenset[str]) -> frozenset[int]:
-    """The sizes of elements that the CPU loads and stores under a mask."""
-    return frozenset(bits for feature in _BITS if feature in features for bits in _BITS[feature])
-
 
 def branch(e: Emitter, stmt: tir.IfThenElse) -> None:
     """`if` by lane."""

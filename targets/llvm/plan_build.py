@@ -382,8 +382,7 @@ class Planner:
         if equal is not None:
             return
         line = 0 if span is None else span.source.line_col(span.start)[0]
-        where = f" in line {line}" if line else ""
-        code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}{where}")
+        code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}")
         measured = self.measured.has(want) or self.measured.has(have)  # not known at entry, and nobody looked at sizes
         if self.conditional or measured:
             self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, exact=True))

@@ -15,12 +15,13 @@ from mlcc.cpus import features_of
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.passes.levels import level_text
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.target import Target
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 from tests.auto_schedule.test_conv import LAYOUTS
 from tests.auto_schedule.test_matmul import made, small
+from tests.lower import lower_func
 
 SIGNS = [(a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")]
 X86 = "llvm{{triple=x86_64-linux-gnu cpu={}}}"

@@ -16,11 +16,12 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule import matmul
 from mlcc.passes.auto_schedule.choose import Answer, answer
 from mlcc.passes.auto_schedule.tiles import best_tile
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.parallel import settle_parallel
 from mlcc.verify import check
 from tests.auto_schedule.kernels import NATIVE, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
+from tests.lower import lower_func
 
 X86 = "llvm{triple=x86_64-linux-gnu}"
 DTYPES = (("float32", "float32"), ("float64", "float64"), ("float16", "float32"), ("int8", "int32"))

@@ -14,11 +14,12 @@ import pytest
 import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.compile import Machine
 from mlcc.targets.llvm.context import EmitOptions
 from tests.fuzz.fences import fenced
 from tests.generate.lanes import Case, lanes
+from tests.lower import lower_func
 from tests.targets.arguments import assert_alike
 from tests.targets.harness import Native
 

@@ -9,10 +9,10 @@ import numpy as np
 import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
-from mlcc.passes.lowering import lower_func
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.realize import realize_blocks
 from tests.generate.tiles import Maker
+from tests.lower import lower_func
 from tests.targets.harness import Native
 
 SHARE = 200

@@ -9,9 +9,10 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.compile import Machine
 from tests.fuzz.test_lanes import fenced
+from tests.lower import lower_func
 from tests.lowering.test_edges import llvm_of
 from tests.targets.harness import Native
 

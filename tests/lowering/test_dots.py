@@ -16,13 +16,11 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.kernel import emit_kernel
+from tests.lower import lower_func
 from tests.targets.build import call, func
-from tests.targets.harness import Native
+from tests.targets.harness import Native, kernel_module
 
 ALL = frozenset((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")) | {("int16", "int16")}
 X86 = "x86_64-unknown-linux-gnu"
@@ -184,9 +182,8 @@ def test_all_signs_and_lanes(machine: str) -> None:
 def test_instructions(machine: str, name: str, a: str, b: str, instruction: str) -> None:
     to = MACHINES[machine]
     assert (a, b) in dot_pairs(to.triple.partition("-")[0], to.enabled)
-    ctx = ModuleContext(ModuleText(to.triple), {"f": dot_func(name, a, b, 32, same=True)}, to.enabled)
-    emit_kernel("f", ctx)
-    asm = compile_text(ctx.module.text().replace("define internal", "define"), to, 3, frozenset({"asm"})).asm
+    text = kernel_module(dot_func(name, a, b, 32, same=True), to).text()
+    asm = compile_text(text.replace("define internal", "define"), to, 3, frozenset({"asm"})).asm
     assert re.search(instruction, asm)
     assert not re.search(r"\b(vpmull|pmull|mul\t|smull|umull)", asm)
 

@@ -11,13 +11,12 @@ import mlcc
 from mlcc import host
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions, ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.kernel import emit_kernel
+from mlcc.targets.llvm.context import EmitOptions
 from tests.fuzz.test_lanes import fenced
-from tests.targets.harness import Native
+from tests.lower import lower_func
+from tests.targets.harness import Native, kernel_module
 
 V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
 NEON, SVE = (Machine("aarch64-unknown-linux-gnu", cpu) for cpu in ("generic", "neoverse-v1"))
@@ -37,14 +36,7 @@ def parse(body: str, symbols: str = "n", dtype: str = "float32") -> tir.PrimFunc
 
 def llvm_of(func: tir.PrimFunc, machine: Machine) -> tuple[str, str]:
     """The text of a kernel before LLVM, and its assembly."""
-    features = machine.enabled
-    ctx = ModuleContext(
-        ModuleText(machine.triple), {"f": func}, features, EmitOptions(num_cores=1), machine.function_attrs
-    )
-    kernel = emit_kernel("f", ctx)
-    fn = ctx.module.function("i32", "run", kernel.signature.llvm_params(), linkage="")
-    fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
-    text = ctx.module.text()
+    text = kernel_module(func, machine, EmitOptions(num_cores=1)).text()
     return text, compile_text(text, machine, 2, frozenset({"asm"})).asm
 
 

@@ -7,9 +7,9 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.lowering import lower_func
 from mlcc.passes.lowering.loop_time import PER_BYTE, picoseconds
 from mlcc.passes.lowering.work import KERNEL, OPERATION, of_iteration
+from tests.lower import lower_func
 
 
 def loop_of(

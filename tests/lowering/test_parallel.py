@@ -9,9 +9,10 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
-from mlcc.passes.lowering import lower_func, parallel
+from mlcc.passes.lowering import parallel
 from mlcc.passes.lowering.parallel import settle_parallel
 from mlcc.passes.lowering.work import FUNCTION, KERNEL, OPERATION, of_iteration, picoseconds
+from tests.lower import lower_func
 from tests.targets.build import func, loop, var
 
 HEAD = """

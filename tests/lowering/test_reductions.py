@@ -11,9 +11,10 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.compile import Machine
 from mlcc.targets.llvm.context import EmitOptions
+from tests.lower import lower_func
 from tests.lowering.test_edges import V3, V4, llvm_of
 from tests.targets.harness import Native
 

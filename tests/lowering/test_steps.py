@@ -10,7 +10,8 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
+from tests.lower import lower_func
 from tests.targets.build import block, func, loop, var
 from tests.targets.harness import Native
 

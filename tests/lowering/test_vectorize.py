@@ -16,7 +16,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering import LowerOptions, lower_func
+from mlcc.passes.lowering.options import LowerOptions
+from tests.lower import lower_func
 from tests.targets.build import call, func, loop, var
 from tests.targets.harness import Native
 

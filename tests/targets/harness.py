@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from mlcc.ir import tir
+from mlcc.passes.lowering.options import LowerOptions, cpu_options
 from mlcc.targets.llvm.compile import Machine, compile_text, target_machine
 from mlcc.targets.llvm.context import PACKED_CALL, EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import ModuleText, Value
 from mlcc.targets.llvm.kernel import Kernel, emit_kernel
 from mlcc.targets.llvm.pool import carries_pool
+from tests.lower import lower_all
 
 HOST = Machine(cpu="generic")
 _keep: list[Any] = []
@@ -26,6 +29,23 @@ _SCALARS = {
 }  # fmt: skip
 
 
+def lowering_for(machine: Machine, options: EmitOptions) -> LowerOptions:
+    """What lowering may count on for a machine."""
+    made = cpu_options(machine.triple.partition("-")[0], machine.enabled)
+    return replace(made, reassociate=options.fast_math, threads=options.num_cores != 1)
+
+
+def kernel_module(func: tir.PrimFunc, machine: Machine, options: EmitOptions | None = None) -> ModuleText:
+    """A module with the kernel of a function, and `run`, which is exported and calls it."""
+    options = options or EmitOptions()
+    functions = lower_all({"f": func}, lowering_for(machine, options))
+    text = ModuleText(machine.triple)
+    kernel = emit_kernel("f", ModuleContext(text, functions, machine.enabled, options, machine.function_attrs))
+    fn = text.function("i32", "run", kernel.signature.llvm_params(), linkage="")
+    fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
+    return text
+
+
 class Native:
     """A compiled kernel. Calling it with arrays and numbers gives the code that it returned."""
 
@@ -34,14 +54,20 @@ class Native:
         options: EmitOptions | None = None, machine: Machine = HOST, level: int = 2,
         packed: Callable[[str, list[np.ndarray]], int] | None = None, externs: Mapping[str, int] | None = None,
         triple: str | None = None, formulas: Mapping[str, Callable[..., Any]] | None = None,
+        lowering: LowerOptions | None = None,
     ) -> None:  # fmt: skip
         """`triple`: emit the code as for that machine, and compile it for this one all the same. `formulas` are
-        elementary functions of float32 that the machine has its own way for."""
+        elementary functions of float32 that the machine has its own way for; `lowering` is what lowering may count
+        on, if not the machine's own."""
+        options = options or EmitOptions()
+        text = ModuleText(triple or machine.triple)
+        lowering = lowering or lowering_for(replace(machine, triple=text.triple), options)
+        given = {"f": func, **(functions or {})}
         self.ctx = ModuleContext(
-            ModuleText(triple or machine.triple),
-            {"f": func, **(functions or {})},
+            text,
+            given if options.sanitize else lower_all(given, lowering),
             machine.enabled,
-            options or EmitOptions(),
+            options,
             formulas=formulas or {},
         )
         self.kernel: Kernel = emit_kernel("f", self.ctx)

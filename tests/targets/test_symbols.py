@@ -10,24 +10,17 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import ForKind
 from mlcc.runtime.elf import read_object
 from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions, ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.kernel import emit_kernel
 from mlcc.targets.llvm.libm import ALLOWED
 from tests.generate.functions import prim_func
 from tests.targets.build import elementwise, func, loop
+from tests.targets.harness import kernel_module
 from tests.targets.test_operators import FLOAT_OPERATORS, FLOATS, INTS, MATH, MATH_2, int_operators
 
 MACHINES = [Machine(), Machine(cpu="x86-64-v4"), Machine("aarch64-unknown-linux-gnu", "generic")]
 
 
 def undefined(func: tir.PrimFunc, machine: Machine) -> set[str]:
-    ctx = ModuleContext(ModuleText(machine.triple), {"f": func}, machine.enabled, EmitOptions())
-    kernel = emit_kernel("f", ctx)
-    sig = kernel.signature.llvm_params()
-    fn = ctx.module.function("i32", "run", sig, linkage="")
-    fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
-    obj = read_object(compile_text(ctx.module.text(), machine, 1).obj)
+    obj = read_object(compile_text(kernel_module(func, machine).text(), machine, 1).obj)
     return {s.name for s in obj.symbols if s.section == 0 and s.bind == 1}
 
 

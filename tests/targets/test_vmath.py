@@ -16,12 +16,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions, ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.kernel import emit_kernel
 from mlcc.targets.llvm.vmath import BINARY, ROUNDING, UNARY
 from tests.targets.build import call, elementwise
-from tests.targets.harness import Native
+from tests.targets.harness import Native, kernel_module
 
 _HAS = {"x86-64": True, "x86-64-v3": "fma", "x86-64-v4": "avx512dq"}
 _FEATURES = llvm.get_host_cpu_features()
@@ -181,11 +178,7 @@ def assembly(name: str, dtype: str, machine: Machine, kind: ForKind) -> str:
 
 
 def compiled_text(func: tir.PrimFunc, machine: Machine) -> str:
-    ctx = ModuleContext(ModuleText(machine.triple), {"f": func}, machine.enabled, EmitOptions(), machine.function_attrs)
-    kernel = emit_kernel("f", ctx)
-    fn = ctx.module.function("i32", "run", kernel.signature.llvm_params(), linkage="")
-    fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
-    return compile_text(ctx.module.text(), machine, 2, frozenset({"asm"})).asm
+    return compile_text(kernel_module(func, machine).text(), machine, 2, frozenset({"asm"})).asm
 
 
 MACHINES = {

@@ -1,0 +1,113 @@
+"""Stages of lowering, and the base of its passes.
+
+A module says in its attributes how far its PrimFuncs are lowered: `mlcc.stage` is the form that they have, `mlcc.step`
+the last step that made it. A step takes the stage before it, and runs once: what it is given tells whether the steps
+that it builds on were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from mlcc.errors import CompileError, Diagnostic, Label, error
+from mlcc.ir import tir
+from mlcc.ir.deep import deep_recursion
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs
+from mlcc.passes.levels import LOWERING, lowering_text
+from mlcc.passes.lowering.options import LowerOptions, lower_options
+from mlcc.passes.manager import Pass, PassContext, Pipeline
+
+STAGE, STEP = "mlcc.stage", "mlcc.step"  # attributes of a module
+BLOCKS = "blocks"  # of a module that says nothing: loops around blocks, buffers of any rank
+LOOPS = "loops"  # no blocks; buffers of any rank
+FLAT = "flat"  # no blocks; one index per access
+
+
+def stage_of(module: IRModule) -> str:
+    """The form of the PrimFuncs of a module."""
+    return str(module.attrs.get(STAGE, BLOCKS))
+
+
+def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
+    """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0517 where it
+    was lowered for another kind."""
+    last = module.attrs.get(STEP)
+    steps = LOWERING[kind]
+    if last is None:
+        return steps
+    if last not in steps:
+        message = f"the module was lowered for another target: `{last}` is no step for {kind}"
+        raise CompileError(error("E0517", message, help=f"lower it from its blocks with -t {kind}"))
+    return steps[steps.index(str(last)) + 1 :]
+
+
+def reached(module: IRModule, stage: str, step: str) -> IRModule:
+    """The module, saying that `step` brought it to `stage`."""
+    made = module.copy()
+    made.attrs = Attrs({**module.attrs, STAGE: stage, STEP: step})
+    return made
+
+
+def with_lowering(pipeline: Pipeline, module: IRModule, kind: str) -> Pipeline:
+    """A pipeline for a module, and the lowering steps that it leaves out at its end. Raises CompileError E0517."""
+    left = steps_left(module, kind)
+    run = [left.index(p.name) for p in pipeline.passes if p.name in left]
+    if not run and left == LOWERING[kind]:
+        return Pipeline((*pipeline.passes, *Pipeline.parse(lowering_text(kind)).passes))
+    rest = left[max(run) + 1 :] if run else left
+    return Pipeline((*pipeline.passes, *Pipeline.parse(",".join(rest)).passes))
+
+
+def placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
+    """The finding; at the function, where it has no place of its own."""
+    return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
+
+
+@dataclass(frozen=True)
+class LoweringStep(Pass):
+    """One step of the way from TensorIR to what code is generated from. `takes` is the stage of the PrimFuncs that it
+    is given, `gives` that of those that it makes."""
+
+    takes: ClassVar[str] = BLOCKS
+    gives: ClassVar[str] = BLOCKS
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        self._check(module, ctx)
+        functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+        made = reached(module, self.gives, self.name)
+        wrong: list[Diagnostic] = []
+        options = lower_options(ctx.target)
+        with deep_recursion():
+            for name, func in functions.items():
+                try:
+                    made.functions[name] = self.lower(func, functions, options)
+                except CompileError as exc:
+                    wrong += [placed(d, func) for d in exc.diagnostics if d not in wrong]
+        if wrong:
+            raise CompileError(wrong)
+        return made
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        """A PrimFunc of the next stage; `functions` are those of the module. Raises CompileError."""
+        raise NotImplementedError
+
+    def _check(self, module: IRModule, ctx: PassContext) -> None:
+        """Raises CompileError for a module of another stage, or one that has been through this step."""
+        kind = ctx.target.kind
+        if self.name not in LOWERING[kind]:
+            other = next(k for k, names in LOWERING.items() if self.name in names)
+            message = f"`{self.name}` is a step towards {other}, and the target is {kind}"
+            raise CompileError(error("E0517", message, help=f"pass -t {other}"))
+        left = steps_left(module, kind)
+        if self.name not in left:
+            message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
+            rest = f"the steps left are {','.join(left)}" if left else "no step is left"
+            raise CompileError(error("E0516", message, help=rest))
+        stage = stage_of(module)
+        if stage != self.takes:
+            message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
+            before = left[: left.index(self.name)]
+            raise CompileError(error("E0516", message, help=f"run {','.join(before)} before" if before else None))
