@@ -135,8 +135,9 @@ _OF_SIZES = ("E0355", "E0492")  # what sizes found on the way can show
 class VerifyEach(Observer):
     """Verifies the module before the first pass, where a violation is the user's, and after each, where it is ours.
 
-    `input_too` is False where the caller has done the first; passes named in `skipped` are not followed by one. A `match_cast` that sizes found on the way show to be
-    impossible is the user's at any time, and so is an access that they show to be out of bounds.
+    `input_too` is False where the caller has done the first; passes named in `skipped` are not followed by one. A
+    `match_cast` that sizes found on the way show to be impossible is the user's at any time, and so is an access that
+    they show to be out of bounds.
     """
 
     input_too: bool = True
