@@ -197,7 +197,7 @@ def _never_lowered(module: IRModule) -> list[Diagnostic]:
     from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
 
     known = map(ops.get, ops.names())
-    lowered = {op.short for op in known if op is not None and op.impl.lower is not None}
+    lowered = {op.short for op in known if op is not None and (op.impl.lower or op.impl.expand)}
     return _operators_left(module, {*NATIVE_OPERATORS, *lowered})
 
 

@@ -100,9 +100,9 @@ def test_run_compiled_takes_a_module_as_it_is() -> None:
 def test_what_cannot_be_lowered_is_listed_with_place_and_count() -> None:
     text = """
 @R.function
-def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
-    a = R.ccl.allreduce(x, "sum")
-    b = R.ccl.allreduce(x, "max")
+def main(x: R.Tensor((1, 4, 6), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    a = R.vision.get_valid_counts(x, 0.5)
+    b = R.vision.get_valid_counts(x, 0.25)
     c = R.add(y, y)
     return (a, b, c)
 """
@@ -110,7 +110,7 @@ def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
         mlcc.build(mlcc.parse(text, name="m.mlc"))
     found = caught.value.diagnostics
     assert [d.code for d in found] == ["E0509", "E0509"]
-    assert found[0].message == "`R.ccl.allreduce` cannot be lowered (2 uses: lines 4, 5)"
+    assert found[0].message == "`R.vision.get_valid_counts` cannot be lowered (2 uses: lines 4, 5)"
     assert "packed function" in (found[0].help or "")
     assert str(caught.value).startswith("m.mlc:4:")
     assert found[1].message == "`R.add` cannot be lowered"
@@ -122,11 +122,12 @@ def test_dtypes_without_a_lowering_are_listed_with_lines_and_count() -> None:
 @I.ir_module
 class Module:
     @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "bool")):
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "bool"), z: R.Tensor((1, 4, 6), "float32")):
         a = R.negative(y)
         b = R.bitwise_not(x)
-        c = R.ccl.allreduce(R.ccl.allreduce(x, "sum"), "sum")
-        return (a, R.negative(a), b, c)
+        c = (R.vision.get_valid_counts(z, 0.5), R.vision.get_valid_counts(z, 0.5))
+        d = R.ccl.allreduce(x, "sum")  # the runtime's functions do it
+        return (a, R.negative(a), b, c, d)
 
     @R.function
     def other(y: R.Tensor((4,), "bool")):
@@ -136,9 +137,9 @@ class Module:
         mlcc.build(mlcc.parse(text, name="m.mlc"))
     found = caught.value.diagnostics
     assert [d.code for d in found] == ["E0444", "E0444", "E0509"]
-    assert "R.negative" in found[0].message and found[0].message.endswith("(3 uses: lines 6, 9, 13)")
+    assert "R.negative" in found[0].message and found[0].message.endswith("(3 uses: lines 6, 10, 14)")
     assert "R.bitwise_not" in found[1].message and "uses" not in found[1].message
-    assert found[2].message == "`R.ccl.allreduce` cannot be lowered (2 uses)"
+    assert found[2].message == "`R.vision.get_valid_counts` cannot be lowered (2 uses)"
 
 
 def test_without_lowering_the_help_names_the_pass() -> None:
