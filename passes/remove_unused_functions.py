@@ -12,7 +12,7 @@ from mlcc.passes.manager import Pass, PassContext
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(Pass):
-    """Remove private functions that no public one calls, directly or not; functions stay as they are.
+    """Remove private functions that no public one calls, directly or not; a module without public ones stays as it is.
 
     Before:  a private `relu` that nothing calls, `main`
     After:   `main`
@@ -21,4 +21,5 @@ class RemoveUnusedFunctions(Pass):
     name: ClassVar[str] = "remove-unused-functions"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return keep_reachable(module, {name for name, func in module.functions.items() if not func.is_private})
+        public = {name for name, func in module.functions.items() if not func.is_private}
+        return keep_reachable(module, public) if public else module

@@ -145,6 +145,9 @@ class Function:
         broken = next((c for c in self.spec.constraints if c.code == code), None)
         if broken is not None:
             message = violated(broken, bind_symbols(given)) or message
+        line = dict(self.spec.lines).get(code)
+        if line is not None:
+            message += f", in line {line}"
         return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
 
     def call_with_fresh_outputs(self, args: Sequence[Any]) -> Any:

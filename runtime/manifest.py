@@ -128,7 +128,8 @@ class Constraint(NamedTuple):
 
 
 class FunctionSpec(NamedTuple):
-    """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters."""
+    """A public function. `kind` is relax or prim; a prim function's outputs are among its parameters. `lines` are those
+    of the text that codes of errors speak of."""
 
     name: str
     kind: str
@@ -137,6 +138,7 @@ class FunctionSpec(NamedTuple):
     params: tuple[Value, ...]
     results: Value | None
     constraints: tuple[Constraint, ...] = ()
+    lines: tuple[tuple[int, int], ...] = ()  # code, line
 
 
 class PackedSpec(NamedTuple):
@@ -312,7 +314,14 @@ def _function(name: str, raw: Any) -> FunctionSpec:
     results = None if kind == "prim" else _value(reader, reader.get(raw, "results", dict), symbols, 0)
     listed = reader.get(raw, "constraints", list) if "constraints" in raw else []
     constraints = tuple(_constraint(reader, c, symbols) for c in listed)
-    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints)
+    lines = tuple(_line(p) for p in reader.get(raw, "lines", list)) if "lines" in raw else ()
+    return FunctionSpec(name, kind, reader.get(raw, "symbol", str), symbols, params, results, constraints, lines)
+
+
+def _line(raw: Any) -> tuple[int, int]:
+    if not (isinstance(raw, list) and len(raw) == 2 and all(isinstance(n, int) for n in raw)):
+        raise invalid("`lines` of a function are pairs of a code and a line")
+    return raw[0], raw[1]
 
 
 def _constraint(reader: _Reader, raw: Any, symbols: tuple[str, ...]) -> Constraint:

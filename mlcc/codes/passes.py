@@ -110,4 +110,15 @@ CODES: dict[str, tuple[str, str]] = {
         "An inner function with the attribute `global_symbol` keeps that name when `lambda-lift` moves it out. The "
         "module must not have another function of the name.",
     ),
+    "E0545": (
+        "a step of lowering out of turn",
+        "Lowering is a list of passes that build on one another: `mlcc passes --list` has them in order, `-p lower` "
+        "runs them all. A module says in its attributes how far it is: `mlcc.stage` is the form that its functions "
+        "have, `mlcc.step` the last step. Each step runs once, and takes the form that the steps before it make.",
+    ),
+    "E0546": (
+        "a step of lowering towards another target",
+        "Code for CPUs and for GPUs is lowered by different steps. Name the target (`-t cuda`) also where the steps "
+        "are run one by one, and start from the blocks for another one.",
+    ),
 }

@@ -32,7 +32,7 @@ def stage_of(module: IRModule) -> str:
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
-    """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0517 where it
+    """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0546 where it
     was lowered for another kind."""
     last = module.attrs.get(STEP)
     steps = LOWERING[kind]
@@ -40,7 +40,7 @@ def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
         return steps
     if last not in steps:
         message = f"the module was lowered for another target: `{last}` is no step for {kind}"
-        raise CompileError(error("E0517", message, help=f"lower it from its blocks with -t {kind}"))
+        raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
     return steps[steps.index(str(last)) + 1 :]
 
 
@@ -52,7 +52,7 @@ def reached(module: IRModule, stage: str, step: str) -> IRModule:
 
 
 def with_lowering(pipeline: Pipeline, module: IRModule, kind: str) -> Pipeline:
-    """A pipeline for a module, and the lowering steps that it leaves out at its end. Raises CompileError E0517."""
+    """A pipeline for a module, and the lowering steps that it leaves out at its end. Raises CompileError E0546."""
     left = steps_left(module, kind)
     run = [left.index(p.name) for p in pipeline.passes if p.name in left]
     if not run and left == LOWERING[kind]:
@@ -100,14 +100,14 @@ class LoweringStep(Pass):
         if self.name not in LOWERING[kind]:
             other = next(k for k, names in LOWERING.items() if self.name in names)
             message = f"`{self.name}` is a step towards {other}, and the target is {kind}"
-            raise CompileError(error("E0517", message, help=f"pass -t {other}"))
+            raise CompileError(error("E0546", message, help=f"pass -t {other}"))
         left = steps_left(module, kind)
         if self.name not in left:
             message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
             rest = f"the steps left are {','.join(left)}" if left else "no step is left"
-            raise CompileError(error("E0516", message, help=rest))
+            raise CompileError(error("E0545", message, help=rest))
         stage = stage_of(module)
         if stage != self.takes:
             message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
             before = left[: left.index(self.name)]
-            raise CompileError(error("E0516", message, help=f"run {','.join(before)} before" if before else None))
+            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before" if before else None))

@@ -45,6 +45,8 @@ def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
             }
             for c in func.constraints
         ]
+    if func.lines:
+        made["lines"] = [list(pair) for pair in func.lines.items()]
     return made
 
 

@@ -296,6 +296,7 @@ class HostFunction:
     memories: list[Memory] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
     measured: frozenset[tir.Var] | set[tir.Var] = frozenset()  # the symbols that steps give their values
+    lines: dict[int, int] = field(default_factory=dict)  # of the text, by the codes of checks between the steps
     fixed_bytes: int = 0
     places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of memory of symbolic size, in order
 

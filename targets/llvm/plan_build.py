@@ -60,6 +60,7 @@ class Planner:
         self.steps: list[Step] = []
         self.memories: list[Memory] = []
         self.constraints: list[Constraint] = []
+        self.lines: dict[int, int] = {}
         self.conditional = 0  # branches around what is planned
         self.measured = Measured(self.dims)
         self.findings: list[Diagnostic] = []
@@ -85,7 +86,7 @@ class Planner:
             raise CompileError(self.findings)
         return HostFunction(
             self.name, "relax", params, results, tuple(self.params.symbols), self.steps, self.dims, func.span, values,
-            self.memories, self.constraints, self.measured.symbols,
+            self.memories, self.constraints, self.measured.symbols, self.lines,
         )  # fmt: skip
 
     def _collect(self, work: Callable[[], T]) -> T | None:
@@ -386,6 +387,8 @@ class Planner:
         measured = self.measured.has(want) or self.measured.has(have)  # not known at entry, and nobody looked at sizes
         if self.conditional or measured:
             self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, exact=True))
+            if line:
+                self.lines[code] = line
         else:
             self.constraints.append(Constraint(what, line, have, want, code))
 

@@ -145,7 +145,7 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((1, "k"), "float32"), y: R.Tensor(
 """)
     main = mlcc.load(mlcc.build(module))["main"]
     assert main(np.array(False), array(1, 2), array(3, 1)) == 0
-    with pytest.raises(mlcc.CallError, match="k is not j in line 5"):
+    with pytest.raises(mlcc.CallError, match="k is not j, in line 5"):
         main(np.array(True), array(1, 2), array(3, 1))
 
 

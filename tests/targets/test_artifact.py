@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.driver import build
 from mlcc.errors import CompileError, LoadError
 from mlcc.ir import relax
 from mlcc.ir.dtypes import FLOAT32, INT64
@@ -20,8 +21,6 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.tir import IntImm
 from mlcc.runtime import elf, image
 from mlcc.runtime.loader import load, read_manifest
-from mlcc.target import Target
-from mlcc.targets.llvm import compile_module
 from mlcc.targets.llvm.artifact import Artifact
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -246,10 +245,9 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "model.mlc").write_text(MODEL)
     script.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from mlcc.grammar.parser import parse\nfrom mlcc.target import Target\n"
-        "from mlcc.targets.llvm import compile_module\n"
+        "import mlcc\n"
         f"text = open({str(tmp_path / 'model.mlc')!r}).read()\n"
-        "compile_module(parse(text), Target.parse('llvm')).save('model.o')\n"
+        "mlcc.build(mlcc.parse(text), pipeline='').save('model.o')\n"
     )
     made = []
     for seed, folder in (("1", "here"), ("77", "some/where/else")):
@@ -359,7 +357,7 @@ def constant_model(*arrays: np.ndarray) -> IRModule:
 
 def test_equal_constants_are_kept_once(tmp_path: Path) -> None:
     a, b = np.arange(1000, dtype=F4), np.ones(3, F4)
-    made = compile_module(constant_model(a, b, a.copy(), np.zeros((0, 3), F4)), Target.parse("llvm"))
+    made = build(constant_model(a, b, a.copy(), np.zeros((0, 3), F4)))
     made.save(tmp_path / "m.o")
     assert made.manifest["constants"] == {"count": 3, "bytes": 4012}
     got = load(tmp_path / "m.o")["main"]()
@@ -373,11 +371,11 @@ def test_100_mb_of_weights(tmp_path: Path) -> None:
 
     big = np.random.default_rng(0).random(26_000_000, dtype=F4)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    compile_module(constant_model(big), Target.parse("llvm")).save(tmp_path / "w.o")
+    build(constant_model(big)).save(tmp_path / "w.o")
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * 1024 < big.nbytes / 2, f"{grown >> 10} MiB beside {big.nbytes >> 20} MiB of weights"
     size = (tmp_path / "w.o").stat().st_size
     assert big.nbytes <= size < big.nbytes + 100_000
     np.testing.assert_array_equal(load(tmp_path / "w.o")["main"]()[0], big)
-    compile_module(constant_model(big), Target.parse("llvm")).save(tmp_path / "w.so")
+    build(constant_model(big)).save(tmp_path / "w.so")
     np.testing.assert_array_equal(load(tmp_path / "w.so")["main"]()[0][-5:], big[-5:])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from mlcc.driver import build
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -14,8 +15,6 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.runtime.loader import load
 from mlcc.runtime.manifest import evaluate, show
-from mlcc.target import Target
-from mlcc.targets.llvm import compile_module
 from mlcc.targets.llvm.dims import as_json, plain, widen
 
 A, B = tir.Var("a", INT64), tir.Var("b", INT32)
@@ -61,7 +60,7 @@ def test_native_code_and_manifest_agree(seed: int) -> None:
     )
     body = relax.SeqExpr((), relax.ShapeExpr(exprs, relax.ShapeStructInfo(exprs, len(exprs))))
     func = relax.Function(params, body, attrs=Attrs({"global_symbol": "main"}))
-    exe = load(compile_module(IRModule({"main": func}), Target.parse("llvm"), opt_level=1))
+    exe = load(build(IRModule({"main": func}), opt_level=1, pipeline=""))
     names = {A: "a", B: "b"}
     forms = [tuples(as_json(widen(e, names_to_vars := {v: tir.Var(n, INT64) for v, n in names.items()}),
                             {w: names[v] for v, w in names_to_vars.items()})) for e in exprs]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlcc.driver import run_passes
 from mlcc.grammar.parser import parse
 from mlcc.runtime.loader import Executable, load
 from mlcc.target import Target
@@ -41,7 +42,9 @@ def module(*parts: str) -> str:
 
 def artifact(text: str, target: str = "llvm", opt_level: int = 1, **options: object) -> Artifact:
     """The artifact of a text."""
-    return compile_module(parse(text), Target.parse(target), opt_level=opt_level, **options)  # type: ignore[arg-type]
+    given, where = parse(text), Target.parse(target)
+    lowered = run_passes(given, "" if options.get("sanitize") else "lower", target=where, verify_each=False)
+    return compile_module(lowered, where, opt_level=opt_level, **options)  # type: ignore[arg-type]
 
 
 def executable(text: str, **options: object) -> Executable:
