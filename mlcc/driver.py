@@ -158,7 +158,7 @@ def build_pipeline(
     if pipeline is None:
         pipeline = level_text(opt_level, target.kind) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
-    return passes if sanitize or target.kind != "llvm" else with_lowering(passes, module, target.kind)
+    return passes if sanitize else with_lowering(passes, module, target.kind)
 
 
 def _generate(

@@ -22,16 +22,15 @@ LEVELS: dict[str, str] = {
 }
 
 # on a GPU a kernel without a schedule is far from what one with it is, and scores of attention have no place in memory;
-# what no rule takes is bound to threads last
+# what no rule takes is bound to threads as it is lowered
 GPU_LEVELS: dict[str, str] = {
-    "O0": f"{LEVELS['O0']},bind-threads",
-    "O1": f"{LEVELS['O1']},bind-threads",
+    "O0": LEVELS["O0"],
+    "O1": LEVELS["O1"],
     "O2": f"{_SHAPES},canonicalize,fold-constants,fuse-attention,dead-code,{_LOWERED},fold-transposes,"
-    f"dead-code,{_FUSED},{_PROMOTED},auto-schedule,bind-threads",
+    f"dead-code,{_FUSED},{_PROMOTED},auto-schedule",
     "O3": f"{_SHAPES},canonicalize,"
     "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"fuse-attention,dead-code,{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule,"
-    "bind-threads",
+    f"fuse-attention,dead-code,{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule",
 }
 
 
@@ -42,28 +41,35 @@ LOWERING: dict[str, tuple[str, ...]] = {
         "flatten-buffers", "partition-loops", "vectorize-loops", "transpose-registers", "unroll-loops",
         "select-parallel-loops",
     ),
-    "cuda": (),
+    "cuda": (
+        "init-empty-reductions", "combine-threads", "realize-blocks", "allocate-thread-memory", "form-kernels",
+        "lower-allreduce", "simplify-divisions", "compact-buffers", "plan-swizzle", "form-bulk-copies",
+        "bind-views", "flatten-buffers", "resolve-views", "pipeline-loops", "inject-virtual-threads",
+        "lower-warp-memory", "lower-wmma", "allocate-barriers", "expand-matrix-calls", "narrow-indices",
+        "insert-barriers", "group-products", "vectorize-loops", "inject-async-copies", "encode-descriptors",
+        "swizzle-shared", "lower-bulk-copies", "select-unrolled-loops",
+    ),
 }  # fmt: skip
 
 
-_FIRST = "remove-unused-functions"
+_FIRST = {"llvm": "remove-unused-functions", "cuda": "bind-threads,remove-unused-functions"}
 
 
 def lowering_text(target: str = "llvm") -> str:
     """The pipeline from scheduled TensorIR to what code is generated from, for a kind of target: the group `lower`."""
-    return ",".join((_FIRST, *LOWERING[target]))
+    return ",".join((_FIRST[target], *LOWERING[target]))
 
 
 def group_text(name: str, target: str = "llvm") -> str | None:
     """The passes that one of `GROUPS` stands for; None for other names."""
     if name in LEVELS:
         return level_text(int(name[1:]), target)
-    kind = {"lower": target, "lower-loops": "llvm", "lower-gpu": "cuda"}.get(name.replace("_", "-"))
+    kind = {"lower": target, "lower-loops": "llvm"}.get(name.replace("_", "-"))
     return None if kind is None else lowering_text(kind)
 
 
-# names that stand for passes: a level's, all of lowering for the target, for a CPU, for a GPU
-GROUPS = (*LEVELS, "lower", "lower-loops", "lower-gpu")
+# names that stand for passes: a level's, all of lowering for the target, for a CPU
+GROUPS = (*LEVELS, "lower", "lower-loops")
 
 
 def level_text(level: int, target: str = "llvm") -> str:

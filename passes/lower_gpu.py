@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mlcc.ir import construct as c
@@ -11,9 +11,8 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import IterKind, Stmt
-from mlcc.passes.bind_threads import bind_module
-from mlcc.passes.gpu import DeviceKernel, lower_gpu
-from mlcc.passes.manager import Pass, PassContext
+from mlcc.passes.gpu import DeviceKernel, device_program
+from mlcc.passes.manager import Pass, PassContext, Pipeline, run_pipeline
 from mlcc.target import Target
 
 
@@ -30,11 +29,13 @@ class LowerGpu(Pass):
     name: ClassVar[str] = "lower-gpu"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        module = bind_module(module, ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))
+        target = ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda")
+        ctx = replace(ctx, target=target)
+        module = run_pipeline(Pipeline.parse("lower", target="cuda"), module, ctx)
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
         made = module.copy()
         for name, func in functions.items():
-            program = lower_gpu(name, func, functions)
+            program = device_program(name, func)
             made.functions[name] = tir.PrimFunc(func.params, func.buffers, func.attrs, program.host, func.ret_dtype)
             for kernel in program.kernels:
                 made.functions[kernel.name] = as_function(kernel)

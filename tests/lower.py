@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.passes.gpu import DeviceProgram, device_program
 from mlcc.passes.levels import LOWERING
-from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manager import pass_class
+from mlcc.target import Target
+
+
+def _steps(kind: str, last: str | None = None) -> Iterator[LoweringStep]:
+    names = LOWERING[kind]
+    for name in names if last is None else names[: names.index(last) + 1]:
+        step = pass_class(name)()
+        assert isinstance(step, LoweringStep)
+        yield step
 
 
 def lower_all(
@@ -17,13 +27,22 @@ def lower_all(
 ) -> dict[str, tir.PrimFunc]:
     """The functions as a CPU runs them, after the steps up to `last`."""
     made = dict(functions)
-    names = LOWERING["llvm"]
     with deep_recursion():
-        for name in names[: names.index(last) + 1]:
-            step = pass_class(name)()
-            assert isinstance(step, LoweringStep)
+        for step in _steps("llvm", last):
             made = {n: step.lower(f, made, options) for n, f in made.items()}
     return made
+
+
+def lower_gpu(
+    name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None, unroll: bool = True
+) -> DeviceProgram:
+    """The program for a GPU of a function that may call `functions`."""
+    options = lower_options(Target.parse("cuda"))
+    made = dict(functions or {})
+    with deep_recursion():
+        for step in _steps("cuda"):
+            func = step.lower(func, made, options)
+    return device_program(name, func, unroll)
 
 
 def lower_func(

@@ -8,8 +8,10 @@ stand on the left of the combiner throughout. The barriers are `sync`'s to inser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -22,6 +24,8 @@ from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 from mlcc.passes.schedule.reducers import apply_reducer
 
 WARP = 32
@@ -221,3 +225,19 @@ def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:
     mask = c.const(0xFFFFFFFF, "uint32")
     args = (mask, value, c.cast(INT32, by), c.const(WARP), c.const(WARP))
     return c.cast(own, tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args))
+
+
+@dataclass(frozen=True)
+class LowerAllreduce(LoweringStep):
+    """Combine the values of threads by shuffles in warps, and in shared memory between them.
+
+    Before:  T.tvm_thread_allreduce(...)
+    After:   T.tvm_warp_shuffle_down(...), a step for each halving
+    """
+
+    name: ClassVar[str] = "lower-allreduce"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return lower_allreduce(func)

@@ -8,6 +8,10 @@ are large, stay as they are: they have arrived when the wait is over, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -17,6 +21,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.guarded import guarded
 from mlcc.passes.gpu.pipeline import ASYNC
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 SIZES = (4, 8, 16)
 
@@ -81,3 +87,19 @@ def _start(index: Expr) -> Expr | None:
     if isinstance(index, tir.Ramp):
         return index.base if tir.const_int(index.stride) == 1 else None
     return index if index.dtype.lanes == 1 else None
+
+
+@dataclass(frozen=True)
+class InjectAsyncCopies(LoweringStep):
+    """Copy to shared memory asynchronously in the stages of a pipeline that ask for it (TVM: InjectPTXAsyncCopy).
+
+    Before:  S[i : i + 4] = A[j : j + 4]
+    After:   T.ptx_cp_async(...)
+    """
+
+    name: ClassVar[str] = "inject-async-copies"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return inject_async_copies(func)

@@ -8,6 +8,8 @@ a uint64 buffer in shared memory itself: `T.ptx_arrive_barrier(T.address_of(bars
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -17,6 +19,8 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 UINT64 = DType.of("uint64")
 # intrinsic: which of its arguments is the barrier
@@ -87,3 +91,19 @@ class _Named(Mutator):
 
 def _is(node: object, name: str) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op(f"tir.{name}")
+
+
+@dataclass(frozen=True)
+class AllocateBarriers(LoweringStep):
+    """Allocate barriers that count arrivals and bytes (mbarriers) in shared memory.
+
+    Before:  T.create_barriers(4); T.ptx_wait_barrier(2, parity)
+    After:   bars = an array in shared memory; the calls take the address of bars[2]
+    """
+
+    name: ClassVar[str] = "allocate-barriers"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return place_barriers(func)

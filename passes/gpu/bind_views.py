@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Stmt
 from mlcc.passes.lowering.match_buffer import match, matched, with_strides
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 
 
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -36,3 +42,19 @@ class _Binder(Mutator):
         if view is not node.buffer:
             self._buffers[node.buffer] = view
         return match(view, source, region, self._defined)
+
+
+@dataclass(frozen=True)
+class BindViews(LoweringStep):
+    """Give views of buffers their strides and offsets, once it is known how what they view lies in memory.
+
+    Before:  V = T.match_buffer(S[0:16, 0:16], strides=[s, 1])
+    After:   V is S from its offset, with s = 64
+    """
+
+    name: ClassVar[str] = "bind-views"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return bind_views(func)

@@ -7,8 +7,9 @@ phases of a barrier alternate: a bit of a register for each slot says which one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -21,6 +22,8 @@ from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _VOID = DType.of("void")
 _WORD = DType.of("uint32")
@@ -142,3 +145,19 @@ def _call(name: str, *args: Expr, span: object = None) -> Stmt:
 
 def _together(body: list[Stmt]) -> Stmt:
     return tir.AttrStmt(tir.StringImm("bulk"), "bulk_copy", 1, tuple(body))
+
+
+@dataclass(frozen=True)
+class LowerBulkCopies(LoweringStep):
+    """Turn tiles into instructions of the copy engine, and barriers in memory that threads wait at.
+
+    Before:  a tile, and the wait for it
+    After:   the first thread: T.ptx_cp_async_bulk_tensor(...); all: T.ptx_wait_barrier(...)
+    """
+
+    name: ClassVar[str] = "lower-bulk-copies"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return lower_bulk_tiles(func)

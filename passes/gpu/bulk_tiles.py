@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import Interval, eval_set, from_range
@@ -38,7 +38,9 @@ from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 from mlcc.runtime.tensor_map import MOST_BOX, MOST_DIMS
 
 TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"
@@ -356,3 +358,19 @@ class _Pieces:
     size: int
     count: int
     axis: int = -1
+
+
+@dataclass(frozen=True)
+class FormBulkCopies(LoweringStep):
+    """Turn copies annotated `mlcc.bulk_copy` into tiles that the copy engine moves (sm_90 on).
+
+    Before:  for i, j in T.grid(128, 64): S[i, j] = A[by * 128 + i, k * 64 + j]
+    After:   one call that names the tile by a tensor map, and a wait for it
+    """
+
+    name: ClassVar[str] = "form-bulk-copies"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return bulk_tiles(func)

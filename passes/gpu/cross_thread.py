@@ -13,7 +13,9 @@ The combination is TVM's `tvm_thread_allreduce`; `allreduce` makes shuffles and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.conditions import operands
 from mlcc.errors import CompileError, error
@@ -26,6 +28,8 @@ from mlcc.ir.visit import Rewriter, used_vars
 from mlcc.passes.gpu.axes import loop_label, thread_axis
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.lowering.folding import Folding
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import BLOCKS, LoweringStep
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 
@@ -196,3 +200,19 @@ def _stored(
         for loop in threads:
             condition = c.logical_and(condition, c.equal(loop.var, loop.min))
     return stores if tir.const_int(condition) == 1 else (tir.IfThenElse(condition, stores, span=realize.block.span),)
+
+
+@dataclass(frozen=True)
+class CombineThreads(LoweringStep):
+    """Split reductions over threads into what each thread reduces and their combination (`tvm_thread_allreduce`).
+
+    Before:  B[0] = B[0] + A[vk], where the reduce axis vk is bound to threadIdx.x
+    After:   each thread reduces its share; then T.tvm_thread_allreduce(...) of all threads
+    """
+
+    name: ClassVar[str] = "combine-threads"
+    takes: ClassVar[str] = BLOCKS
+    gives: ClassVar[str] = BLOCKS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return combine_threads(func)

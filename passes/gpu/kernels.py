@@ -27,7 +27,9 @@ allocates is a thread's own or, outside of loops over threads, the block's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import construct as c
@@ -42,7 +44,9 @@ from mlcc.passes.gpu.private import check_private
 from mlcc.passes.lowering.compact import OUTSIDE
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -294,3 +298,19 @@ class _Changed(Mutator):
         for loop in reversed(loops):
             made = (replace(loop, body=made),)
         return made[0]
+
+
+@dataclass(frozen=True)
+class FormKernels(LoweringStep):
+    """Put all thread axes of a kernel around it; loops bound to fewer threads become conditions.
+
+    Before:  for b in blockIdx.x: for k in range(8): for t in threadIdx.x: ...
+    After:   for b in blockIdx.x: for t in threadIdx.x: for k in range(8): ...
+    """
+
+    name: ClassVar[str] = "form-kernels"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return form_kernels(func)

@@ -6,12 +6,19 @@ A warp holds a matrix of 16 x 16 as two accumulators of `mma.sync` beside each o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
+from mlcc.passes.gpu.views import resolve_views
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _AXIS = "threadIdx.x"
 
@@ -92,3 +99,19 @@ def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:
         scope = named.pointer.scope
     buffer = c.make_buffer(name, (c.const(1 << 30),), node.dtype.element, scope)
     return tir.DeclBuffer(buffer, pointer, span=node.span)
+
+
+@dataclass(frozen=True)
+class ExpandMatrixCalls(LoweringStep):
+    """Write the intrinsics of matrices that are no instructions as loads and stores.
+
+    Before:  T.mma_fill(...); T.mma_store(...)
+    After:   loads and stores of the elements that the thread holds
+    """
+
+    name: ClassVar[str] = "expand-matrix-calls"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return resolve_views(expand_matrix_calls(func))

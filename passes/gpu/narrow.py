@@ -6,7 +6,9 @@ not bound stays as it is; but a place in the grid is divided in 32 bits by any s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.bounds import INF
@@ -19,6 +21,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
@@ -166,3 +170,19 @@ def _narrow(node: Expr) -> Expr | None:
         case tir.Cast(value=value) if value.dtype.is_int and value.dtype.lanes == 1 and value.dtype.bits < 32:
             return tir.Cast(INT32, value)
     return None
+
+
+@dataclass(frozen=True)
+class NarrowIndices(LoweringStep):
+    """Compute in 32 bits what cannot pass their range (TVM: NarrowDataType).
+
+    Before:  for i in range(T.int64(8)): A[i * T.int64(4)]
+    After:   for i in range(8): A[i * 4]
+    """
+
+    name: ClassVar[str] = "narrow-indices"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return narrow_func(func)

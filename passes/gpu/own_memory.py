@@ -18,6 +18,10 @@ temporaries of constant size lie, has no such.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
@@ -25,6 +29,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.axes import thread_axis
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LOOPS, LoweringStep
 
 
 def share_out_memory(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -111,3 +117,19 @@ class _Owner(Mutator):
 
 def _loads(expr: Expr) -> bool:
     return any(isinstance(n, tir.BufferLoad) for n in walk(expr))
+
+
+@dataclass(frozen=True)
+class AllocateThreadMemory(LoweringStep):
+    """Allocate temporaries of a thread whose size a launch decides in global memory, a part for each thread.
+
+    Before:  in each thread: K = T.alloc_buffer((m,)); K[i] = ...
+    After:   K = T.alloc_buffer((n, 64, m)); in each thread: K[b, t, i] = ...
+    """
+
+    name: ClassVar[str] = "allocate-thread-memory"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return share_out_memory(func)

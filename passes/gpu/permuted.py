@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.proofs import linear_terms
@@ -27,6 +28,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LOOPS, LoweringStep
 
 WIDTHS = (128, 64, 32)
 PIECE = 16  # bytes that stay together
@@ -280,3 +283,35 @@ class _Permuter(Mutator):
         if node.dtype.element is not buffer.dtype.element:
             raise self._pointed(data, node)
         return data, permutation.apply(offset, self._analyzer)
+
+
+@dataclass(frozen=True)
+class PlanSwizzle(LoweringStep):
+    """Note the order of elements that `permuted_layout` asks for at the allocations in shared memory.
+
+    Before:  S = T.alloc_buffer((64, 64), "float16", scope="shared"), written under {"permuted_layout": 1}
+    After:   the allocation says which pieces of a row change places
+    """
+
+    name: ClassVar[str] = "plan-swizzle"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return plan_permuted(func)
+
+
+@dataclass(frozen=True)
+class SwizzleShared(LoweringStep):
+    """Change indices into shared memory to the order that was planned, so that fewer accesses meet in a bank.
+
+    Before:  S[i * 64 + j]
+    After:   S[i * 64 + (j // 8 ^ i % 8) * 8 + j % 8]
+    """
+
+    name: ClassVar[str] = "swizzle-shared"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return permute_shared(func)

@@ -14,7 +14,9 @@ that the copy engine moves belong to no group (`pipeline_tiles`): they have barr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -26,6 +28,7 @@ from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import (
     ASYNC_STAGES,
     DOUBLE,
@@ -38,6 +41,7 @@ from mlcc.passes.lowering.pipeline_parts import (
     plan_of,
     refused,
 )  # fmt: skip
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.unroll import has_jump, nested_bodies
 
 PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
@@ -390,3 +394,19 @@ def _doubled(part: Body) -> set[tir.Var]:
         for nested in nested_bodies(stmt):
             found |= _doubled(nested)
     return found
+
+
+@dataclass(frozen=True)
+class PipelineLoops(LoweringStep):
+    """Overlap the iterations of loops annotated `software_pipeline_stage` (TVM: InjectSoftwarePipeline).
+
+    Before:  for k in range(8): load(k); compute(k)
+    After:   load(0); for k in range(7): load(k + 1); compute(k)  then compute(7)
+    """
+
+    name: ClassVar[str] = "pipeline-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return pipeline_loops(func)

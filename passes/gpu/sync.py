@@ -11,9 +11,10 @@ Functions with the attribute `mlcc.manual_barriers`, and kernels that synchronis
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import construct as c
@@ -30,6 +31,8 @@ from mlcc.passes.gpu.pipeline import ASYNC, ORDERED
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import Touch, touches
 from mlcc.passes.lowering.mutator import Body
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 
 MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that it is to have
@@ -350,3 +353,19 @@ def _refusal(scope: Stmt, problem: _Inside) -> Diagnostic:
     places = (Label(problem.first.span, "one thread is here"), here)
     help = "a barrier has to stand between the two, and all threads have to come to it"
     return error("E0726", text, problem.second.span, "another one here", related=places, help=help)
+
+
+@dataclass(frozen=True)
+class InsertBarriers(LoweringStep):
+    """Insert barriers where threads of a block hand values to one another (TVM: ThreadSync).
+
+    Before:  S[t] = A[t]; B[t] = S[63 - t]
+    After:   S[t] = A[t]; T.tvm_storage_sync("shared"); B[t] = S[63 - t]
+    """
+
+    name: ClassVar[str] = "insert-barriers"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return insert_barriers(func)

@@ -7,6 +7,10 @@ strides and offsets of views) become these, and what is asserted of them goes wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -15,6 +19,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.placed import Place, Placed
 from mlcc.passes.lowering.accesses import is_steady
 from mlcc.passes.lowering.flatten import flat_buffer
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _SMALL = 64  # nodes of a value that takes the place of its name
 
@@ -83,3 +89,19 @@ class _Resolver(Placed):
             self.flat.append(tir.DeclBuffer(root, data))
         self._known[view.data] = Place(root, offset)
         return []
+
+
+@dataclass(frozen=True)
+class ResolveViews(LoweringStep):
+    """Replace accesses of views by accesses of what they view.
+
+    Before:  V_1[i * s + j], a view of S_1 with s = 64
+    After:   S_1[i * 64 + j]
+    """
+
+    name: ClassVar[str] = "resolve-views"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return resolve_views(func)

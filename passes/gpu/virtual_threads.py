@@ -8,6 +8,10 @@ independent, any order of their statements computes the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
@@ -16,6 +20,8 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 
 UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
@@ -202,3 +208,19 @@ class _Interleaver:
             copy = Placed({self._var: own}, {}, {}).body((stmt,))
             return (tir.For(own, self._low, c.const(self._count, own.dtype), ForKind.SERIAL, copy),)
         return tuple(s for copy in self._copies for s in copy.body((stmt,)))
+
+
+@dataclass(frozen=True)
+class InjectVirtualThreads(LoweringStep):
+    """Write the work of virtual threads out as code of one thread (TVM: InjectVirtualThread).
+
+    Before:  for v in T.thread_binding(2, thread="vthread.x"): C[v * 8 + t] = ...
+    After:   C[t] = ...; C[8 + t] = ...
+    """
+
+    name: ClassVar[str] = "inject-virtual-threads"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return inject_virtual_threads(func)

@@ -8,8 +8,10 @@ that name a thread's part by an offset (`ptx_mma`, `ptx_ldmatrix`) get the offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.errors import CompileError, error
@@ -22,6 +24,8 @@ from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.passes.gpu.divergence import Varying
 from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 WARP = 32
 _WIDTHS = {"warp": WARP, "warpgroup": 128}  # scope: how many threads along the axis share its memory
@@ -274,3 +278,19 @@ class _Lower(ThreadMutator):
             if isinstance(arg, tir.Var) and arg in self._registers:
                 raise _wrong(self._registers[arg].old, f"`T.{name}` gets its address", node)
         return replace(node, args=self.exprs(tuple(args)))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class LowerWarpMemory(LoweringStep):
+    """Turn buffers of scope `warp` into registers of its threads, and reads of others' elements into shuffles.
+
+    Before:  W[t] = A[t]; B[t] = W[(t + 1) % 32]
+    After:   w = A[t]; B[t] = T.tvm_warp_shuffle(..., w, (t + 1) % 32, ...)
+    """
+
+    name: ClassVar[str] = "lower-warp-memory"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return lower_warp_memory(func)

@@ -9,6 +9,8 @@ bytes, 0 for none; -1 stands for the order that the buffer has (`permuted`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
@@ -20,6 +22,8 @@ from mlcc.passes.gpu.matrix_calls import wrong_call
 from mlcc.passes.gpu.permuted import Permutation, permutations
 from mlcc.passes.gpu.wgmma_layout import MODES
 from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _BITS = DType.of("uint64")
 _LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say
@@ -83,3 +87,19 @@ def _encoded(value: Expr) -> Expr:
 
 def _op(name: str, a: Expr, b: Expr) -> Expr:
     return tir.Call(_BITS, tir.Op(f"tir.{name}"), (a, b))
+
+
+@dataclass(frozen=True)
+class EncodeDescriptors(LoweringStep):
+    """Compute the descriptors of matrices in shared memory that products of warpgroups take.
+
+    Before:  T.ptx_wgmma_descriptor(S.data, 16, 1024, 128)
+    After:   the 64 bits, over the address of S
+    """
+
+    name: ClassVar[str] = "encode-descriptors"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return encode_descriptors(func)

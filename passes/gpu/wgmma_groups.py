@@ -9,6 +9,10 @@ begins, if nothing there touches what it uses. Kernels that say any of this them
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
@@ -18,6 +22,8 @@ from mlcc.passes.gpu.wgmma_layout import is_product
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 PENDING = "wgmma_pending"  # around products: how many groups may be on their way afterwards
 _BY_HAND = frozenset(tir.Op(f"tir.{n}") for n in ("ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group"))
@@ -126,3 +132,19 @@ def _is_bulk(node: object) -> bool:
 
 def _call(name: str, *args: Expr) -> Stmt:
     return tir.Evaluate(tir.Call(_VOID, tir.Op(f"tir.ptx_wgmma_{name}"), args))
+
+
+@dataclass(frozen=True)
+class GroupProducts(LoweringStep):
+    """Put fences before runs of products of warpgroups, and waits behind them.
+
+    Before:  T.ptx_wgmma_ss(...)
+    After:   T.ptx_wgmma_fence(); T.ptx_wgmma_ss(...); T.ptx_wgmma_commit_group(); T.ptx_wgmma_wait_group(0)
+    """
+
+    name: ClassVar[str] = "group-products"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return group_products(func)

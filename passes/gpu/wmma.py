@@ -7,7 +7,9 @@ is one `ptx_ldmatrix`; others, and all stores, are loads and stores of elements.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
@@ -17,6 +19,8 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, PointerType, Stmt
 from mlcc.passes.gpu.matrix_calls import wrong_call
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import FLAT, LoweringStep
 
 _SIZE = 16
 _ELEMENTS = _SIZE * _SIZE
@@ -194,3 +198,19 @@ def _view(node: tir.Call, pointer: Expr, dtype: DType) -> tir.DeclBuffer:
     named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
     scope = named.pointer.scope if isinstance(named, tir.Var) and named.pointer is not None else "global"
     return tir.DeclBuffer(c.make_buffer("matrix", (c.const(1 << 30),), dtype, scope), pointer, span=node.span)
+
+
+@dataclass(frozen=True)
+class LowerWmma(LoweringStep):
+    """Turn fragments of `wmma.*` scopes into registers, and their products into `mma.sync`.
+
+    Before:  T.tvm_mma_sync(...)
+    After:   T.ptx_mma(...) twice, of 8 columns each
+    """
+
+    name: ClassVar[str] = "lower-wmma"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return lower_wmma(func)

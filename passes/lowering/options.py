@@ -11,6 +11,8 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.target import Target
 
+GPU_UNROLL_LIMIT = 1024  # statements that a loop comes to
+
 
 @dataclass(frozen=True, slots=True)
 class LowerOptions:
@@ -57,7 +59,7 @@ def mask_bits(features: Collection[str]) -> frozenset[int]:
 def lower_options(target: Target) -> LowerOptions:
     """What lowering may count on, by the features of the target."""
     if target.kind != "llvm":
-        return LowerOptions(unroll_limit=1024, vector_lanes=16, vector_bytes=16, kernels=True)
+        return LowerOptions(unroll_limit=GPU_UNROLL_LIMIT, vector_lanes=16, vector_bytes=16, kernels=True)
     full = target.resolved()
     features = features_of(full.triple, full.cpu, full.features)
     made = cpu_options(full.triple.partition("-")[0], features)

@@ -41,6 +41,25 @@ class _Unroller(Mutator):
         return copies
 
 
+def select_unrolled(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
+    """`func` with the mark on those loops left that `unroll_loops` writes out; others become serial."""
+    return replace(func, body=_Selector(limit).body(func.body))  # type: ignore[no-any-return]
+
+
+class _Selector(Mutator):
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def expr(self, node: tir.Expr) -> tir.Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made: tir.For = replace(node, body=self.body(node.body))
+        if made.kind is not ForKind.UNROLLED or isinstance(_Unroller(self._limit).stmt_for(made), list):
+            return made
+        return replace(made, kind=ForKind.SERIAL)  # type: ignore[no-any-return]
+
+
 def size_of(body: Body) -> int:
     """How many statements, nested ones included."""
     total = 0
@@ -87,3 +106,19 @@ class UnrollLoops(LoweringStep):
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         return unroll_loops(func, options.unroll_limit)
+
+
+@dataclass(frozen=True)
+class SelectUnrolledLoops(LoweringStep):
+    """Keep `T.unroll` on the loops that are small enough to be written out; the others become serial.
+
+    Before:  for i in T.unroll(100000): ...
+    After:   for i in range(100000): ...
+    """
+
+    name: ClassVar[str] = "select-unrolled-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return select_unrolled(func, options.unroll_limit)

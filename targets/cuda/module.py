@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mlcc.gpus import Arch
 from mlcc.ir.module import IRModule
-from mlcc.passes.bind_threads import bind_module
 from mlcc.target import Target
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptx import emit_ptx
@@ -15,7 +14,7 @@ def compile_module(module: IRModule, target: Target, prefix: str | None, opt_lev
     """Plan every public function and emit the kernels that they launch. Raises CompileError."""
     Arch.of(target)  # before any work
     about = {"kind": "cuda", "text": str(target), "features": []}
-    launch = plan_module(bind_module(module, target), about, opt_level, pipeline)
+    launch = plan_module(module, about, opt_level, pipeline)
     code = emit_ptx(launch.kernels, target)
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():

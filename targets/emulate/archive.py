@@ -13,12 +13,11 @@ from mlcc.errors import CompileError, LoadError, error
 from mlcc.gpu_facts import GpuFacts
 from mlcc.grammar.parser import parse
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.plan_files import SOURCE, Parts
 from mlcc.targets.emulate.device import EmulatedDevice
-from mlcc.targets.launch.module import rolled
+from mlcc.targets.launch.module import rolled_kernels
 from mlcc.targets.launch.program import kernel_form
 
 _AGAIN = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
@@ -49,8 +48,7 @@ def _lowered(source: bytes, name: str) -> list[DeviceKernel]:
     try:
         with deep(), uncollected():
             functions = {str(n): f for n, f in parse(source, name).functions.items() if isinstance(f, tir.PrimFunc)}
-            kernels = [k for n, f in functions.items() for k in lower_gpu(n, f, functions).kernels]
-            return rolled(kernels, functions)
+            return rolled_kernels(functions)
     except CompileError as exc:
         first = exc.diagnostics[0].message
         raise LoadError(error("E0748", f"the text of its kernels cannot be lowered: {first}", help=_AGAIN)) from None

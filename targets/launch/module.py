@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.grammar.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import walk
 from mlcc.ir.tensor_data import TensorData
-from mlcc.passes.gpu import DeviceKernel, lower_gpu
+from mlcc.passes.gpu import DeviceKernel, device_program
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.plan import VERSION
@@ -43,36 +42,26 @@ class LaunchModule:
         """The text of the functions: what an emulator makes of it are these kernels."""
         return script(IRModule(dict(self.functions)))
 
-    def kernels_to_emulate(self) -> list[DeviceKernel]:
-        """The kernels for a CPU, see `rolled`."""
-        return rolled(self.kernels, self.functions)
-
-    def kernels_to_read(self) -> list[DeviceKernel]:
-        """The kernels with their loops as they were written: none is unrolled."""
-        with deep():
-            programs = [lower_gpu(name, f, self.functions, unroll=False) for name, f in self.functions.items()]
-        wanted = {k.name for k in self.kernels}
-        return [k for p in programs for k in p.kernels if k.name in wanted]
+    def rolled_kernels(self) -> list[DeviceKernel]:
+        """The kernels with the loops that are marked to be unrolled as they were written: to read, and for a CPU, whose
+        code is as fast by them and compiled many times faster."""
+        return rolled_kernels(self.functions)
 
 
-def rolled(kernels: Sequence[DeviceKernel], functions: Mapping[str, tir.PrimFunc]) -> list[DeviceKernel]:
-    """The kernels of functions with the loops that are marked to be unrolled as they were written: code for a CPU is as
-    fast by them, and compiled many times faster. A kernel that takes other arguments then (loops that turn out to be
-    empty may use some) stays as it is."""
+def rolled_kernels(functions: Mapping[str, tir.PrimFunc]) -> list[DeviceKernel]:
+    """The kernels of lowered functions before loops are unrolled. One that takes other arguments then (loops that turn
+    out to be empty may use some) is as it is launched."""
+    made = []
     with deep():
-        marked = {name: f for name, f in functions.items() if _has_unrolled(f)}
-        made = [k for n, f in marked.items() for k in lower_gpu(n, f, functions, unroll=False).kernels]
-    instead = {k.name: k for k in made}
-    return [k if k.name not in instead or _given(instead[k.name]) != _given(k) else instead[k.name] for k in kernels]
+        for name, func in functions.items():
+            launched = device_program(name, func).kernels
+            rolled = {k.name: k for k in device_program(name, func, unroll=False).kernels}
+            made += [rolled[k.name] if _given(rolled[k.name]) == _given(k) else k for k in launched]
+    return made
 
 
 def _given(kernel: DeviceKernel) -> list[tuple[str, str]]:
     return [(p.name, str(p.dtype)) for p in kernel.params]
-
-
-def _has_unrolled(func: tir.PrimFunc) -> bool:
-    loops = (n for n in walk(func) if isinstance(n, tir.For))
-    return any(n.kind is tir.ForKind.UNROLLED or any("unroll" in key for key in n.annotations) for n in loops)
 
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:

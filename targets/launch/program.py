@@ -20,7 +20,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import effects
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
+from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, device_program
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.runtime.device import SCALARS
@@ -69,7 +69,7 @@ class LaunchContext:
                 hint = did_you_mean(name, self.functions)
                 raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
             with deep_recursion():
-                made = lower_gpu(name, func, self.functions)
+                made = device_program(name, func)
                 found = self.programs[name] = _HostCode(made, self).program()
         return found
 

@@ -12,9 +12,9 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import lower_gpu
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import arguments, chosen, graph, lowered, scheduled
+from tests.lower import lower_gpu
 
 GPU = "cuda{arch=sm_90}"
 

@@ -104,7 +104,7 @@ def test_rows_of_two_unknown_axes(all_cases: bool) -> None:
 
 def kernels(mod: mlcc.IRModule) -> dict[str, str | None]:
     """The rules that take the functions of a module as it is compiled."""
-    made = mlcc.run_passes(mod, level_text(2, "cuda").removesuffix(",auto-schedule,bind-threads"), target=GPU)
+    made = mlcc.run_passes(mod, level_text(2, "cuda").removesuffix(",auto-schedule"), target=GPU)
     return {name: one.rule for name, one in chosen(made, GPU).items()}
 
 

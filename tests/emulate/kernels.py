@@ -8,8 +8,9 @@ import numpy as np
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 FULL = "T.uint32(0xFFFFFFFF)"
 

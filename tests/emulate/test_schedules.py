@@ -15,8 +15,8 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.interp.prim_func import run_prim_func
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 WINDOW = """
 @T.prim_func

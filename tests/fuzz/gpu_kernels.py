@@ -22,8 +22,8 @@ import numpy as np
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 BLOCKS = 2
 PRIME = 65521

@@ -14,8 +14,9 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, lower_gpu
+from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.targets.source import emit_source
+from tests.lower import lower_gpu
 
 HERE = Path(__file__).parent
 _TYPES = {

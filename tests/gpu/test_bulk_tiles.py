@@ -16,10 +16,11 @@ import mlcc
 from mlcc.errors import CallError
 from mlcc.ir import tir
 from mlcc.ir.visit import rewrite_bottom_up
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 TWICE = """
 @T.prim_func

@@ -12,9 +12,9 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import rewrite_bottom_up
-from mlcc.passes.gpu import lower_gpu
 from tests.gpu.simulate import run_program
 from tests.gpu.test_kernels import check, lowered, refused
+from tests.lower import lower_gpu
 
 SUM = """
 @T.prim_func

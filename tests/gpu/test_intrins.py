@@ -9,10 +9,10 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.schedule.tensor_cores import catalogue
 from mlcc.passes.schedule.tensor_intrin import make_intrin
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 # of the catalogue, those that lower to the same texts
 NAMES = sorted(catalogue())

@@ -10,8 +10,9 @@ from mlcc.errors import CompileError
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from tests.gpu.simulate import run_program
+from tests.lower import lower_gpu
 
 
 def lowered(text: str, name: str = "f") -> tuple[tir.PrimFunc, DeviceProgram]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
+from tests.lower import lower_gpu
 
 REVERSE = """
 @T.prim_func

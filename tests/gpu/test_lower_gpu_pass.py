@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import lower_gpu
 from tests.gpu.test_kernels import WINDOW
+from tests.lower import lower_gpu
 
 
 def test_the_kernel_as_text() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas, version
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 PTXAS = find_ptxas()
 needs_ptxas = pytest.mark.skipif(PTXAS is None or version(PTXAS) < (12, 8), reason="no ptxas of CUDA 12.8 or later")

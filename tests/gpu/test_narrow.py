@@ -8,7 +8,8 @@ import mlcc
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import DeviceKernel, lower_gpu
+from mlcc.passes.gpu import DeviceKernel
+from tests.lower import lower_gpu
 
 
 def kernel_of(text: str) -> DeviceKernel:

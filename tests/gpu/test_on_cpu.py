@@ -12,13 +12,13 @@ import mlcc
 from mlcc import CompileError
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
-from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.llvm.compile import Machine
 from mlcc.targets.llvm.vmath import BINARY, UNARY
 from tests.gpu.everything import everything
 from tests.gpu.on_cpu import Kernels
+from tests.lower import lower_gpu
 from tests.targets.build import func, loop
 from tests.targets.harness import Native
 

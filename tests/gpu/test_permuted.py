@@ -14,10 +14,11 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.passes.gpu.permuted import Permutation
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "tensor-cores"
 

@@ -13,10 +13,11 @@ from mlcc import CompileError
 from mlcc.gpus import DRIVERS, ISA, Arch
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceKernel, lower_gpu
+from mlcc.passes.gpu import DeviceKernel
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
 from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version
 from tests.gpu.on_cpu import Kernels
+from tests.lower import lower_gpu
 
 ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100", "sm_120")
 PTXAS = find_ptxas()

@@ -9,10 +9,11 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "tensor-cores"
 # the schedule of the sample, and one that makes blocks of 2 warps with 32 x 16 sums each

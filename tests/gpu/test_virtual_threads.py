@@ -9,13 +9,13 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.gpu.virtual_threads import inject_virtual_threads
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.flatten import flatten_buffers
 from mlcc.passes.lowering.realize import realize_blocks
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 MATMUL = """
 @T.prim_func

@@ -8,8 +8,9 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 ROTATE = """
 @T.prim_func

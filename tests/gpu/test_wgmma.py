@@ -10,10 +10,11 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas, version
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 PTXAS = find_ptxas()
 ARCH = "cuda{arch=sm_90a}"

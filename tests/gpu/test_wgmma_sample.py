@@ -10,12 +10,13 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import DeviceProgram, lower_gpu
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.passes.schedule.tensor_cores import module_of
 from mlcc.passes.schedule.tensor_intrin import make_intrin
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas, version
 from mlcc.targets.emulate import run_program
+from tests.lower import lower_gpu
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "tensor-cores"
 # the schedule of the sample, and one whose warpgroups make 64 x 64 sums

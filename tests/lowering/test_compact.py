@@ -9,10 +9,9 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu import lower_gpu
 from mlcc.passes.lowering.compact import compact_buffers
 from mlcc.passes.lowering.realize import realize_blocks
-from tests.lower import lower_func
+from tests.lower import lower_func, lower_gpu
 from tests.targets.harness import Native
 
 

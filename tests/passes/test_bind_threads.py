@@ -11,8 +11,8 @@ from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.bind_threads import bind_function
-from mlcc.passes.gpu import lower_gpu
 from mlcc.verify import check
+from tests.lower import lower_gpu
 
 FACTS = GpuFacts.of("cuda")
 
