@@ -18,7 +18,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.barriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
-from mlcc.passes.gpu.device import BLOCK
+from mlcc.passes.gpu.device import BLOCK, block_barrier
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -89,7 +89,7 @@ class _Lower(Mutator):
         init, span = "ptx_init_barrier_thread_count", self.span
         inits = [_call(init, self._barrier(n), c.const(1), span=span) for n in range(_number(count))]
         fences = [_call(name, span=span) for name in ("ptx_fence_barrier_init", "ptx_fence_proxy_async")]
-        return [*made, self._once([*inits, *fences]), _call("tvm_storage_sync", tir.StringImm("shared"))]
+        return [*made, self._once([*inits, *fences]), block_barrier()]
 
     def _once(self, body: list[Stmt]) -> Stmt:
         return tir.IfThenElse(self.first, tuple(body)) if tir.const_int(self.first) != 1 else _together(body)

@@ -20,11 +20,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
 from mlcc.passes.gpu.tensor_map import TensorMap
 
+VOID = DType.of("void")
 GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 BLOCK = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+def block_barrier() -> tir.Evaluate:
+    """A barrier of all threads of a block, with the arguments that TVM's has."""
+    args = (tir.StringImm("shared"), c.const(False), c.const(-1))
+    return tir.Evaluate(tir.Call(VOID, tir.Op("tir.tvm_storage_sync"), args))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

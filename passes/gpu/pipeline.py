@@ -23,6 +23,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.device import block_barrier
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
 from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles, waits
 from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
@@ -205,10 +206,10 @@ class _Pipeline:
             if tir.const_int(active) != 0:
                 pending = self._pending(part, place)
                 if pending is not None and (limit is None or limit > pending):
-                    made += [_call("ptx_wait_group", c.const(pending, INT32)), _barrier()]
+                    made += [_call("ptx_wait_group", c.const(pending, INT32)), block_barrier()]
                     limit = pending
                 if place in self.cleared and (known is None or known >= self.cleared[place]):
-                    made.append(_barrier())
+                    made.append(block_barrier())
                 made += self._part(part, number, active)
             if any(g.last == place for g in self.groups):
                 made.append(_call("ptx_commit_group"))
@@ -332,10 +333,6 @@ def _passes(barriers: set[int], place: int, later: int, rounds: int) -> bool:
     if rounds == 0:
         return any(place < b <= later for b in barriers)
     return any(b > place or b <= later or rounds > 1 for b in barriers)
-
-
-def _barrier() -> Stmt:
-    return _call("tvm_storage_sync", tir.StringImm("shared"))
 
 
 def _sum(extent: Expr, number: int) -> int | None:

@@ -19,11 +19,10 @@ from typing import ClassVar
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.dtypes import DType
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.bulk_tiles import TILE, is_call
-from mlcc.passes.gpu.device import BLOCK
+from mlcc.passes.gpu.device import BLOCK, block_barrier
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_barrier, is_threads_left_out, whole_range
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.own import Meeting, Side
@@ -139,7 +138,7 @@ class _Sync:
             if clash is not None:
                 if self._apart:
                     raise _Inside(*clash)
-                made.append(_barrier())
+                made.append(block_barrier())
                 summary.tail, summary.closed = [], True
             if not summary.closed:
                 summary.head += inner.head
@@ -241,7 +240,7 @@ class _Sync:
             if self._apart:
                 raise _Inside(*clash)
             before = [use for place, uses in inner.starts if place < at for use in uses]
-            body = (*body[:at], _barrier(), *body[at:])
+            body = (*body[:at], block_barrier(), *body[at:])
             return body, _Summary(before, inner.tail, True)
         return body, inner
 
@@ -335,10 +334,6 @@ class _Sync:
 
 def _scope(data: tir.Var) -> str:
     return "global" if data.pointer is None else data.pointer.scope
-
-
-def _barrier() -> Stmt:
-    return tir.Evaluate(tir.Call(DType.of("void"), tir.Op("tir.tvm_storage_sync"), (tir.StringImm("shared"),)))
 
 
 def _refusal(scope: Stmt, problem: _Inside) -> Diagnostic:

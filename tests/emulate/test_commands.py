@@ -86,11 +86,11 @@ def test_a_fault_ends_the_run(tool: Tool) -> None:
 
 
 def test_a_fault_in_a_file(tool: Tool) -> None:
-    """The places are those of the text that the file holds."""
+    """The places are those of the text that the file holds: the lowered one."""
     tool.file("t.mlc", TRANSPOSE.format(row=33, sync="T.evaluate(0)"))
     tool("compile", "t.mlc", "-t", "cuda", "-o", "t.mlca")
     error = fails(tool, "run", "t.mlca", "--emulate", "--func", "transpose", "--in", "x.npz")
-    assert "t.mlca/kernels.mlc:" in error and "E0742" in error and "S[tx, k * 8 + ty]" in error
+    assert "t.mlca/kernels.mlc:" in error and "E0742" in error and "`S[8]`" in error
 
 
 def test_from_python() -> None:
