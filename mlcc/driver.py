@@ -99,14 +99,15 @@ def run_passes(
 def build(
     mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
     prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True, sanitize: bool = False,
+    observers: Sequence[Observer] = (),
 ) -> Any:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
-    LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops run
-    serially: what is wrong ends the call with an error. Gives an `Artifact`, for cuda a `CudaArtifact`: both have
-    `save`, `emit` and `manifest`. Raises CompileError.
+    LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops
+    run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Gives an
+    `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and `manifest`. Raises CompileError.
     """
     from mlcc.passes.levels import LOWERING
     from mlcc.passes.observers import VerifyEach
@@ -125,7 +126,7 @@ def build(
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, opt_level, pipeline, sanitize)
     try:
-        looking = [VerifyEach(input_too=False, skipped=LOWERING[where.kind])]  # nobody else sees what these make
+        looking = [VerifyEach(input_too=False, skipped=LOWERING[where.kind]), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower

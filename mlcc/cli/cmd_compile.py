@@ -7,9 +7,12 @@ import os
 import click
 
 from mlcc.cli.options import (
+    CommandWithDumps,
     build_artifact,
     build_object,
     data_option,
+    dump_observers,
+    dump_options,
     extern_options,
     force_option,
     level_option,
@@ -24,7 +27,7 @@ GPU = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal
 EMITS = {**CPU, **GPU}
 
 
-@click.command("compile")
+@click.command("compile", cls=CommandWithDumps)
 @click.argument("file", default="-")
 @target_option("llvm")
 @click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
@@ -36,12 +39,13 @@ EMITS = {**CPU, **GPU}
 @click.option("--sanitize", is_flag=True, help="Check every access as it is made (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
+@dump_options
 @extern_options
 @warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
     data: str | None, force: bool, sanitize: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool,
+    allow_native: bool, dump_after: str | None, dump_dir: str | None, timing: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
@@ -68,13 +72,16 @@ def command(
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
     made: dict[str, Content]
-    if emit == "obj" and not gpu:
+    observers = dump_observers(None, dump_after, dump_dir, timing, outputs.save_part)
+    if emit == "obj" and not gpu and not observers:
         from mlcc.runtime.manifest import extract
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
         made, facts = {output: code}, None if header is None else extract(code)
     else:
-        artifact = build_artifact(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize)
+        artifact = build_artifact(
+            file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers
+        )
         made = artifact.files(output, emit, outputs, data) if gpu else artifact.files(output, emit)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None:

@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
-from mlcc.cli.options import data_option, force_option, target_option, warn, warnings_option
+from mlcc.cli.options import (
+    CommandWithDumps,
+    data_option,
+    dump_observers,
+    dump_options,
+    force_option,
+    say,
+    target_option,
+    warn,
+    warnings_option,
+)
 
 
-def _separate(argv: list[str]) -> list[str]:
-    """click would take the word after a bare `--dump-after` for its value; here only `=` gives one."""
-    return [f"{w}=*" if w in ("--dump-after", "--dump-before") else w for w in argv]
-
-
-class Command(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _separate(args))
-
-
-@click.command("passes", cls=Command)
+@click.command("passes", cls=CommandWithDumps)
 @click.argument("file", default="-")
 @click.option(
     "-p", "--passes", "pipeline", help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2)."
@@ -36,10 +36,8 @@ class Command(click.Command):
 @click.option("--help-pass", metavar="NAME", help="What a pass does, and its options.")
 @click.option("--print-pipeline", is_flag=True, help="Print the text of the pipeline and run nothing.")
 @click.option("--dump-before", metavar="[=PASS,..]", help="Show the module before passes (bare: before each).")
-@click.option("--dump-after", metavar="[=PASS,..]", help="Show the module after passes (bare: after each).")
-@click.option("--dump-dir", metavar="FOLDER", help="Dump into numbered files that parse, instead of to stderr.")
+@dump_options
 @click.option("--diff", is_flag=True, help="Show what each pass changed, to stderr.")
-@click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")
 @click.option(
     "--why-fuse", is_flag=True, help="Say for each edge of each function why `fuse` fuses it or not, to stderr."
 )
@@ -119,32 +117,22 @@ def command(
 
     from mlcc.passes import observers as looking
 
-    def write(part: str) -> None:
-        click.echo(part, err=True, nl=not part.endswith("\n"))
-
-    observers: list[Any] = []
-    if dump_before is not None or dump_after is not None or dump_dir is not None:
-        before = () if dump_before is None else looking.parse_names(dump_before)
-        every = dump_before is None and dump_after is None  # --dump-dir alone
-        after = None if every else () if dump_after is None else looking.parse_names(dump_after)
-        observers.append(looking.Dump(write, before, after, dump_dir, outputs.save_part))
+    observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_part)
     if diff:
-        observers.append(looking.Diff(write))
-    if timing:
-        observers.append(looking.Timing(write))
+        observers.append(looking.Diff(say))
     if why_fuse:
         from mlcc.passes.why_fuse import WhyFuse
 
-        observers.append(WhyFuse(write))
+        observers.append(WhyFuse(say))
         if not any(p.name == "fuse" for p in chosen.passes):
-            write("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
+            say("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
     if why_schedule:
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
         from mlcc.passes.auto_schedule.choose import facts_of
 
-        observers.append(WhySchedule(write, facts_of(ctx.target)))
+        observers.append(WhySchedule(say, facts_of(ctx.target)))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
-            write("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
+            say("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
     if verify_each:
         observers.append(looking.VerifyEach())
     check = None
@@ -156,7 +144,7 @@ def command(
 
         report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
-            load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=write,
+            load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=say,
             compiled=run_compiled,
         )  # fmt: skip
         observers.append(check)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -122,6 +122,48 @@ def threads_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+class CommandWithDumps(click.Command):
+    """A command with `dump_options`: click would take the word after a bare `--dump-after` for its value; here only `=`
+    gives one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [f"{w}=*" if w in ("--dump-after", "--dump-before") else w for w in args])
+
+
+def dump_options(command: Any) -> Any:
+    """What looks on while passes run; `dump_observers` takes the values."""
+    command = click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")(command)
+    command = click.option(
+        "--dump-dir", metavar="FOLDER", help="Dump into numbered files that parse, instead of to stderr."
+    )(command)
+    return click.option("--dump-after", metavar="[=PASS,..]", help="Show the module after passes (bare: after each).")(
+        command
+    )
+
+
+def say(part: str) -> None:
+    """Write to stderr, with a line end."""
+    click.echo(part, err=True, nl=not part.endswith("\n"))
+
+
+def dump_observers(
+    before: str | None, after: str | None, folder: str | None, timing: bool, save: Callable[[str, str, str], None]
+) -> list[Any]:
+    """The observers that `dump_options` and `--dump-before` ask for; `save` writes a file of `folder`. Raises
+    CompileError E0501 for a pass that there is not."""
+    from mlcc.passes import observers as looking
+
+    made: list[Any] = []
+    if before is not None or after is not None or folder is not None:
+        every = before is None and after is None  # --dump-dir alone
+        earlier = () if before is None else looking.parse_names(before)
+        later = None if every else () if after is None else looking.parse_names(after)
+        made.append(looking.Dump(say, earlier, later, folder, save))
+    if timing:
+        made.append(looking.Timing(say))
+    return made
+
+
 def force_option(command: Any) -> Any:
     return click.option(
         "--force", is_flag=True, help="Let files that nobody named, such as FILE.npz beside -o FILE, replace others."
@@ -179,8 +221,10 @@ def build_artifact(
     prefix: str | None = None,
     sanitize: bool = False,
     told: list[str] | None = None,
+    observers: Sequence[Any] = (),
 ) -> Any:
-    """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any."""
+    """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any. `observers`
+    look on while passes run."""
     from mlcc.driver import build, parse_file
 
     module = parse_file(path)
@@ -193,6 +237,7 @@ def build_artifact(
         allow_extern=allow_extern,
         allow_native=allow_native,
         sanitize=sanitize,
+        observers=observers,
     )
     if warn(module) and told is not None:
         told.append(path)
