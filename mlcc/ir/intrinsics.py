@@ -77,7 +77,8 @@ if_then_else 3 second pure any      likely 1 same pure any              ignore_l
 reinterpret 1 explicit pure any     type_annotation 0 explicit pure any undef 0 int32 read any
 vectorlow 1 explicit pure any       vectorhigh 1 explicit pure any      vectorcombine 2 explicit pure any
 get_active_lane_mask 2 explicit pure integer                            vscale 0 int32 pure any
-checked_index 5 place pure any
+checked_index 5 place pure any      mlcc_view 1+ handle pure any
+mlcc_cp_async_bulk_tile 3+ void update any                              mlcc_cp_async_bulk_wait 1+ void update any
 dp4a 2-3 groups pure any            dp2a 2-3 groups pure any            masked_load 2+ explicit read any
 masked_store 3+ void update any
 address_of 1 handle pure any        isnullptr 1 bool pure any           handle_add_byte_offset 2 handle pure any

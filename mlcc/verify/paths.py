@@ -13,7 +13,7 @@ from mlcc.ir.tir import Expr, IterKind
 
 Body = tuple[tir.Stmt, ...]
 
-_BY_REFERENCE = frozenset(("tir.address_of", "tir.match_buffer", "tir.prefetch"))  # of an element that may be one past
+_BY_REFERENCE = frozenset(("tir.address_of", "tir.mlcc_view", "tir.prefetch"))  # of an element that may be one past
 _RETURNS = frozenset(("tir.ret", "tir.thread_return", "tir.break_loop", "tir.continue_loop"))
 
 

@@ -34,7 +34,6 @@ from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.permuted import Permutation
 from mlcc.passes.gpu.tensor_map import TensorMap
-from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
@@ -108,8 +107,9 @@ class _Tiles(Mutator):
         for node in (n for s in body for n in walk(s)):
             match node:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):
-                    if isinstance(notes.get(PERMUTED), Permutation):
-                        self._orders[buffer] = notes[PERMUTED]
+                    plan = Permutation.of(notes)
+                    if plan is not None:
+                        self._orders[buffer] = plan
                 case tir.DeclBuffer(buffer=buffer):
                     self._views.add(buffer.data)
                 case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):

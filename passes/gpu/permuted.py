@@ -34,6 +34,7 @@ from mlcc.passes.lowering.stage import FLAT, LOOPS, LoweringStep
 WIDTHS = (128, 64, 32)
 PIECE = 16  # bytes that stay together
 ALIGNMENT = 1024
+SWIZZLE = "mlcc.swizzle"  # of an allocation: width, row and size of its `Permutation`
 # intrinsics that read or write up to a piece of shared memory: the pointer, and the offset beside it
 _PIECES = {"ptx_ldmatrix": ((5, 6),), "ptx_cp_async": ((0, 1),)}
 # and those that know of the order: they are told where elements would lie without it
@@ -47,6 +48,15 @@ class Permutation:
     width: int
     row: int
     size: int
+
+    @staticmethod
+    def of(annotations: Mapping[str, object]) -> Permutation | None:
+        """What `plan-swizzle` noted at an allocation."""
+        noted = annotations.get(SWIZZLE)
+        if not isinstance(noted, tuple) or len(noted) != 3:
+            return None
+        width, row, size = (tir.const_int(n) if isinstance(n, tir.Expr) else n for n in noted)
+        return Permutation(width, row, size)  # type: ignore[arg-type]
 
     @property
     def is_by_address(self) -> bool:
@@ -123,7 +133,7 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is loop code with buffers as long as they stay, with a `Permutation` as the annotation of
+    """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
     allocations that have an order of their own. Raises CompileError E0774."""
     found = [n for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and PERMUTED in n.annotations]
     if not found:
@@ -191,7 +201,7 @@ class _Planner(Mutator):
             return node
         plan = self._plans[node.buffer]
         rest = node.annotations.without(PERMUTED)
-        notes = rest if plan is None else rest.with_item(PERMUTED, plan)
+        notes = rest if plan is None else rest.with_item(SWIZZLE, (plan.width, plan.row, plan.size))
         return tir.AllocBuffer(self.buffer(node.buffer), notes, span=node.span)
 
 
@@ -200,12 +210,9 @@ class _Planner(Mutator):
 
 def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
     """The buffers that have an order of their own, by data variable."""
-    return {
-        n.buffer.data: (n.buffer, n.annotations[PERMUTED])
-        for s in body
-        for n in walk(s)
-        if isinstance(n, tir.AllocBuffer) and PERMUTED in n.annotations
-    }
+    allocations = (n for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer))
+    planned = ((n.buffer, Permutation.of(n.annotations)) for n in allocations)
+    return {buffer.data: (buffer, plan) for buffer, plan in planned if plan is not None}
 
 
 def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -226,7 +233,7 @@ class _Permuter(Mutator):
         return super().stmt_for(node)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        return replace(node, annotations=node.annotations.without(PERMUTED))  # type: ignore[no-any-return]
+        return replace(node, annotations=node.annotations.without(SWIZZLE))  # type: ignore[no-any-return]
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         found = self._known.get(node.buffer.data)

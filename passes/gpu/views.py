@@ -77,18 +77,22 @@ class _Resolver(Placed):
             case _:
                 return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
         root = self._roots.get(data)
-        if data is view.data or root is None:  # the flat form of a parameter
+        if root is None or (data is view.data and not _is_flat(root)):  # the flat form of a parameter
             self._roots.setdefault(view.data, view)
             if data is view.data:
                 self._roots[data] = view
             return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
         if root.dtype is not view.dtype or not is_steady(offset):
             return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
-        if len(root.shape) != 1 or root.strides:
+        if not _is_flat(root):
             root = self._roots[data] = flat_buffer(root)
             self.flat.append(tir.DeclBuffer(root, data))
         self._known[view.data] = Place(root, offset)
         return []
+
+
+def _is_flat(buffer: tir.Buffer) -> bool:
+    return len(buffer.shape) == 1 and not buffer.strides
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...])
     """The view, declared over a pointer to a region, `match_buffer(source[first element], extents...)`; what it leaves
     open is bound later (`bind_views`), when it is known how `source` lies."""
     first = tir.BufferLoad(source.dtype, source, tuple(axis.min for axis in region))
-    pointer = tir.Call(HANDLE, tir.Op("tir.match_buffer"), (first, *(axis.extent for axis in region)))
+    pointer = tir.Call(HANDLE, tir.Op("tir.mlcc_view"), (first, *(axis.extent for axis in region)))
     return tir.DeclBuffer(view, pointer, span=view.span)
 
 
 def matched(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
     """The buffer and the region of such a pointer."""
     match pointer:
-        case tir.Call(op=tir.Op("tir.match_buffer"), args=(tir.BufferLoad(buffer=buffer, indices=mins), *extents)):
+        case tir.Call(op=tir.Op("tir.mlcc_view"), args=(tir.BufferLoad(buffer=buffer, indices=mins), *extents)):
             return buffer, tuple(tir.Range(low, extent) for low, extent in zip(mins, extents, strict=True))
     return None
 

@@ -33,7 +33,7 @@ INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is on
 KEEP = "sanitize.keep"  # T.keep(data, ...): shadow memory that is looked at up to here, though no statement names it
 FRESH = "mlcc.sanitize_fresh"  # of a function: how many of the last buffers it takes are memory that nothing wrote
 FRESH_SUFFIX = ".fresh"  # of the name of such a function
-_BY_REFERENCE = ("tir.address_of", "tir.prefetch", "tir.match_buffer")
+_BY_REFERENCE = ("tir.address_of", "tir.prefetch", "tir.mlcc_view")
 _AS_LOWERED = " (as lowered)"
 _BYTE = DType.of("uint8")
 
