@@ -1,0 +1,109 @@
+"""Compiling goes on from the text after any step of lowering: to the same code as in one go."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mlcc
+from mlcc.driver import build_pipeline, parse_file
+from mlcc.errors import CompileError
+from mlcc.ir.module import IRModule
+from mlcc.passes.levels import LOWERING
+from mlcc.passes.lowering.stage import STAGE, STEP
+from mlcc.passes.manager import Pipeline
+from mlcc.target import Target
+from tests.generate.functions import Options, prim_func
+
+KERNELS = sorted((Path(__file__).resolve().parent / "steps").glob("*.mlc"))
+TARGETS = (
+    "llvm{triple=x86_64-linux-gnu}", "llvm{triple=x86_64-linux-gnu cpu=haswell}", "cuda{arch=sm_80}",
+    "llvm{triple=x86_64-linux-gnu cpu=znver4}", "llvm{triple=aarch64-linux-gnu}", "cuda{arch=sm_90a}",
+)  # fmt: skip
+SHARE = 12  # generated functions; with --all-cases, 200
+
+
+def code(module: IRModule, target: str, pipeline: Pipeline) -> str:
+    """Assembly or PTX, without what it says of itself."""
+    made = mlcc.build(module, target, pipeline=pipeline, prefix="p")
+    lines = made.emit("ptx" if target.startswith("cuda") else "asm").decode().splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("# mlcc", "// mlcc")))
+
+
+def differing(module: IRModule, target: str, level: int, steps: int | None, seed: int) -> list[str]:
+    """The steps of lowering, or a random choice of them, after which compiling gives other code."""
+    where = Target.parse(target)
+    passes = build_pipeline(module, where, level, None).passes
+    whole = code(module, target, Pipeline(passes))
+    numbers = [n for n, one in enumerate(passes) if one.name in LOWERING[where.kind]]
+    chosen = numbers if steps is None else sorted(random.Random(seed).sample(numbers, steps))
+    wrong, done = [], 0
+    for n in chosen:
+        module = mlcc.run_passes(module, Pipeline(passes[done : n + 1]), target=where)
+        done = n + 1
+        if code(mlcc.parse(mlcc.script(module)), target, Pipeline(passes[done:])) != whole:
+            wrong.append(passes[n].name)
+    return wrong
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
+def test_kernels(path: Path, all_cases: bool) -> None:
+    (target,) = re.findall(r"^# TARGET: (.*)$", path.read_text(), re.M)
+    assert not differing(parse_file(str(path)), target, 1, None if all_cases else 4, KERNELS.index(path))
+
+
+def generated(count: int) -> Iterator[tuple[int, IRModule]]:
+    for seed in range(count):
+        func = prim_func(seed, Options(threads=bool(seed % 2)))
+        yield seed, mlcc.parse(mlcc.script(IRModule({"main": func.with_attr("global_symbol", "main")})))
+
+
+def test_generated_functions(all_cases: bool) -> None:
+    wrong: dict[int, list[str]] = {}
+    refused = 0
+    for seed, module in generated(200 if all_cases else SHARE):
+        try:
+            found = differing(module, TARGETS[seed % 6], seed // 6 % 4, None if all_cases else 2, seed)
+        except CompileError:  # not everything has a form on a GPU
+            refused += 1
+            continue
+        wrong.update({seed: found} if found else {})
+    assert not wrong
+    assert refused < 200 // 4
+
+
+def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
+    module = parse_file(str(KERNELS[0]))
+    target = TARGETS[1]
+    whole = code(module, target, build_pipeline(module, Target.parse(target), 2, None))
+    part = mlcc.run_passes(module, "O2,lower-to-tir,realize-blocks,simplify-divisions", target=target)
+    assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions"}
+    for pipeline in (None, ""):
+        made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
+        assert "\n".join(line for line in made.splitlines() if not line.startswith("# mlcc")) == whole
+
+
+@pytest.mark.parametrize(
+    ("target", "passes", "code", "text"),
+    [
+        ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` comes before `select-parallel-loops`"),
+        ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* before"),
+        ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
+        ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
+        ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
+    ],
+)
+def test_steps_out_of_turn(target: str, passes: str, code: str, text: str) -> None:
+    with pytest.raises(CompileError, match=text) as caught:
+        mlcc.run_passes(parse_file(str(KERNELS[0])), passes, target=target)
+    assert [d.code for d in caught.value.diagnostics] == [code]
+
+
+def test_a_module_for_another_target() -> None:
+    lowered = mlcc.run_passes(parse_file(str(KERNELS[0])), "lower")
+    with pytest.raises(CompileError, match="E0546.*lowered for another target"):
+        mlcc.build(lowered, "cuda")

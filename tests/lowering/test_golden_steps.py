@@ -1,0 +1,60 @@
+"""Each step of lowering, by a small kernel before and after it: `steps/STEP.expected`. `make golden` rewrites those.
+
+A kernel says in its first lines what it is lowered for, and which steps it shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mlcc
+from mlcc.driver import parse_file
+from mlcc.ir.node import Attrs
+from mlcc.passes.levels import LOWERING
+from mlcc.passes.lowering.stage import STAGE, STEP
+from mlcc.target import Target
+from mlcc.verify import check
+
+HERE = Path(__file__).resolve().parent / "steps"
+
+
+def shown() -> dict[str, tuple[Path, str]]:
+    """The kernel of each step, and the target."""
+    found = {}
+    for path in sorted(HERE.glob("*.mlc")):
+        target, steps = re.findall(r"^# (?:TARGET|STEPS): (.*)$", path.read_text(), re.M)
+        found.update(dict.fromkeys(steps.split(), (path, target)))
+    return found
+
+
+SHOWN = shown()
+
+
+def test_every_step_is_shown() -> None:
+    assert {*SHOWN} == {step for steps in LOWERING.values() for step in steps}
+
+
+@pytest.mark.parametrize("step", SHOWN)
+def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
+    path, target = SHOWN[step]
+    steps = LOWERING[Target.parse(target).kind]
+    earlier = steps[: steps.index(step)]
+    before = mlcc.run_passes(parse_file(str(path)), ",".join(earlier), target=target)
+    after = mlcc.run_passes(before, step, target=target)
+    check(after)
+    again = mlcc.parse(mlcc.script(after), name="printed.mlc")
+    assert mlcc.script(again) == mlcc.script(after)
+    texts = [_functions(before), _functions(after)]
+    assert texts[0] != texts[1], f"{path.name} does not show what {step} does"
+    golden(HERE / f"{step}.expected", f"# before\n{texts[0]}\n# after {step}\n{texts[1]}")
+
+
+def _functions(module: mlcc.IRModule) -> str:
+    """The text without the note of how far it is."""
+    plain = module.copy()
+    plain.attrs = Attrs({k: v for k, v in module.attrs.items() if k not in (STAGE, STEP)})
+    return mlcc.script(plain).partition("class Module:\n")[2]
