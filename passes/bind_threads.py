@@ -28,8 +28,8 @@ class BindThreads(Pass):
     """Bind loops of TIR functions to the threads of a GPU where nobody has.
 
     The outer loops of a nest that compute results of their own become one, which blocks of threads share out. What
-    cannot be shared out is one thread's. Code generation for GPUs does this by itself; the pass shows what it does.
-    Loops that are bound stay.
+    cannot be shared out is one thread's. Loops that are bound stay. Lowering for a GPU begins with
+    this pass.
 
     Before:  for i in range(1000): ...
     After:   for i_0 in T.thread_binding(4, thread="blockIdx.x"): for i_1 in T.thread_binding(256, ...): ...

@@ -20,7 +20,7 @@ from mlcc.target import Target
 class LowerGpu(Pass):
     """Show the kernels of every PrimFunc as the code of one thread, and what the host does in place of the function.
 
-    Code generation for GPUs does this by itself; the result is for reading, not for further passes.
+    All steps of lowering run before; the result is for reading, not for further passes.
 
     Before:  for i in T.thread_binding(8, thread="blockIdx.x"): with T.block("C"): ...
     After:   def f_kernel(...): blockIdx_x = T.launch_thread("blockIdx.x", 8); ...
