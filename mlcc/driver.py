@@ -153,8 +153,9 @@ def build_pipeline(
     CompileError for what is wrong with the text of the pipeline.
     """
     from mlcc.passes.levels import level_text
-    from mlcc.passes.lowering.stage import BLOCKS, stage_of, with_lowering
+    from mlcc.passes.lowering.stage import with_lowering
     from mlcc.passes.manager import Pipeline
+    from mlcc.passes.stages import BLOCKS, stage_of
 
     if pipeline is None:
         pipeline = level_text(opt_level, target.kind) if stage_of(module) == BLOCKS else ""

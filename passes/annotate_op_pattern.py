@@ -22,6 +22,7 @@ class AnnotateOpPattern(Pass):
     """
 
     name: ClassVar[str] = "annotate-op-pattern"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         made = module.copy()

@@ -36,6 +36,7 @@ class BindThreads(Pass):
     """
 
     name: ClassVar[str] = "bind-threads"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         return bind_module(module, ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))

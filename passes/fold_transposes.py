@@ -35,6 +35,7 @@ class FoldTransposes(Pass):
     """
 
     name: ClassVar[str] = "fold-transposes"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         folder = _Folder(module)

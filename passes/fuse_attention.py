@@ -34,6 +34,7 @@ class FuseAttention(Pass):
     """
 
     name: ClassVar[str] = "fuse-attention"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts = GpuFacts.of(ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))

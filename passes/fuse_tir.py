@@ -64,6 +64,7 @@ class FuseTir(Pass):
     """
 
     name: ClassVar[str] = "fuse-tir"
+    needs_blocks: ClassVar[bool] = True
     requires: ClassVar[tuple[Requirement, ...]] = (Requirement("lower-to-tir", _unlowered),)
     keep_public: bool = False
 

@@ -69,6 +69,7 @@ class LowerToTir(Pass):
     """
 
     name: ClassVar[str] = "lower-to-tir"
+    needs_blocks: ClassVar[bool] = True
     skip: tuple[str, ...] = ()
     accurate: bool = False
     check_indices: bool | None = None

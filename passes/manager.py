@@ -14,6 +14,7 @@ from mlcc.ir.module import IRModule
 from mlcc.options import Item, format_item, parse_list
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.levels import GROUPS, group_text
+from mlcc.passes.stages import BLOCKS, STEP, stage_of
 from mlcc.target import Target
 from mlcc.typed_options import Codes, describe_type, given_fields, kebab, typed_fields
 
@@ -59,10 +60,12 @@ class Requirement:
 class Pass:
     """A transformation of a module. Its dataclass fields are its options; the docstring's first line is its summary.
 
-    `run` returns a new module and leaves the one that it was given as it is.
+    `run` returns a new module and leaves the one that it was given as it is. A pass that looks for blocks in PrimFuncs
+    is not given a module without (`needs_blocks`).
     """
 
     name: ClassVar[str] = ""
+    needs_blocks: ClassVar[bool] = False
     requires: ClassVar[tuple[Requirement, ...]] = ()
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
@@ -197,6 +200,11 @@ def run_pipeline(
 def _run_one(
     pipeline: Pipeline, at: int, current: Pass, module: IRModule, ctx: PassContext, observers: Sequence[Observer]
 ) -> IRModule:
+    if current.needs_blocks and stage_of(module) != BLOCKS:
+        message = f"`{current.name}` takes a module of {BLOCKS}, and this one has {stage_of(module)}"
+        raise CompileError(
+            error("E0545", message, help=f"run it before the steps of lowering, `{module.attrs.get(STEP)}`")
+        )
     for need in current.requires:
         missing = need.find(module)
         if missing:

@@ -37,6 +37,7 @@ class PackWeights(Pass):
     """
 
     name: ClassVar[str] = "pack-weights"
+    needs_blocks: ClassVar[bool] = True
     growth: float = 2.0
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:

@@ -29,6 +29,7 @@ class PromoteNarrowFloats(Pass):
     """
 
     name: ClassVar[str] = "promote-narrow-floats"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         return promoted_module(module)

@@ -28,6 +28,7 @@ class RewriteDataflowReshape(Pass):
     """
 
     name: ClassVar[str] = "rewrite-dataflow-reshape"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         sources: dict[str, int | None] = {}

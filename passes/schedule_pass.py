@@ -22,6 +22,7 @@ class ApplyScript(Pass):
     """
 
     name: ClassVar[str] = "schedule"
+    needs_blocks: ClassVar[bool] = True
     script: str = field(metadata={"file": True})
     seed: int = 0
 

@@ -37,6 +37,7 @@ class SplitKernels(Pass):
     """
 
     name: ClassVar[str] = "split-kernels"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         splitter = _Splitter(module)

@@ -23,6 +23,7 @@ class AutoSchedule(Pass):
     """
 
     name: ClassVar[str] = "auto-schedule"
+    needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         made = module.copy()

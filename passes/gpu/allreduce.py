@@ -25,8 +25,9 @@ from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.schedule.reducers import apply_reducer
+from mlcc.passes.stages import LOOPS
 
 WARP = 32
 Values = list[Expr]

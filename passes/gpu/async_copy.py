@@ -22,7 +22,8 @@ from mlcc.passes.gpu.guarded import guarded
 from mlcc.passes.gpu.pipeline import ASYNC
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 SIZES = (4, 8, 16)
 

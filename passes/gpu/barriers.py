@@ -20,7 +20,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 UINT64 = DType.of("uint64")
 # intrinsic: which of its arguments is the barrier

@@ -12,7 +12,8 @@ from mlcc.ir.tir import Stmt
 from mlcc.passes.lowering.match_buffer import match, matched, with_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 
 
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:

@@ -23,7 +23,8 @@ from mlcc.passes.gpu.kernels import change_kernels
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _VOID = DType.of("void")
 _WORD = DType.of("uint32")

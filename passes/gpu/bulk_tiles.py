@@ -39,7 +39,8 @@ from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 from mlcc.runtime.tensor_map import MOST_BOX, MOST_DIMS
 
 TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"

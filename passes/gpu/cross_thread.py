@@ -29,9 +29,10 @@ from mlcc.passes.gpu.axes import loop_label, thread_axis
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import BLOCKS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.stages import BLOCKS
 
 SCOPE = "reduce_scope"  # the key of the attribute that says how to combine
 

@@ -46,7 +46,8 @@ from mlcc.passes.lowering.folding import Folding
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:

@@ -18,7 +18,8 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _AXIS = "threadIdx.x"
 

@@ -22,7 +22,8 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)

@@ -30,7 +30,8 @@ from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.axes import thread_axis
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 
 
 def share_out_memory(func: tir.PrimFunc) -> tir.PrimFunc:

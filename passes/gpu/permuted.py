@@ -29,7 +29,8 @@ from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT, LOOPS
 
 WIDTHS = (128, 64, 32)
 PIECE = 16  # bytes that stay together

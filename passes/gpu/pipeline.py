@@ -42,8 +42,9 @@ from mlcc.passes.lowering.pipeline_parts import (
     plan_of,
     refused,
 )  # fmt: skip
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import has_jump, nested_bodies
+from mlcc.passes.stages import FLAT
 
 PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
 VOID = DType.of("void")

@@ -31,8 +31,9 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import Touch, touches
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.stages import FLAT
 
 MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that it is to have
 _BY_HAND = ("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "ptx_init_barrier_thread_count")

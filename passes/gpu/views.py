@@ -20,7 +20,8 @@ from mlcc.passes.gpu.placed import Place, Placed
 from mlcc.passes.lowering.accesses import is_steady
 from mlcc.passes.lowering.flatten import flat_buffer
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _SMALL = 64  # nodes of a value that takes the place of its name
 

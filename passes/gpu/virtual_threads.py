@@ -21,8 +21,9 @@ from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.stages import FLAT
 
 UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
 

@@ -25,7 +25,8 @@ from mlcc.passes.gpu.divergence import Varying
 from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 WARP = 32
 _WIDTHS = {"warp": WARP, "warpgroup": 128}  # scope: how many threads along the axis share its memory

@@ -23,7 +23,8 @@ from mlcc.passes.gpu.permuted import Permutation, permutations
 from mlcc.passes.gpu.wgmma_layout import MODES
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _BITS = DType.of("uint64")
 _LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say

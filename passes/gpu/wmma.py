@@ -20,7 +20,8 @@ from mlcc.ir.tir import Expr, PointerType, Stmt
 from mlcc.passes.gpu.matrix_calls import wrong_call
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _SIZE = 16
 _ELEMENTS = _SIZE * _SIZE

@@ -28,7 +28,8 @@ from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.lanes import linear
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 _LEAST_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
 _MOST_ROWS = 16  # of a block in registers

@@ -21,7 +21,8 @@ from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 
 
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:

@@ -31,8 +31,9 @@ from mlcc.passes.lowering.folding import Folding, copied
 from mlcc.passes.lowering.lanes import linear
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.stages import FLAT
 
 _ALL_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import BLOCKS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import BLOCKS
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from mlcc.passes.lowering.divisions import divisions, joined_index
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
+from mlcc.passes.stages import FLAT, LOOPS
 
 _PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
 

@@ -16,7 +16,8 @@ from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
-from mlcc.passes.lowering.stage import BLOCKS, LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import BLOCKS, LOOPS
 
 
 def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:

@@ -19,16 +19,7 @@ from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING, lowering_text
 from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.manager import Pass, PassContext, Pipeline
-
-STAGE, STEP = "mlcc.stage", "mlcc.step"  # attributes of a module
-BLOCKS = "blocks"  # of a module that says nothing: loops around blocks, buffers of any rank
-LOOPS = "loops"  # no blocks; buffers of any rank
-FLAT = "flat"  # no blocks; one index per access
-
-
-def stage_of(module: IRModule) -> str:
-    """The form of the PrimFuncs of a module."""
-    return str(module.attrs.get(STAGE, BLOCKS))
+from mlcc.passes.stages import BLOCKS, STAGE, STEP, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:

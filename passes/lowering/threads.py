@@ -18,7 +18,8 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import LOOPS, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import LOOPS
 
 _BETWEEN_THREADS = frozenset(
     f"tir.{name}"

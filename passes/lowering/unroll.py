@@ -13,7 +13,8 @@ from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.stages import FLAT
 
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:

@@ -22,8 +22,9 @@ from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
-from mlcc.passes.lowering.stage import FLAT, LoweringStep
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
+from mlcc.passes.stages import FLAT
 
 _UNROLLED = 4
 

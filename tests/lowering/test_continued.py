@@ -14,8 +14,8 @@ from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
 from mlcc.passes.levels import LOWERING
-from mlcc.passes.lowering.stage import STAGE, STEP
 from mlcc.passes.manager import Pipeline
+from mlcc.passes.stages import STAGE, STEP
 from mlcc.target import Target
 from tests.generate.functions import Options, prim_func
 
@@ -95,6 +95,8 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
+        ("llvm", "lower,auto-schedule", "E0545", "`auto-schedule` takes a module of blocks, and this one has flat"),
+        ("llvm", "lower,lower-to-tir", "E0545", "run it before the steps of lowering"),
     ],
 )
 def test_steps_out_of_turn(target: str, passes: str, code: str, text: str) -> None:

@@ -15,7 +15,7 @@ import mlcc
 from mlcc.driver import parse_file
 from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING
-from mlcc.passes.lowering.stage import STAGE, STEP
+from mlcc.passes.stages import STAGE, STEP
 from mlcc.target import Target
 from mlcc.verify import check
 
