@@ -158,7 +158,9 @@ class _Lowering(Mutator):
         op = ops.get(expr.op.name)
         found = None if op is None else op.impl.found
         if op is not None and op.impl.expand is not None and shapes_known(expr):
-            return op.impl.expand(expr, self.lowered)
+            expanded = op.impl.expand(expr, self.lowered)
+            if expanded is not None:
+                return self.rewrite(expanded)
         if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
             return expr
         call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
