@@ -18,8 +18,9 @@ from mlcc.passes.symbolic import bind_symbols, info_symbols
 class Canonicalize(Pass):
     """Drop bindings that only rename, use the fields of known tuples and constants directly.
 
-    A tuple that is made of all fields of a parameter is that parameter. A symbolic variable that a `match_cast` binds to what is already known is replaced by it. A variable that only its
-    own dataflow block uses becomes a dataflow variable.
+    A tuple that is made of all fields of a parameter is that parameter. A symbolic variable that a `match_cast` binds
+    to what is already known is replaced by it. A variable that only its own dataflow block uses becomes a dataflow
+    variable.
 
     Before:  lv = R.add(x, y)
              lv1 = lv

@@ -12,6 +12,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
+from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.ops import bind_call
 from mlcc.passes.graph import Mutator, map_relax_functions, tir_callee
 from mlcc.passes.manager import Pass, PassContext
@@ -94,12 +95,24 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     for axis in blocks[0].iter_vars:
         analyzer.bind(axis.var, axis.dom)
     ranges = {axis.var: axis.dom for axis in blocks[0].iter_vars}
-    places = [_position(store.buffer, store.indices), _position(load.buffer, load.indices)]
+    places = [_position(a.buffer, [_in_range(i, analyzer) for i in a.indices]) for a in (store, load)]
     same = analyzer.prove_equal(places[0], places[1])
     if not same:
         simple = [iter_map_simplify([place], ranges)[0] for place in places]
         same = analyzer.prove_equal(simple[0], simple[1])
     return func.buffers.index(load.buffer) if same else None
+
+
+def _in_range(index: tir.Expr, analyzer: Analyzer) -> tir.Expr:
+    """The index without remainders of what is below the divisor, be that a symbolic extent, too."""
+
+    def reduced(node: Any) -> Any:
+        if not isinstance(node, tir.FloorMod):
+            return node
+        inside = analyzer.prove(c.greater_equal(node.lhs, 0)) and analyzer.prove(c.less(node.lhs, node.rhs))
+        return node.lhs if inside else node
+
+    return rewrite_bottom_up(analyzer.simplify(index), reduced)  # type: ignore[no-any-return]
 
 
 def _position(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
