@@ -155,6 +155,13 @@ def _repeat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return None if call.attrs["axis"] is None else _axis(call, given, wanted)
 
 
+def _scatter(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """Data, indices and updates in one layout: that of indices and updates if they agree, else that of the data."""
+    layout = given[1] if given[1] == given[2] else given[0]
+    attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"]))
+    return Decision((layout,) * 3, layout, attrs)
+
+
 def _prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, slope = given
     return Decision((layout, slope), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
@@ -362,6 +369,7 @@ RULES: dict[str, Rule] = {
     "relax.nn.softmax": _unsplit(_axis),
     "relax.permute_dims": _unsplit(_permute),
     "relax.repeat": _unsplit(_repeat),
+    "relax.scatter_elements": _unsplit(_scatter),
     "relax.split": _split,
     "relax.squeeze": _unsplit(_squeeze),
     "relax.strided_slice": _unsplit(_slice),
