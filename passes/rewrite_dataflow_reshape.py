@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,6 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
-from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.ops import bind_call
 from mlcc.passes.graph import Mutator, map_relax_functions, tir_callee
 from mlcc.passes.manager import Pass, PassContext
@@ -95,7 +94,7 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     for axis in blocks[0].iter_vars:
         analyzer.bind(axis.var, axis.dom)
     ranges = {axis.var: axis.dom for axis in blocks[0].iter_vars}
-    places = [_position(a.buffer, [_in_range(i, analyzer) for i in a.indices]) for a in (store, load)]
+    places = [_position(a.buffer, map(analyzer.simplify, a.indices)) for a in (store, load)]
     same = analyzer.prove_equal(places[0], places[1])
     if not same:
         simple = [iter_map_simplify([place], ranges)[0] for place in places]
@@ -103,20 +102,9 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     return func.buffers.index(load.buffer) if same else None
 
 
-def _in_range(index: tir.Expr, analyzer: Analyzer) -> tir.Expr:
-    """The index without remainders of what is below the divisor, be that a symbolic extent, too."""
-
-    def reduced(node: Any) -> Any:
-        if not isinstance(node, tir.FloorMod):
-            return node
-        inside = analyzer.prove(c.greater_equal(node.lhs, 0)) and analyzer.prove(c.less(node.lhs, node.rhs))
-        return node.lhs if inside else node
-
-    return rewrite_bottom_up(analyzer.simplify(index), reduced)  # type: ignore[no-any-return]
-
-
-def _position(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
+def _position(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
+    """The place of an element in memory, in the dtype of the indices: casts would hide the variables in them."""
     made: tir.Expr = c.const(0, "int64")
-    for index, extent in zip(indices, buffer.shape, strict=True):
-        made = c.add(c.mul(made, extent), index)
+    for at, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+        made = c.add(c.mul(made, extent), index) if at else index
     return made
