@@ -31,8 +31,8 @@ class BindSymbolicVars(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         made = module.copy()
         if self.func is not None:
-            func = relax_function(module, self.func, self.name)
-            made.functions[self.func] = self._bound(module, self.func, func, self.vars)
+            chosen = relax_function(module, self.func, self.name)
+            made.functions[self.func] = self._bound(module, self.func, chosen, self.vars)
             return made
         used: set[str] = set()
         for name, func in module.functions.items():

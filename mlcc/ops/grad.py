@@ -154,10 +154,9 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
     def flat(at: dict[str, Any]) -> Scalar:
         """The number of an element of the padded data."""
-        number: tir.Expr | None = None
-        for c, extent in zip(layout, padded.buffer.shape, strict=True):
-            step = raw(at[c])
-            number = step if number is None else construct.add(construct.mul(number, extent), step)
+        number: tir.Expr = construct.const(0, INT64)
+        for n, (c, extent) in enumerate(zip(layout, padded.buffer.shape, strict=True)):
+            number = construct.add(construct.mul(number, extent), raw(at[c])) if n else raw(at[c])
         return Scalar(number)
 
     def greatest(*axes: Any) -> Any:
