@@ -18,7 +18,7 @@ from mlcc.passes.symbolic import bind_symbols, info_symbols
 
 @dataclass(frozen=True)
 class BindSymbolicVars(Pass):
-    """Give symbolic variables of a function's parameters fixed sizes, by name.
+    """Give symbolic variables of a function's parameters fixed sizes, by name; with `func=null` of every function's.
 
     Before:  def main(x: R.Tensor((n, 784), "float32"))
     After:   def main(x: R.Tensor((16, 784), "float32"))        # bind-symbolic-vars{vars={"n": 16}}
@@ -26,32 +26,49 @@ class BindSymbolicVars(Pass):
 
     name: ClassVar[str] = "bind-symbolic-vars"
     vars: Mapping[str, int]
-    func: str = "main"
+    func: str | None = "main"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        func = relax_function(module, self.func, self.name)
-        by_name: dict[str, list[tir.Var]] = {}
-        for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
-            by_name.setdefault(var.name, []).append(var)
+        made = module.copy()
+        if self.func is not None:
+            chosen = relax_function(module, self.func, self.name)
+            made.functions[self.func] = self._bound(module, self.func, chosen, self.vars)
+            return made
+        used: set[str] = set()
+        for name, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                given = {key: value for key, value in self.vars.items() if key in _by_name(func)}
+                used.update(given)
+                if given:
+                    made.functions[name] = self._bound(module, name, func, given)
+        unused = [key for key in self.vars if key not in used]
+        if unused:
+            raise CompileError([error("E0508", f"no function has a symbolic variable `{key}`", None) for key in unused])
+        return made
+
+    def _bound(self, module: IRModule, name: str, func: relax.Function, given: Mapping[str, int]) -> relax.Function:
+        by_name = _by_name(func)
         wrong = []
         values: dict[tir.Var, tir.Expr] = {}
-        for key, value in self.vars.items():
+        for key, value in given.items():
             found = by_name.get(key, [])
             if len(found) != 1:
                 what = "several symbolic variables" if found else "no symbolic variable"
                 help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
-                wrong.append(
-                    error("E0508", f"the parameters of `{self.func}` have {what} `{key}`", func.span, help=help)
-                )
+                wrong.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
             elif value < 0:
                 wrong.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
             else:
                 values[found[0]] = c.const(value, found[0].dtype)
         if wrong:
             raise CompileError(wrong)
-        made = module.copy()
         done: relax.Function = bind_symbols(func, values, {}, module)
-        made.functions[self.func] = make_function(
-            done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure
-        )
-        return made
+        return make_function(done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure)
+
+
+def _by_name(func: relax.Function) -> dict[str, list[tir.Var]]:
+    """The symbolic variables of a function's parameters."""
+    found: dict[str, list[tir.Var]] = {}
+    for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
+        found.setdefault(var.name, []).append(var)
+    return found

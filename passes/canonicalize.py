@@ -18,8 +18,9 @@ from mlcc.passes.symbolic import bind_symbols, info_symbols
 class Canonicalize(Pass):
     """Drop bindings that only rename, use the fields of known tuples and constants directly.
 
-    A symbolic variable that a `match_cast` binds to what is already known is replaced by it. A variable that only its
-    own dataflow block uses becomes a dataflow variable.
+    A tuple that is made of all fields of a parameter is that parameter. A symbolic variable that a `match_cast` binds
+    to what is already known is replaced by it. A variable that only its own dataflow block uses becomes a dataflow
+    variable.
 
     Before:  lv = R.add(x, y)
              lv1 = lv
@@ -123,11 +124,13 @@ def _facts(func: relax.Function) -> _Facts:
 def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
     value = binding.value
     if isinstance(value, relax.TupleGetItem):
-        source = value.tuple_value
-        while isinstance(source, relax.Var) and source in found.value:
-            source = found.value[source]
+        source = _resolved(found, value.tuple_value)
         if isinstance(source, relax.Tuple):
             value = source.fields[value.index]
+    if isinstance(value, relax.Tuple):
+        whole = _rebuilt(found, value)
+        if whole is not None and same_info(whole.struct_info, binding.var.struct_info):
+            value = whole
     same = not isinstance(binding, relax.MatchCast) or same_info(binding.var.struct_info, value.struct_info)
     if isinstance(value, relax.Var) and same:
         found.renames[binding.var] = value
@@ -135,6 +138,27 @@ def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
         found.constants[binding.var] = value
     found.value[binding.var] = value
     found.home[binding.var] = block
+
+
+def _resolved(found: _Facts, expr: relax.Expr) -> relax.Expr:
+    """What a variable is bound to, through all renamings."""
+    while isinstance(expr, relax.Var) and expr in found.value:
+        expr = found.value[expr]
+    return expr
+
+
+def _rebuilt(found: _Facts, made: relax.Tuple) -> relax.Var | None:
+    """The parameter whose fields, all of them in order, a tuple is made of."""
+    sources = set()
+    for index, field_ in enumerate(made.fields):
+        item = _resolved(found, field_)
+        if not isinstance(item, relax.TupleGetItem) or item.index != index:
+            return None
+        sources.add(_resolved(found, item.tuple_value))
+    source = sources.pop() if len(sources) == 1 else None
+    info = source.struct_info if isinstance(source, relax.Var) else None
+    whole = isinstance(info, relax.TupleStructInfo) and len(info.fields) == len(made.fields)
+    return source if whole else None  # type: ignore[return-value]
 
 
 def _note_uses(found: _Facts, root: Any, block: relax.BindingBlock | None) -> None:
@@ -145,7 +169,8 @@ def _note_uses(found: _Facts, root: Any, block: relax.BindingBlock | None) -> No
                 _note_uses(found, binding.value, inner)  # type: ignore[attr-defined]
         _note_uses(found, root.body, None)
     elif isinstance(root, relax.Function):
-        found.used_elsewhere.update(used_vars(root.body))
+        own = {*root.params, *(b.var for b, _ in all_bindings(root.body))}
+        found.used_elsewhere.update(v for v in used_vars(root.body) if v not in own)
         _note_uses(found, root.body, None)
     elif isinstance(root, relax.If):
         _note_uses(found, root.condition, block)

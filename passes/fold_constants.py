@@ -14,7 +14,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.dead_code import remove_unused
 from mlcc.passes.graph import Mutator, is_call, map_relax_functions, shape_expr, tensor_info, tir_callee
 from mlcc.passes.manager import Pass, PassContext
-from mlcc.passes.work import prim_func_work
+from mlcc.passes.work import module_work
 
 WORK_LIMIT = 1 << 22  # operations that a TIR function may take to be evaluated here
 
@@ -24,7 +24,8 @@ class FoldConstants(Pass):
     """Evaluate operators and TIR calls whose operands are all known, and drop what is then unused.
 
     Operators are evaluated in dataflow blocks, where nothing has effects. A result with more than `limit` elements
-    is left to run time, unless it is no larger than what it is made from.
+    is left to run time, unless it is no larger than what it is made from; one with more than `created` elements, too,
+    if it is made from no tensor, as those of `R.zeros` and `R.arange` are.
 
     Before:  lv = R.permute_dims(R.const([[1, 2], [3, 4]], "float32"))
              gv = R.matmul(x, lv)
@@ -33,18 +34,20 @@ class FoldConstants(Pass):
 
     name: ClassVar[str] = "fold-constants"
     limit: int = 1 << 16
+    created: int = 1 << 10
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def fold(_: str, func: relax.Function) -> relax.Function:
-            return remove_unused(_Folder(module, self.limit).visit_function(func), module)
+            return remove_unused(_Folder(module, self.limit, self.created).visit_function(func), module)
 
         return map_relax_functions(module, fold)
 
 
 class _Folder(Mutator):
-    def __init__(self, module: IRModule, limit: int) -> None:
+    def __init__(self, module: IRModule, limit: int, created: int) -> None:
         super().__init__(module)
         self.limit = limit
+        self.created = created
         self.known: dict[relax.Var, relax.Expr] = {}
 
     def put(self, binding: relax.Binding) -> None:
@@ -97,25 +100,40 @@ class _Folder(Mutator):
             return _constant(op.impl.numpy(call, *values), call.struct_info)
 
     def fold_tir(self, call: relax.Call) -> relax.Expr | None:
-        """The result of a TIR function on constants; None if it is large, long, or has several results."""
-        func = self.module.functions.get(tir_callee(call) or "")
-        arguments = call.args[1]
+        """The results of a TIR function on constants; None if they are large, or take long."""
+        name, arguments = tir_callee(call) or "", call.args[1]
+        func = self.module.functions.get(name)
         if not isinstance(func, tir.PrimFunc) or not isinstance(arguments, relax.Tuple) or len(call.args) > 2:
             return None
         constants = [a.data for a in arguments.fields if isinstance(a, relax.Constant) and a.data.array is not None]
         if len(constants) != len(arguments.fields) or not self.worthwhile(call):
             return None
-        work = prim_func_work(func)
+        outputs = _results(call.struct_info)
+        shapes = [*(d.shape for d in constants), *([tir.const_int(d) for d in info.dims or ()] for info in outputs)]
+        work = module_work(self.module, name, shapes)
         if work is None or work > WORK_LIMIT:
             return None
-        return _run(func, constants, call.struct_info)
+        made = _run(func, constants, outputs)
+        if made is None or isinstance(call.struct_info, relax.TensorStructInfo):
+            return None if made is None else made[0]
+        return relax.Tuple(tuple(made), call.struct_info)
 
     def worthwhile(self, call: relax.Call) -> bool:
-        size = _size(call.struct_info)
-        if size is None:
+        sizes = [_size(info) for info in _results(call.struct_info)]
+        if not sizes or any(size is None for size in sizes):
             return False
-        given = sum(leaf.data.size for a in call.args for leaf in _leaves(a) if isinstance(leaf, relax.Constant))
-        return size <= max(self.limit, given)
+        size = sum(filter(None, sizes))
+        leaves = [leaf for a in call.args for leaf in _leaves(a)]
+        given = sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+        made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
+        return size <= max(self.limit if made else min(self.limit, self.created), given)
+
+
+def _results(info: relax.StructInfo | None) -> list[relax.TensorStructInfo]:
+    """The tensors of a result; none if it is anything else."""
+    fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
+    tensors = [i for i in fields if isinstance(i, relax.TensorStructInfo)]
+    return tensors if len(tensors) == len(fields) else []
 
 
 def _leaves(expr: relax.Expr) -> list[relax.Expr]:
@@ -173,7 +191,9 @@ def _tensor_to_shape(call: relax.Call) -> relax.Expr | None:
     return None if value is None else shape_expr(c.const(int(n), "int64") for n in value)
 
 
-def _run(func: tir.PrimFunc, constants: list[TensorData], info: relax.StructInfo | None) -> relax.Constant | None:
+def _run(
+    func: tir.PrimFunc, constants: list[TensorData], outputs: list[relax.TensorStructInfo]
+) -> list[relax.Constant] | None:
     """Run a TIR function by the interpreter; None if it does what the interpreter refuses."""
     import numpy as np
 
@@ -181,13 +201,18 @@ def _run(func: tir.PrimFunc, constants: list[TensorData], info: relax.StructInfo
     from mlcc.interp import run_prim_func
     from mlcc.ir.tensor_data import storage_dtype
 
-    if not isinstance(info, relax.TensorStructInfo) or info.dtype is None:
-        return None
-    shape: Any = [tir.const_int(d) for d in info.dims or ()]
-    result = np.zeros(shape, storage_dtype(info.dtype))
+    results: list[Any] = []
+    for info in outputs:
+        assert info.dtype is not None
+        shape: Any = [tir.const_int(d) for d in info.dims or ()]
+        results.append(np.zeros(shape, storage_dtype(info.dtype)))
     try:
-        run_prim_func(func, [*(d.array for d in constants), result])
+        run_prim_func(func, [*(d.array for d in constants), *results])
     except MlccError:
         return None
-    dims = (c.const(n, "int64") for n in result.shape)
-    return relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype))
+    made = []
+    for info, result in zip(outputs, results, strict=True):
+        assert info.dtype is not None
+        dims = (c.const(n, "int64") for n in result.shape)
+        made.append(relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype)))
+    return made

@@ -59,13 +59,15 @@ class Kinds:
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self._of_function: dict[str, FusionKind] = {}
+        functions = [f for f in module.functions.values() if isinstance(f, relax.Function)]
+        self._packed = {param for func in functions for param in _packed_weights(func)}
 
     def of_binding(self, binding: relax.Binding) -> FusionKind:
         return self.of(binding.value) if isinstance(binding, relax.VarBinding) else FusionKind.OPAQUE
 
     def of(self, value: relax.Expr) -> FusionKind:
         if isinstance(value, relax.TupleGetItem):
-            return FusionKind.INJECTIVE
+            return FusionKind.OPAQUE if value.tuple_value in self._packed else FusionKind.INJECTIVE
         if not isinstance(value, relax.Call):
             return FusionKind.OPAQUE
         callee = tir_callee(value)
@@ -78,6 +80,14 @@ class Kinds:
             func = self.module.functions.get(name)
             self._of_function[name] = kind_of(func) if isinstance(func, tir.PrimFunc) else FusionKind.OPAQUE
         return self._of_function[name]
+
+
+def _packed_weights(func: relax.Function) -> tuple[relax.Var, ...]:
+    """The parameters behind the inputs that the attribute `num_input` counts: to take a weight out of a tuple of them
+    is no operation of a kernel, as in TVM."""
+    count = func.attrs.get("num_input")
+    value = count.value if isinstance(count, tir.IntImm) else count
+    return func.params[value:] if isinstance(value, int) and value >= 0 else ()
 
 
 def _operator_kind(call: relax.Call) -> FusionKind:

@@ -155,6 +155,24 @@ def _repeat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return None if call.attrs["axis"] is None else _axis(call, given, wanted)
 
 
+def _scatter(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """Data, indices and updates in one layout: that of indices and updates if they agree, else that of the data."""
+    layout = given[1] if given[1] == given[2] else given[0]
+    attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"]))
+    return Decision((layout,) * 3, layout, attrs)
+
+
+def _scatter_nd(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """Data and updates of one rank in the data's layout, if that leaves the axes that are indexed where they are."""
+    layout, indices, _ = given
+    info = call.args[1].struct_info
+    depth = tir.const_int(info.dims[-1]) if isinstance(info, relax.TensorStructInfo) and info.dims else None
+    same_rank = _rank(call.args[0]) == _rank(call.args[2])
+    if not same_rank or depth is None or layout[:depth] != tuple(range(depth)):
+        layout = initial(call.args[0].struct_info)
+    return Decision((layout, indices, layout if same_rank else initial(call.args[2].struct_info)), layout, call.attrs)
+
+
 def _prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, slope = given
     return Decision((layout, slope), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
@@ -362,6 +380,8 @@ RULES: dict[str, Rule] = {
     "relax.nn.softmax": _unsplit(_axis),
     "relax.permute_dims": _unsplit(_permute),
     "relax.repeat": _unsplit(_repeat),
+    "relax.scatter_elements": _unsplit(_scatter),
+    "relax.scatter_nd": _unsplit(_scatter_nd),
     "relax.split": _split,
     "relax.squeeze": _unsplit(_squeeze),
     "relax.strided_slice": _unsplit(_slice),

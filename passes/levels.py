@@ -1,6 +1,8 @@
 """The pipelines of the optimisation levels and of lowering, as text."""
 
 _SHAPES = "normalize,broadcast-operands,check-shapes"
+# what `R.ones` and its kin create is folded as what any operator makes: weights may be packed, masks computed
+_FOLDED = "fold-constants{created=65536}"
 # what may fuse is read off the TIR functions
 _FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
 # what operators compute, without TVM's roundings and with indices checked
@@ -13,12 +15,12 @@ _SCHEDULED = f"{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PRO
 LEVELS: dict[str, str] = {
     # as little as makes code: nothing is fused, folded or scheduled
     "O0": f"broadcast-operands,check-shapes,{OPERATORS}",
-    "O1": f"{_SHAPES},canonicalize,fold-constants,dead-code,{OPERATORS}",
+    "O1": f"{_SHAPES},canonicalize,{_FOLDED},dead-code,{OPERATORS}",
     # schedules take about as long to choose and to compile as all the rest: for what runs more than once
-    "O2": f"{_SHAPES},canonicalize,fold-constants,dead-code,{_KERNELS}",
+    "O2": f"{_SHAPES},canonicalize,{_FOLDED},dead-code,{_KERNELS}",
     "O3": f"{_SHAPES},canonicalize,"
-    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
-    f"auto-layout,fold-constants,dead-code,{_SCHEDULED}",
+    f"fold-batch-norm{{strict=true}},eliminate-common-subexpr,{_FOLDED},"
+    f"auto-layout,{_FOLDED},dead-code,{_SCHEDULED}",
 }
 
 # on a GPU a kernel without a schedule is far from what one with it is, and scores of attention have no place in memory;
@@ -26,10 +28,10 @@ LEVELS: dict[str, str] = {
 GPU_LEVELS: dict[str, str] = {
     "O0": LEVELS["O0"],
     "O1": LEVELS["O1"],
-    "O2": f"{_SHAPES},canonicalize,fold-constants,fuse-attention,dead-code,{_LOWERED},fold-transposes,"
+    "O2": f"{_SHAPES},canonicalize,{_FOLDED},fuse-attention,dead-code,{_LOWERED},fold-transposes,"
     f"dead-code,{_FUSED},{_PROMOTED},auto-schedule",
     "O3": f"{_SHAPES},canonicalize,"
-    "fold-batch-norm{strict=true},eliminate-common-subexpr,fold-constants,"
+    f"fold-batch-norm{{strict=true}},eliminate-common-subexpr,{_FOLDED},"
     f"fuse-attention,dead-code,{_LOWERED},split-kernels,fold-transposes,dead-code,{_FUSED},{_PROMOTED},auto-schedule",
 }
 

@@ -159,7 +159,9 @@ class _Lowering(Mutator):
         op = ops.get(expr.op.name)
         found = None if op is None else op.impl.found
         if op is not None and op.impl.expand is not None and shapes_known(expr):
-            return op.impl.expand(expr, self.lowered)
+            expanded = op.impl.expand(expr, self.lowered)
+            if expanded is not None:
+                return self.rewrite(expanded)
         if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
             return expr
         call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
@@ -342,13 +344,23 @@ def lower_call(
         key = checked if key is not None and func is not plain else key
     name = builder.add(func, function_name(op, call))
     back = {new: old for old, new in given.fresh.items()}
-    infos = [tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype) for t in outputs]
+    infos = [
+        replace(tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype), vdevice=device)
+        for t, device in zip(outputs, _devices(call.struct_info, len(outputs)), strict=True)
+    ]
     single = not isinstance(call.struct_info, relax.TupleStructInfo)
     out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
     sizes = tuple(substitute(v, back) for v in unbound)
     if key is not None and set(back.values()) <= set(looks.order):
         cache[key] = _Made(name, out, sizes, tuple(looks.order))
     return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def _devices(info: relax.StructInfo | None, count: int) -> list[str | None]:
+    """The devices that hold the results of a call."""
+    fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
+    found = [i.vdevice if isinstance(i, relax.TensorStructInfo) else None for i in fields]
+    return found if len(found) == count else [None] * count
 
 
 def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -428,7 +440,7 @@ class _Key:
             case te_tensor if hasattr(te_tensor, "buffer"):
                 return self.of((te_tensor.dtype, te_tensor.buffer.shape))
             case relax.TensorStructInfo():
-                return self.of((value.dtype, value.dims))
+                return self.of((value.dtype, value.dims, value.vdevice))
             case relax.TupleStructInfo(fields=fields):
                 return self.of(fields)
             case tuple() | list():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -95,7 +95,7 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     for axis in blocks[0].iter_vars:
         analyzer.bind(axis.var, axis.dom)
     ranges = {axis.var: axis.dom for axis in blocks[0].iter_vars}
-    places = [_position(store.buffer, store.indices), _position(load.buffer, load.indices)]
+    places = [_position(a.buffer, map(analyzer.simplify, a.indices)) for a in (store, load)]
     same = analyzer.prove_equal(places[0], places[1])
     if not same:
         simple = [iter_map_simplify([place], ranges)[0] for place in places]
@@ -103,8 +103,9 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     return func.buffers.index(load.buffer) if same else None
 
 
-def _position(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
+def _position(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
+    """The place of an element in memory, in the dtype of the indices: casts would hide the variables in them."""
     made: tir.Expr = c.const(0, "int64")
-    for index, extent in zip(indices, buffer.shape, strict=True):
-        made = c.add(c.mul(made, extent), index)
+    for at, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+        made = c.add(c.mul(made, extent), index) if at else index
     return made

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_impl
 from typing import Any
 
@@ -48,8 +48,13 @@ def plain_letters(layout: str) -> str:
     return "".join(c for c in layout if c.isupper())
 
 
-def blocked_impl(impl: Impl, inputs: Mapping[int, str], out: str) -> Impl:
-    """An operator that takes split layouts, too; `inputs` and `out` name the attributes with layouts."""
+def blocked_impl(
+    impl: Impl, inputs: Mapping[int, str], out: str, in_place: Callable[[relax.Call], bool] = lambda call: False
+) -> Impl:
+    """An operator that takes split layouts, too; `inputs` and `out` name the attributes with layouts.
+
+    `in_place` says of which calls the lowering itself takes the split axes.
+    """
 
     def is_plain(call: relax.Call) -> bool:
         return not any(is_blocked(call.attrs[name]) for name in (*inputs.values(), out))
@@ -71,7 +76,7 @@ def blocked_impl(impl: Impl, inputs: Mapping[int, str], out: str) -> Impl:
 
     def lower(call: relax.Call, *tensors: Any) -> Any:
         assert impl.lower is not None
-        if is_plain(call):
+        if is_plain(call) or in_place(call):
             return impl.lower(call, *tensors)
         inner = _canonical(call, impl, inputs, out)
         given = [

@@ -61,34 +61,69 @@ def infer_take_backward(call: relax.Call) -> relax.StructInfo:
 
 
 class _Windows:
-    """The windows of a pool in which a place of the data may stand: one for each place of the window."""
+    """The windows of a pool in which a place of the data may stand.
+
+    Without dilation they are the ceil(size / stride) windows that begin last at or before the place; with dilation
+    there is one for each place of the window.
+    """
 
     def __init__(self, call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> None:
         self.call, self.gradient = call, gradient
         self.layout, self.out = call.attrs["layout"], call.attrs["out_layout"]
         self.extents = {c: x.buffer.shape[self.layout.index(c)] for c in "HW"}
         self.counts = {c: gradient.buffer.shape[self.out.index(c)] for c in "HW"}
-        self.axes = {
-            c: te.reduce_axis((0, n), f"w{c.lower()}") for c, n in zip("HW", call.attrs["pool_size"], strict=True)
-        }
+        self.dense = all(n == 1 for n in call.attrs["dilation"])
+        sizes = zip("HW", call.attrs["pool_size"], call.attrs["strides"], strict=True)
+        self.axes = {c: te.reduce_axis((0, -(-n // s) if self.dense else n), f"w{c.lower()}") for c, n, s in sizes}
 
     def find(self, at: dict[str, Any]) -> tuple[dict[str, Scalar], Scalar]:
         """The windows in which `at` has the place that the axes name, and whether there are such."""
         windows, conditions = {}, []
-        steps = zip("HW", *(self.call.attrs[n] for n in ("padding", "strides", "dilation")), strict=False)
-        for c, before, stride, dilation in steps:
-            moved = at[c] + before - self.axes[c] * dilation
-            window = moved // stride
-            conditions += [
-                moved >= 0,
-                Scalar(construct.equal((moved % stride).expr, 0)),
-                window < Scalar(self.counts[c]),
-            ]
+        names = ("padding", "pool_size", "strides", "dilation")
+        for c, before, size, stride, dilation in zip("HW", *(self.call.attrs[n] for n in names), strict=False):
+            last = Scalar(self.counts[c])
+            if self.dense:
+                place = at[c] + before
+                window = _truncated(place, stride) - self.axes[c]
+                first = te.select(place < size, _zero_like(place), _truncated(place - size, stride) + 1)
+                conditions += [window >= first, window < last]
+            else:
+                moved = at[c] + before - self.axes[c] * dilation
+                window = moved // stride
+                conditions += [moved >= 0, Scalar(construct.equal((moved % stride).expr, 0)), window < last]
             windows[c] = window
         return {**at, **windows}, te.all(*conditions)
 
+    def number(self, at: dict[str, Any]) -> Scalar:
+        """How many elements of the window at `at` the pool counts."""
+        number: tir.Expr = construct.const(1, INT64)
+        for n, c in enumerate("HW"):
+            number = construct.mul(number, self._counted(n, raw(at[c]), self.extents[c]))
+        return Scalar(number if self.call.attrs["count_include_pad"] else construct.maximum(number, 1))
+
+    def _counted(self, n: int, window: tir.Expr, extent: tir.Expr) -> tir.Expr:
+        """The factor of dimension `n`."""
+        size, before = self.call.attrs["pool_size"][n], self.call.attrs["padding"][n]
+        padded = self.call.attrs["count_include_pad"]
+        if not self.dense or (padded and self.call.attrs["ceil_mode"]):
+            return counted(self.call, window, extent, n, 2)
+        if padded:
+            return int64(size)
+        begin = construct.sub(construct.mul(window, self.call.attrs["strides"][n]), before)
+        end = construct.minimum(construct.add(begin, size), extent)
+        return construct.sub(end, construct.maximum(begin, 0))
+
     def value(self, at: dict[str, Any]) -> Scalar:
         return self.gradient(*(at[c] for c in self.out))
+
+
+def _truncated(a: Scalar, b: int) -> Scalar:
+    """a / b of numbers that are not negative where it matters: TVM's truncating division."""
+    return Scalar(construct.div(a.expr, b))
+
+
+def _zero_like(a: Scalar) -> Scalar:
+    return Scalar(construct.const(0, a.expr.dtype))
 
 
 def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
@@ -97,15 +132,10 @@ def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
     def element(*axes: Any) -> Any:
         at, there = windows.find(dict(zip(windows.layout, axes, strict=True)))
-        number = construct.const(1, INT64)
-        for n, c in enumerate("HW"):
-            number = construct.mul(number, counted(call, raw(at[c]), windows.extents[c], n, 2))
-        number = construct.maximum(number, 1)
-        share = windows.value(at) / topi.converted(number, x.dtype)
+        share = windows.value(at) / topi.converted(windows.number(at).expr, x.dtype)
         return te.sum(te.if_then_else(there, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
 
-    made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")
-    return made
+    return topi.compute_ax(x.buffer.shape, element, "T_pool_grad")
 
 
 def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
@@ -116,29 +146,37 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
     for n, c in enumerate("HW"):
         before[layout.index(c)] = pads[n]
         after[layout.index(c)] = pads[n + 2] + (call.attrs["strides"][n] - 1 if call.attrs["ceil_mode"] else 0)
-    padded = pad(x, before, after, te.min_value(x.dtype), "pad_temp") if any(before + after) else x
-    inner = {c: te.reduce_axis((0, n), f"r{c.lower()}") for c, n in zip("HW", call.attrs["pool_size"], strict=True)}
+    lowest = te.min_value(x.dtype)
+    padded = pad(x, before, after, lowest, "pad_temp", ax=True) if any(before + after) else x
+    inner = {c: te.reduce_axis((0, n), f"d{c.lower()}") for c, n in zip("HW", call.attrs["pool_size"], strict=True)}
     steps = dict(zip("HW", zip(call.attrs["strides"], call.attrs["dilation"], strict=True), strict=True))
-    width = Scalar(construct.const(call.attrs["pool_size"][1], INT64))
+    offsets = dict(zip("HW", pads, strict=False))
+
+    def flat(at: dict[str, Any]) -> Scalar:
+        """The number of an element of the padded data."""
+        number: tir.Expr = construct.const(0, INT64)
+        for n, (c, extent) in enumerate(zip(layout, padded.buffer.shape, strict=True)):
+            number = construct.add(construct.mul(number, extent), raw(at[c])) if n else raw(at[c])
+        return Scalar(number)
 
     def greatest(*axes: Any) -> Any:
         at = dict(zip(windows.out, axes, strict=True))
         at |= {c: at[c] * steps[c][0] + inner[c] * steps[c][1] for c in "HW"}
-        number = Scalar(raw(inner["H"])) * width + inner["W"]
-        return ARGMAX((number, padded(*(at[c] for c in layout))), axis=list(inner.values()))
+        return ARGMAX((flat(at), padded(*(at[c] for c in layout))), axis=list(inner.values()))
 
-    first = te.compute(gradient.shape, greatest, name="maxpool_grad_argmax")[0]
+    names = [f"ax{n}" for n in range(gradient.ndim)]
+    first = te.compute(gradient.shape, greatest, name="maxpool_grad_argmax", varargs_names=names)[0]
 
     def element(*axes: Any) -> Any:
-        at, there = windows.find(dict(zip(layout, axes, strict=True)))
-        number = Scalar(raw(windows.axes["H"])) * width + windows.axes["W"]
+        own = dict(zip(layout, axes, strict=True))
+        at, there = windows.find(own)
+        number = flat({**own, **{c: own[c] + offsets[c] for c in "HW"}})
         place = [at[c] for c in windows.out]
         mine = te.if_then_else(there, Scalar(construct.equal(first(*place).expr, number.expr)), te.const(False, "bool"))
         value = te.if_then_else(mine, gradient(*place), te.const(0, x.dtype))
         return te.sum(value, axis=list(windows.axes.values()))
 
-    made: te.Tensor = te.compute(x.shape, element, name="T_pool_grad")
-    return made
+    return topi.compute_ax(x.buffer.shape, element, "T_pool_grad")
 
 
 # ---------------------------------------------------------------- lowering: take

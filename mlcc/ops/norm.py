@@ -24,7 +24,7 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
-from mlcc.te.scalar import Scalar
+from mlcc.te.scalar import Scalar, raw
 
 # ---------------------------------------------------------------- inference
 
@@ -89,6 +89,17 @@ def _at(i: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [i[a] for a in places]
 
 
+def _extent(x: te.Tensor, places: Sequence[int], dtype: DType) -> Scalar:
+    """The number of elements along axes: the product of the extents as floats, as in TVM; of narrow floats, which
+    would round each, the rounded product."""
+    if dtype.bits < 32:
+        return Scalar(count(x, places, dtype))
+    number: tir.Expr = construct.const(1, dtype)
+    for a in places:
+        number = construct.mul(number, raw(topi.converted(x.buffer.shape[a], dtype)))
+    return Scalar(number)
+
+
 def _wide(x: te.Tensor) -> DType:
     """float16 is normalised in float32."""
     return FLOAT32 if str(x.dtype) == "float16" else x.dtype
@@ -98,9 +109,9 @@ def _lower_layer_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
     """(x - mean) * rsqrt(variance + epsilon) * gamma + beta."""
     places = [a % x.ndim for a in call.attrs["axes"]]
     dtype = _wide(x)
-    number = count(x, places, dtype)
+    number = _extent(x, places, dtype)
     total = comm_reduce(x, places, False, lambda i, k: te.sum(x(*i).astype(dtype), axis=k), f"{x.name}_sum")
-    mean = topi.elementwise_ax(total, lambda v: v / Scalar(number), f"{x.name}_mean")
+    mean = topi.elementwise_ax(total, lambda v: v / number, f"{x.name}_mean")
 
     def squared(i: list[Any], k: list[Any]) -> Any:
         distance = x(*i).astype(dtype) - mean(*_kept(i, places))
@@ -112,7 +123,7 @@ def _lower_layer_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
     def element(*i: Any) -> Any:
         rest = _kept(i, places)
         centred = x(*i).astype(dtype) - mean(*rest)
-        scaled = (centred * te.rsqrt(spread(*rest) / Scalar(number) + epsilon)).astype(x.dtype)
+        scaled = (centred * te.rsqrt(spread(*rest) / number + epsilon)).astype(x.dtype)
         return scaled * gamma(*_at(i, places)) + beta(*_at(i, places))
 
     return topi.compute_ax(x.shape, element, "T_layer_norm")
@@ -128,9 +139,9 @@ def _lower_rms_norm(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Ten
     dtype = x.dtype if x.dtype.bits == 64 else FLOAT32
     wide = _cast_ax(x, dtype)
     squares = reduce_with(te.sum, topi.multiply(wide, wide), places)
-    number = count(x, places, dtype)
+    number = _extent(x, places, dtype)
     epsilon = topi.number(call.attrs["epsilon"], dtype)
-    scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / Scalar(number) + epsilon), "rsqrt")
+    scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / number + epsilon), "rsqrt")
     factor = _cast_ax(weight, dtype)
 
     def element(*i: Any) -> Any:
@@ -190,7 +201,7 @@ def _by_moments(
     dtype = _wide(x)
     wide = x if dtype is x.dtype else _cast_ax(x, dtype)
     sums, squares = _moments(wide, places, names[0])
-    number = Scalar(count(x, places, dtype))
+    number = _extent(x, places, dtype)
 
     def element(*i: Any) -> Any:
         rest = _kept(i, places)

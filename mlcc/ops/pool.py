@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import topi
-from mlcc.ops.blocked import POOL, blocked_impl
+from mlcc.ops.blocked import POOL, blocked_impl, parts_of
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.reduce import worst
@@ -23,6 +23,7 @@ from mlcc.ops.shapes import (
 )
 from mlcc.ops.topi import compute_ax
 from mlcc.ops.window import (
+    SPATIAL,
     canonical,
     dims_of,
     frame,
@@ -128,6 +129,14 @@ def _compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Ten
     attrs = {"schedule_rule": f"meta_schedule.{rule}"}
     made: te.Tensor = te.compute(tuple(shape), fn, name=name, attrs=attrs, varargs_names=names)
     return made
+
+
+def _windows_unsplit(call: relax.Call) -> bool:
+    """Whether windows move along whole axes and the result has the layout of the data: each inner part is then an
+    axis like the batch."""
+    layout = call.attrs["layout"]
+    whole = all(factor is None or letter not in SPATIAL for letter, factor in parts_of(layout) or ())
+    return whole and layout == call.attrs["out_layout"]
 
 
 def _lower_max_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
@@ -262,7 +271,7 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
 
 
 OPS: dict[str, Impl] = {
-    f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL)
+    f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL, in_place=_windows_unsplit)
     for n in (1, 2, 3)
     for name, impl in (
         ("max", Impl(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)),

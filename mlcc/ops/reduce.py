@@ -8,9 +8,11 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
+from mlcc.ir.narrow import encode
+from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Emit, FusionKind, Impl, bind_call
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -229,6 +231,22 @@ def _lower_arg(largest: bool) -> Callable[..., Any]:
     return lowering
 
 
+def _filled_if_empty(identity: int) -> Callable[[relax.Call, Emit], relax.Call | None]:
+    """A sum or product over an axis of extent 0 is a `full` of the identity, which does not read its operand."""
+
+    def expand(call: relax.Call, emit: Emit) -> relax.Call | None:
+        data = tensor(call, 0)
+        if not any(tir.const_int(data.dims[a]) == 0 for a in _places(call, data.ndim)):  # type: ignore[index]
+            return None
+        made = reduced_info(call, data, call.attrs["axis"], data.dtype)
+        assert made.dims is not None and made.dtype is not None
+        value = TensorData(made.dtype, (), encode(np.asarray(identity), made.dtype))
+        fill = relax.Constant(value, result((), made.dtype))
+        return bind_call("full", (made.dims, fill, made.dtype), span=call.span)
+
+    return expand
+
+
 # ---------------------------------------------------------------- NumPy
 
 
@@ -290,13 +308,14 @@ def _np_arg(name: str) -> Callable[..., Any]:
     return reference
 
 
-def _entry(reducer: Any, name: str) -> Impl:
-    return Impl(infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE)
+def _entry(reducer: Any, name: str, identity: int | None = None) -> Impl:
+    expand = None if identity is None else _filled_if_empty(identity)
+    return Impl(infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE, expand=expand)
 
 
 OPS: dict[str, Impl] = {
-    "sum": _entry(te.sum, "sum"),
-    "prod": _entry(te.prod, "prod"),
+    "sum": _entry(te.sum, "sum", 0),
+    "prod": _entry(te.prod, "prod", 1),
     "max": _entry(te.max, "max"),
     "min": _entry(te.min, "min"),
     "collapse_sum_like": Impl(

@@ -82,8 +82,9 @@ class Impl:
     builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
     `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
     to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what `numpy`
-    does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call of a packed
-    function that an operator without `lower` becomes; `emit(operator, *args)` binds what it needs before it.
+    does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call
+    of a packed function or of another operator that it becomes, which is lowered in turn, or None where `lower` does;
+    `emit(operator, *args)` binds what it needs before it.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -94,7 +95,7 @@ class Impl:
     found: Found | None = None
     many: Callable[..., Any] | None = None
     accurate: Callable[..., Any] | None = None
-    expand: Callable[[relax.Call, Emit], relax.Expr] | None = None
+    expand: Callable[[relax.Call, Emit], relax.Expr | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

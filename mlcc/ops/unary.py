@@ -7,12 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc import te
-from mlcc.ir import construct, relax
+from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
-from mlcc.ops.shapes import Tensor, fail, float_dtype, scalar_argument, tensor, tensor_like
+from mlcc.ops.shapes import (
+    Tensor,
+    fail,
+    float_dtype,
+    known_different,
+    scalar_argument,
+    shape_text,
+    tensor,
+    tensor_like,
+)
 from mlcc.te.scalar import Scalar, raw
 from mlcc.te.tensor import Tensor as TeTensor
 
@@ -44,13 +53,17 @@ def infer_clip(call: relax.Call) -> Tensor:
 
 
 def infer_prelu(call: relax.Call) -> Tensor:
-    """Shape and dtype of the data; one slope per channel."""
+    """Shape and dtype of the data; one slope per channel, or one for all."""
     from mlcc.ops.shapes import axis
 
-    data = tensor(call, 0)
-    tensor(call, 1)
+    data, slopes = tensor(call, 0), tensor(call, 1)
     if data.ndim >= 0:
-        axis(call, call.attrs["axis"], data.ndim)
+        channel = axis(call, call.attrs["axis"], data.ndim)
+        if data.dims is not None and slopes.dims is not None and slopes.ndim == 1:
+            shared = tir.const_int(slopes.dims[0]) == 1
+            if not shared and known_different(slopes.dims[0], data.dims[channel]):
+                text = f"the slopes are {shape_text(slopes.dims)}, the data {shape_text(data.dims)}"
+                fail(call, "E0445", f"{text}: one slope for each place along axis {channel}, or one for all")
     return data
 
 
@@ -181,6 +194,9 @@ def _lower_prelu(call: relax.Call, x: TeTensor, slope: TeTensor) -> TeTensor:
     channel = call.attrs["axis"] % x.ndim
     if slope.ndim != 1:
         fail(call, "E0445", f"the slopes must have 1 dimension, they have {slope.ndim}")
+    if tir.const_int(slope.buffer.shape[0]) == 1:
+        shared = slope
+        slope = te.compute((x.shape[channel],), lambda c: shared(0), name="slope_broadcasted")
 
     def element(*i: te.Scalar) -> te.Scalar:
         return te.select(x(*i) > _const(x, 0), x(*i), x(*i) * slope(i[channel]))

@@ -9,6 +9,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops.blocked import parts_of
 from mlcc.ops.lazy import np
 from mlcc.ops.shapes import (
     Dims,
@@ -31,8 +32,9 @@ def plain_layout(call: relax.Call, attribute: str, letters: str) -> str:
 
 
 def spatial(layout: str) -> list[int]:
-    """The positions of the spatial dimensions, in the order of the layout."""
-    return [i for i, letter in enumerate(layout) if letter in SPATIAL]
+    """The positions of the spatial dimensions, in the order of the layout; inner parts of split axes are none."""
+    parts = parts_of(layout) or ()
+    return [i for i, (letter, factor) in enumerate(parts) if letter in SPATIAL and factor is None]
 
 
 def ordered(call: relax.Call, index: int, info: Tensor, layout: str) -> dict[str, tir.Expr] | None:

@@ -339,7 +339,7 @@ def _others(g: Draw) -> Case:
         case "nn.prelu":
             shape = g.shape(1)
             axis = g.axis(shape)
-            return Case(g.name, (g.t(shape), g.t((shape[axis],)), axis))
+            return Case(g.name, (g.t(shape), g.t((1 if g.flip() else shape[axis],)), axis))
         case "clip":
             low, high = g.pick((0, 3), (1, 2), (0, 1))
             return Case(g.name, (g.t(shape), low, high))

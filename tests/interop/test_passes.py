@@ -156,6 +156,28 @@ def test_bind_symbolic_vars() -> None:
     assert_same(mlcc.run_passes(mlcc.parse(text), 'bind-symbolic-vars{vars={"n": 4}}'), want)
 
 
+def test_bind_symbolic_vars_everywhere() -> None:
+    text = """\
+@I.ir_module
+class Module:
+    @R.function
+    def first(x: R.Tensor(("n", "m"), "float32")):
+        return R.add(x, x)
+
+    @R.function
+    def second(x: R.Tensor(("k", "m"), "float32"), y: R.Tensor(("k", 3), "float32")):
+        return R.sum(x)
+
+    @R.function
+    def third(x: R.Tensor((2,), "float32")):
+        return x
+"""
+    want = T.BindSymbolicVars({"m": 4, "n": 5})(to_tvm(text))
+    assert_same(mlcc.run_passes(mlcc.parse(text), 'bind-symbolic-vars{vars={"m": 4, "n": 5} func=null}'), want)
+    with pytest.raises(mlcc.CompileError, match="no function has a symbolic variable `j`"):
+        mlcc.run_passes(mlcc.parse(text), 'bind-symbolic-vars{vars={"m": 4, "j": 5} func=null}')
+
+
 @pytest.mark.parametrize("part", range(3))
 def test_fusion_of_generated_graphs(part: int, all_cases: bool) -> None:
     """Symbolic sizes, tuples, branches, packed calls, constants, several dtypes: the groups are TVM's."""

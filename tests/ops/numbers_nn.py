@@ -132,7 +132,11 @@ GRADIENTS = [
     *(Case(f"grad.{k}_pool2d_backward", (T((1, 2, *out)), T((1, 2, 5, 7)), *o), w)
       for k in ("max", "avg") for out, o, w in (
           ((2, 5), ((2, 3), (2, 1)), {}), ((3, 4), (3, 2, 1), {}), ((3, 4), (2, 2), {"ceil_mode": True}),
-          ((3, 5), (2, 1), {"dilation": 2}), ((3, 4), (3, 2, 1), {"count_include_pad": True}))),
+          ((3, 5), (2, 1), {"dilation": 2}), ((3, 4), (3, 2, 1), {"count_include_pad": True}),
+          ((2, 2), (2, 3), {}), ((2, 3), (2, 3), {"ceil_mode": True, "count_include_pad": True}),
+          ((3, 4), ((4, 5), (2, 2), (2, 2, 1, 2)), {}))),
+    *(Case(f"grad.{k}_pool2d_backward", (T((1, 3, 2, 2)), T((1, 5, 7, 2)), (3, 4), (2, 3), (1, 0)),
+           {"layout": "NHWC", "out_layout": "NHWC"}) for k in ("max", "avg")),
     Case("grad.take_backward", (T((2, 4, 5)), T((2, 3, 5)), T((4,), "int64"), 1)),
     Case("grad.take_backward", (T((4,)), T((3,)), T((4,), "int32"))),
 ]  # fmt: skip

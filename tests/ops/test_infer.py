@@ -26,6 +26,7 @@ from tests.ops.cases import Case, Mine, S, T
         (Case("concat", ([T((2, 3)), T((3, 4))], 1)), "E0445", "(2, 3) and (3, 4) differ in dimension 0"),
         (Case("nn.conv2d", (T((1, 3, 8, 8)), T((4, 2, 3, 3)))), "E0445", "has 3 channels"),
         (Case("nn.layer_norm", (T((2, 3)), T((4,)), T((3,)), -1)), "E0445", "argument 2 has shape (4,)"),
+        (Case("nn.prelu", (T((2, 3)), T((2,)))), "E0445", "the slopes are (2,), the data (2, 3): one slope for each"),
         (Case("take", (T((2, 3)), T((2,)), 0)), "E0444", "needs integer indices, not float32"),
         (Case("shape_of", ((1, 2),)), "E0443", "argument 1 must be a tensor"),
         (Case("strided_slice", (T((8,)), [0], [0], [4], [0])), "E0442", "the stride of axis 0 is 0"),

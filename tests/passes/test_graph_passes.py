@@ -124,3 +124,24 @@ def main(x: R.Tensor(("n", "h"), "float32")):
     np.testing.assert_array_equal(main(x), run_function(module, "main", [x]))
     with pytest.raises(mlcc.CallError, match="dim 1 of `u2` is 1, expected h = 0"):
         main(np.ones((2, 0), np.float32))
+
+
+def test_lowered_results_stay_on_their_devices() -> None:
+    text = """\
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32", "cuda"), y: R.Tensor((4, 4), "float32", "llvm")):
+        a = R.add(x, x)
+        b = R.add(y, y)
+        c = R.split(a, 2)
+        return (a, b, c)
+"""
+    module = mlcc.parse(text)
+    lowered = mlcc.run_passes(module, "lower-to-tir")
+    assert str(lowered["main"].ret_struct_info) == str(module["main"].ret_struct_info)
+    made = [b.value for block in lowered["main"].body.blocks for b in block.bindings]
+    assert [v.op.name for v in made] == ["relax.call_tir"] * 3
+    assert [str(v.sinfo_args[0]) for v in made] == [str(v.struct_info) for v in made]
+    assert "cuda:0:global" in str(made[0].struct_info) and "llvm:0:global" in str(made[1].struct_info)
