@@ -330,6 +330,34 @@ def test_loops_that_cover_a_part_of_an_axis() -> None:
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
 
 
+PARTIAL = """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, B: T.Buffer((T.int64(4),), "float32")):
+    n = T.int64()
+    A = T.match_buffer(a, (T.int64(4), n))
+    P = T.sblock_alloc_buffer((T.int64(4), T.int64(16)))
+    for i, k in T.grid(T.int64(4), T.int64(16)):
+        with T.sblock("P"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            T.where(k < n)
+            P[vi, vk] = A[vi, vk] * T.float32(2)
+    for i, k in T.grid(T.int64(4), T.int64(16)):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k < n)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + P[vi, vk]
+"""
+
+
+def test_a_condition_that_the_axes_do_not_tell() -> None:
+    """The new loops of `B` would read what `P` leaves out."""
+    sch = schedule(PARTIAL)
+    with refused("E0651", "`B` runs where `k < n` only"):
+        sch.reverse_compute_at("B", sch.get_loops("P")[0])
+
+
 def test_the_only_block_of_a_scope() -> None:
     text = """
 @T.prim_func
