@@ -33,7 +33,8 @@ def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
 
 
 def _said_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
-    analyzer, known = Analyzer(), tir.TRUE
+    analyzer = Analyzer()
+    known: tir.Expr = tir.TRUE
     for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
         end = c.add(axis.dom.min, axis.dom.extent)
         known = c.logical_and(known, c.logical_and(c.greater_equal(value, axis.dom.min), c.less(value, end)))
