@@ -16,9 +16,15 @@ from mlcc.ir.tir import Expr, IntImm
 
 
 class Analyzer:
-    """What is known: `bind` variables to ranges or values, `constraint` takes a condition to hold for a while."""
+    """What is known: `bind` variables to ranges or values, `constraint` takes a condition to hold for a while.
 
-    def __init__(self) -> None:
+    Minima and maxima are decided by the bounds of the difference of their operands. With `differences=False` they are
+    where TVM's simplifier decides them: by the bounds of each operand, or by a constant difference. `min(x, x + y)`
+    then stands as it is, even where y is known not to be negative.
+    """
+
+    def __init__(self, differences: bool = True) -> None:
+        self._differences = differences
         self.keys = Keys()
         self.values: dict[tir.Var, Expr] = {}
         self._residues = Residues()
@@ -163,13 +169,27 @@ class Analyzer:
 
     def compare(self, a: Expr, b: Expr) -> Bound:
         """Bounds of a - b, as tight as the canonical form of the difference and each side by itself give."""
-        one, two = self.bound(a), self.bound(b)
-        direct = Bound(one.min - two.max, one.max - two.min)
+        direct = self._bounds_apart(a, b)
         if direct.max < 0 or direct.min > 0 or isinstance(b, IntImm) and not self._bounds.assuming:
             return direct
         rest, constant = self._apart(a, b)
         found = self.bound(rest)
         return direct.meet(Bound(found.min + constant, found.max + constant))
+
+    def compare_operands(self, a: Expr, b: Expr) -> Bound:
+        """Bounds of a - b, by which the minimum and the maximum of both are decided."""
+        if self._differences:
+            return self.compare(a, b)
+        direct = self._bounds_apart(a, b)
+        if direct.max <= 0 or direct.min >= 0:
+            return direct
+        found = self.difference(a, b)
+        return Bound(found.value, found.value) if isinstance(found, IntImm) else direct
+
+    def _bounds_apart(self, a: Expr, b: Expr) -> Bound:
+        """Bounds of a - b from those of a and of b."""
+        one, two = self.bound(a), self.bound(b)
+        return Bound(one.min - two.max, one.max - two.min)
 
     def differ(self, a: Expr, b: Expr) -> bool:
         """Can a == b be excluded by residues?"""

@@ -146,7 +146,7 @@ class Rewrite:
         same, low = self.analyzer.same, kind is tir.Min
         if same(a, b):
             return a
-        order = self.analyzer.compare(a, b)
+        order = self.analyzer.compare_operands(a, b)
         if order.max <= 0:
             return a if low else b
         if order.min >= 0:
@@ -159,7 +159,7 @@ class Rewrite:
         if isinstance(a, (tir.Min, tir.Max)) and isinstance(a, kind):
             # an operand that the new one decides goes: min(min(x, y), z) == min(x, z) where z <= y
             for keep, other in ((a.lhs, a.rhs), (a.rhs, a.lhs)):
-                order = self.analyzer.compare(other, b)
+                order = self.analyzer.compare_operands(other, b)
                 if (order.max <= 0) if low else (order.min >= 0):
                     return a
                 if (order.min >= 0) if low else (order.max <= 0):

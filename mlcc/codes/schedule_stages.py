@@ -63,7 +63,8 @@ CODES: dict[str, tuple[str, str]] = {
         "a region that cannot be turned into loops",
         "To compute only what one iteration of a loop needs, the axes must follow from the indices: each index is an "
         "axis, an axis times a factor, or a quotient or remainder of one, or all indices together are a one-to-one map "
-        "of the axes.",
+        "of the axes. A reduction that runs under a condition which its axes do not tell stays, too: the new loops "
+        "would run for all of each axis.",
     ),
     "E0652": (
         "an epilogue that cannot become part of a reduction",

@@ -1,5 +1,6 @@
 """Quotients and remainders in indices go where loops tell their values: `(i * 48 + j) // 48` is `i` for `j < 48`,
-and so it is where 48 is a size that is not known.
+and so it is where 48 is a size that is not known. Likewise minima and maxima, in indices and in the extents of loops:
+`compute_at` leaves them as TVM does.
 
 Layouts in panels and reshaped tensors leave them. Without, accesses are seen to be consecutive, and cost no divisions.
 """
@@ -26,7 +27,7 @@ from mlcc.passes.stages import LOOPS
 
 
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, without blocks, with simplified indices where these divide."""
+    """`func`, without blocks, with simplified indices where these divide, and minima and maxima that are decided."""
     sizes = {var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)}
     return replace(func, body=_Divisions(sizes).body(func.body))  # type: ignore[no-any-return]
 
@@ -37,6 +38,8 @@ class _Divisions(Mutator):
         self._spans = Spans(sizes) if sizes else None
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if _extremes(node.extent):
+            node = replace(node, extent=self._analyzer.simplify(node.extent))
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
             if self._spans is not None and tir.const_int(node.min) == 0:
@@ -55,9 +58,10 @@ class _Divisions(Mutator):
 
     def _indices(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
-        if not any(divisions(index) for index in indices):
+        involved = [divisions(index) or _extremes(index) for index in indices]
+        if not any(involved):
             return indices
-        made = tuple(self._simplified(index) if divisions(index) else index for index in indices)
+        made = tuple(self._simplified(i) if hard else i for i, hard in zip(indices, involved, strict=True))
         if sum(map(bool, map(divisions, made))) > 1 and _of_one_type(made):
             joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
             if joined is not None and not divisions(joined):  # they are to become one index: then all divisions go
@@ -118,3 +122,7 @@ class SimplifyDivisions(LoweringStep):
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         return simplify_divisions(func)
+
+
+def _extremes(expr: Expr) -> bool:
+    return any(isinstance(node, (tir.Min, tir.Max)) for node in walk(expr))

@@ -190,7 +190,7 @@ def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], re
 
 def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
     """An analyzer that knows that the extents of the parameters are not negative."""
-    analyzer = Analyzer()
+    analyzer = Analyzer(differences=False)
     for buffer in func.buffers:
         for extent in buffer.shape if buffer is not None else ():
             parts = linear_parts(extent)

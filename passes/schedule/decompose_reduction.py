@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.conditions import operands
+from mlcc.arith.iter_map import detect_iter_map
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.schedule.access import with_own_reads
 from mlcc.passes.schedule.analysis import check_reduction_block, scope_root, vars_of
+from mlcc.passes.schedule.bindings import bound_vars
 from mlcc.passes.schedule.first_round import condition_at_start
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.scope import outside_write, scope_info
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.tree import Rebuild
 
@@ -117,8 +120,8 @@ def _check_once(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) ->
 def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[tir.Var]) -> tir.Expr:
     """The predicate of the init, which the loops of `start` are not around.
 
-    What the block's says of these loops alone goes; what it says of them and others holds for the init where it does
-    when they begin.
+    What the block's says of these loops alone goes. What it says of them and others goes too, as in TVM, where it
+    leaves elements undefined that nothing else writes; elsewhere it holds for the init where it does when they begin.
     """
     guard: tir.Expr = tir.TRUE
     analyzer = Analyzer()
@@ -127,6 +130,8 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
     for part in operands(block.realize.predicate):
         names = vars_of(part)
         if names & start.keys() and not names & used:
+            continue
+        if names & start.keys() and _elements_of_its_own(block, names):
             continue
         needed = condition_at_start(part, start, analyzer) if names & start.keys() else part
         if needed is None:
@@ -138,3 +143,32 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
             )
         guard = c.logical_and(guard, needed)
     return guard
+
+
+def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
+    """Does an init that runs outside a condition over the loops `names` write only elements without a value?
+
+    The scope of the block allocates the buffer, no other block in it writes it, and an element belongs to one point
+    of the spatial axes, to which one iteration of their loops leads.
+    """
+    old, scope = block.block, scope_root(block.tree, block.block)
+    loops = {at.var: tir.Range(at.min, at.extent) for at in block.tree.loops_above(old)}
+    if outside_write(old, scope) is not None or not names & loops.keys() <= bound_vars(block.realize):
+        return False
+    writers = scope_info(block.tree, scope).writers
+    if any(writer is not old for region in old.writes for writer in writers.get(region.buffer, ())):
+        return False
+    kinds = (axis.kind for axis in old.iter_vars)
+    spatial = [v for v, kind in zip(block.realize.values, kinds, strict=True) if kind is tir.IterKind.SPATIAL]
+    used = set().union(*map(vars_of, spatial))
+    domain = {var: span for var, span in loops.items() if var in used}
+    found = detect_iter_map(spatial, domain, tir.TRUE, "bijective", Analyzer())
+    return bool(found) and all(_one_element_a_point(old, region) for region in old.writes)
+
+
+def _one_element_a_point(block: tir.Block, region: tir.BufferRegion) -> bool:
+    """Is the region an element whose indices are constants and all spatial axes of the block?"""
+    axes = {a.var for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL and tir.const_int(a.dom.extent) != 1}
+    indices = [span.min for span in region.region if tir.const_int(span.min) is None]
+    plain = all(isinstance(index, tir.Var) for index in indices)
+    return plain and axes <= set(indices) and all(tir.const_int(span.extent) == 1 for span in region.region)

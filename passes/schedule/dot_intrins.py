@@ -1,4 +1,4 @@
-"""The tensor intrinsics of byte dot products by TVM's names: of CPUs (x86, Arm, Hexagon) and of threads of GPUs."""
+"""The tensor intrinsics of dot products by TVM's names: of CPUs (x86, Arm, Hexagon) and of threads of GPUs."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ def dots() -> Iterator[tuple[str, str, Values]]:
             name = f"dot_32x4_u8{right[0]}8i32_{mark}vrmpy"
             lines = [line.format(right, call, last) for line in _VRMPY]
             yield _dot(name, 32, "uint8", right, "int32", lines, scope)
+    yield _dot("dot_product_32x2_i16i16i32_vdmpy", 32, "int16", "int16", "int32", _VDMPY, terms=2)
+    for byte in ("uint8", "int8"):
+        yield f"dma_read_128_{byte[0]}8", "dma_read", {"dtype": byte}
     bytes_of = {"s": "int8", "u": "uint8"}
     for kinds in ("ss", "us", "su", "uu"):
         left, right = (bytes_of[k] for k in kinds)
@@ -38,11 +41,11 @@ def dots() -> Iterator[tuple[str, str, Values]]:
 
 
 def _dot(
-    name: str, lanes: int, left: str, right: str, sums: str, lines: list[str], scope: str = "global"
+    name: str, lanes: int, left: str, right: str, sums: str, lines: list[str], scope: str = "global", terms: int = 4
 ) -> tuple[str, str, Values]:
     body = "\n        ".join(lines)
-    values = {"lanes": lanes, "left": left, "right": right, "sums": sums, "scope": scope, "body": body}
-    return name, "dot_4", values
+    values = {"lanes": lanes, "terms": terms, "left": left, "right": right, "sums": sums, "scope": scope, "body": body}
+    return name, "dot_n", values
 
 
 _VNNI = [
@@ -98,5 +101,14 @@ _VRMPY = [
     'words: T.int32x32 = T.reinterpret("int32x32", row)',
     "C[T.Ramp(0, 1, 32)] = T.call_llvm_pure_intrin(",
     '    "int32x32", "llvm.hexagon.V6.{1}.acc.128B", C[T.Ramp(0, 1, 32)], {2}',
+    ")",
+]
+_VDMPY = [
+    "pair: T.int16x2 = A[T.Ramp(0, 1, 2)]",
+    'one: T.int32 = T.reinterpret("int32", pair)',
+    "row: T.int16x64 = B[0, T.Ramp(0, 1, 64)]",
+    'words: T.int32x32 = T.reinterpret("int32x32", row)',
+    "C[T.Ramp(0, 1, 32)] = T.call_llvm_pure_intrin(",
+    '    "int32x32", "llvm.hexagon.V6.vdmpyhvsat.acc.128B", C[T.Ramp(0, 1, 32)], T.Broadcast(one, 32), words',
     ")",
 ]

@@ -181,8 +181,8 @@ def _over_new_shape(
 ) -> Stmt | None:  # fmt: skip
     """The writer's loops over the new shape, storing the padding or the value; None where that is not possible."""
     realize = write.realize
-    if realize is None:
-        return None
+    if realize is None or not realize.block.iter_vars:
+        return _opaque_over_new_shape(write, new, back, padding, value, analyzer, reuse)
     old_indices, axes = write.store.indices, realize.block.iter_vars
     count = len(old_indices)
     starts = [s for s in range(len(axes) - count + 1) if axes[s].var is old_indices[0]]
@@ -228,6 +228,37 @@ def _over_new_shape(
     for var, size in zip(reversed(back.indices), reversed(new.shape), strict=True):
         nest = (tir.For(var, c.const(0, size.dtype), size, tir.ForKind.SERIAL, nest),)
     return nest[0]
+
+
+def _opaque_over_new_shape(
+    write: _Write, new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.IndexMap, analyzer: Analyzer,
+    reuse: dict[tir.Block, tir.Block],
+) -> Stmt | None:  # fmt: skip
+    """As `_over_new_shape`, of a store whose indices are the loops themselves, under no block or one without axes."""
+    inner = write.loops[-1].body
+    if any(isinstance(n, tir.Block) and (n.iter_vars or n.init) for n in walk(inner)) or _calls(inner):
+        return None
+    values: dict[tir.Var, tir.Expr] = {loop.var: e for loop, e in zip(write.loops, back.result, strict=True)}
+    chosen = map_indices(value, back.indices, analyzer)[0]
+
+    def store(old: tir.BufferStore) -> tir.BufferStore | None:
+        if old.buffer is not write.store.buffer or not all(map(same_expr, old.indices, write.store.indices)):
+            return None
+        return tir.BufferStore(new, calls.if_then_else(padding, chosen, substitute(old.value, values)), back.indices)
+
+    body = _with_stores(inner, store, values)
+    if body is None:
+        return None
+    blocks = ([n for n in walk(part) if isinstance(n, tir.Block)] for part in (inner, body))
+    reuse.update(zip(*blocks, strict=True))
+    for var, size in zip(reversed(back.indices), reversed(new.shape), strict=True):
+        body = (tir.For(var, c.const(0, size.dtype), size, tir.ForKind.SERIAL, body),)
+    return body[0]
+
+
+def _calls(body: Body) -> bool:
+    """Is there a statement that stands for its effects?"""
+    return any(isinstance(n, tir.Evaluate) for n in walk(body))
 
 
 def _holds(body: Body, realize: tir.BlockRealize) -> bool:

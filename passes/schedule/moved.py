@@ -12,6 +12,7 @@ from mlcc.ir import tir
 from mlcc.ir.tir import IterKind
 from mlcc.ir.visit import used_vars
 from mlcc.passes.schedule.analysis import analyzer_of, bound_vars, domain_above, outside_write, vars_of
+from mlcc.passes.schedule.neutral import lost_condition
 from mlcc.passes.schedule.new_nest import NewNest
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
@@ -55,6 +56,10 @@ def check_same_iterations(
         words = (
             f"block `{block.name}` runs for a part of its axis `{cut.var.name}` only; the new loops would run for all"
         )
+        raise Refusal("E0651", words, block)
+    lost = lost_condition(tree, block)
+    if lost is not None:
+        words = f"block `{block.name}` runs where `{lost}` only, which its axes do not tell; the new loops run for all"
         raise Refusal("E0651", words, block)
     outer = {loop.var: loop for loop in nest.around if not is_one(loop.extent)}
     reduce = bound_vars(nest.realize, IterKind.REDUCE)

@@ -11,17 +11,20 @@ from typing import Any
 
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
-from mlcc.ir.node import children, map_children, replace
+from mlcc.ir.node import children, map_children, replace, walk
 
 Known = Callable[[tir.Block], bool]
 
 
-def complete_regions(func: tir.PrimFunc, known: Known) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
+def complete_regions(
+    func: tir.PrimFunc, before: tir.PrimFunc, known: Known
+) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
     """`func` in which each block states the buffers that are touched inside it, and which block became which.
 
-    Blocks that are `known` are as they were before the step, with all that is in them.
+    Blocks that are `known` are as they were `before` the step, with all that is in them. What a block of a name left
+    out there, it may leave out still: its author did.
     """
-    completion = _Completion(func.root, known)
+    completion = _Completion(func.root, before, known)
     body = tuple(completion.visit(stmt) for stmt in func.body)
     return (replace(func, body=body), completion.became) if completion.became else (func, {})
 
@@ -29,8 +32,8 @@ def complete_regions(func: tir.PrimFunc, known: Known) -> tuple[tir.PrimFunc, di
 class _Completion:
     """Visits statements, inner blocks first. The root block states nothing, nor do the parts of a partitioned loop."""
 
-    def __init__(self, root: tir.Block | None, known: Known) -> None:
-        self._root, self._known = root, known
+    def __init__(self, root: tir.Block | None, before: tir.PrimFunc, known: Known) -> None:
+        self._root, self._before, self._known = root, before, known
         self.became: dict[tir.Block, tir.Block] = {}
 
     def visit(self, node: Any) -> Any:
@@ -41,23 +44,35 @@ class _Completion:
     def _block(self, block: tir.Block) -> tir.Block:
         made = map_children(block, self.visit)
         if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
-            made = _completed(made)
+            made = self._completed(made)
         if made is not block:
             self.became[block] = made
         return made  # type: ignore[no-any-return]
 
+    def _completed(self, block: tir.Block) -> tir.Block:
+        missing = _missing(block)
+        if any(missing):
+            left_out = self._left_out(block.name)
+            missing = missing[0] - left_out, missing[1] - left_out
+        if not any(missing):
+            return block
+        more = {b for buffers in missing for b in buffers}
+        access = BlockAccess({b.data: b for b in more}).collect(replace(block, reads=(), writes=()))
+        writes = tuple(r for r in access.writes.as_regions() if r.buffer in missing[0])
+        reads = tuple(r for r in access.read_regions(block) if r.buffer in missing[1])
+        return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))  # type: ignore[no-any-return]
 
-def _completed(block: tir.Block) -> tir.Block:
+    def _left_out(self, name: str) -> set[tir.Buffer]:
+        """What blocks of that name did not state before the step."""
+        blocks = (n for s in self._before.body for n in walk(s) if isinstance(n, tir.Block) and n.name == name)
+        return {buffer for block in blocks for buffers in _missing(block) for buffer in buffers}
+
+
+def _missing(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+    """The buffers that a block writes, and those that it reads, without stating it."""
     read, written = _touched(block)
     stated = {r.buffer.data for r in block.writes}
-    missing = _unstated(written, stated, block), _unstated(read, stated | {r.buffer.data for r in block.reads}, block)
-    if not any(missing):
-        return block
-    more = {b for buffers in missing for b in buffers}
-    access = BlockAccess({b.data: b for b in more}).collect(replace(block, reads=(), writes=()))
-    writes = tuple(r for r in access.writes.as_regions() if r.buffer in missing[0])
-    reads = tuple(r for r in access.read_regions(block) if r.buffer in missing[1])
-    return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))  # type: ignore[no-any-return]
+    return _unstated(written, stated, block), _unstated(read, stated | {r.buffer.data for r in block.reads}, block)
 
 
 def _unstated(touched: Iterable[tir.Buffer], stated: set[tir.Var], block: tir.Block) -> set[tir.Buffer]:

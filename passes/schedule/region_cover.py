@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.extremes import at_most
 from mlcc.arith.intset import NOTHING, Interval, from_range, meet
 from mlcc.arith.region_bound import Box, lower_bound, union_lower_bound, upper_bound
 from mlcc.ir import construct as c
@@ -170,9 +171,12 @@ def _contains(extent: Expr, made: Interval, used: Interval, analyzer: Analyzer) 
         return True
     if a.low is None or a.high is None or b.low is None or b.high is None:
         return False
-    below = c.less_equal(analyzer.simplify(c.sub(a.low, b.low)), IntImm(a.low.dtype, 0))
-    above = c.less_equal(analyzer.simplify(c.sub(b.high, a.high)), IntImm(a.high.dtype, 0))
-    return analyzer.prove(below) and analyzer.prove(above)
+    return _at_most(a.low, b.low, analyzer) and _at_most(b.high, a.high, analyzer)
+
+
+def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    below = c.less_equal(analyzer.simplify(c.sub(a, b)), IntImm(a.dtype, 0))
+    return analyzer.prove(below) or at_most(a, b, analyzer)
 
 
 def _within(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:

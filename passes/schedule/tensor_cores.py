@@ -14,6 +14,8 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from mlcc.passes.schedule.dot_intrins import dots
+from mlcc.passes.schedule.m16n8k8 import m16n8k8
+from mlcc.passes.schedule.mfma import mfma
 from mlcc.passes.schedule.simdgroups import simdgroups
 from mlcc.passes.schedule.warpgroups import wgmma_text
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 Values = Mapping[str, object]
 
 _DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i8": "int8", "s8": "int8", "i32": "int32",
-           "s32": "int32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}  # fmt: skip
+           "s32": "int32", "s4": "int4", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}  # fmt: skip
 _KINDS = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "i8": "int8", "i32": "int32", "e4m3": "e4m3", "e5m2": "e5m2"}
 _SCOPES = {"": "shared", "_dyn": "shared.dyn"}
 
@@ -38,7 +40,7 @@ _PLACES = {
 @functools.cache
 def catalogue() -> Mapping[str, tuple[str, Values]]:
     """All names: the text of each and what stands for its placeholders."""
-    listed = (*_mma(), *_wmma(), *dots(), *simdgroups())
+    listed = (*_mma(), *_wmma(), *m16n8k8(), *mfma(), *dots(), *simdgroups())
     return {name: (text, {"name": name, **values}) for name, text, values in listed}
 
 
@@ -130,27 +132,52 @@ def _sync(kind: str, out: str, trans_a: bool, trans_b: bool) -> Values:
 
 
 def _wmma() -> Iterator[tuple[str, str, Values]]:
-    m = n = k = 16
-    sizes = {"m": m, "n": n, "k": k}
-    shape = f"{m}x{n}x{k}"
     for kind in ("f16", "bf16", "s8"):
         for operand in "ab":
             for trans in ("", "_trans"):
-                for scope in ("shared", "shared.dyn"):
-                    layout = "col_major" if trans else "row_major"
-                    values = {**sizes, "dtype": _DTYPES[kind], "rows": 16, "columns": 16, "scope": scope,
-                              "operand": operand, "layout": layout}  # fmt: skip
-                    yield f"wmma_load_{shape}_{kind}_{operand}{trans}_{scope.replace('.', '_')}", "wmma_load", values
+                yield from _wmma_load((16, 16, 16), kind, operand, trans)
     for out in ("f32", "f16", "s32"):
-        yield f"wmma_fill_{shape}_{out}", "wmma_fill", {**sizes, "dtype": _DTYPES[out]}
-        for scope in ("shared", "shared.dyn", "global"):
-            values = {**sizes, "dtype": _DTYPES[out], "scope": scope}
-            yield f"wmma_store_{shape}_{out}_{scope.replace('.', '_')}", "wmma_store", values
+        yield from _wmma_out((16, 16, 16), out)
     for kind, out in (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("s8", "s32")):
         for trans in ("", "_trans"):
-            values = {**sizes, "dtype": _DTYPES[kind], "out": _DTYPES[out], "b_rows": 16, "b_columns": 16}
-            names = ["A[vii, vkk]", "B[vjj, vkk]" if trans else "B[vkk, vjj]"]
-            if kind != out:
-                names = [f'T.Cast("{_DTYPES[out]}", {v})' for v in names]
-            values |= {"a_value": names[0], "b_value": names[1]}
-            yield f"wmma_sync_{shape}_{kind}{kind}{out}{trans}", "wmma_sync", values
+            yield _wmma_sync((16, 16, 16), kind, out, trans)
+    for operand, trans in (("a", ""), ("b", "_trans")):  # of 4-bit integers there is one layout
+        yield from _wmma_load((8, 8, 32), "s4", operand, trans)
+    yield from _wmma_out((8, 8, 32), "s32")
+    yield _wmma_sync((8, 8, 32), "s4", "s32", "_trans")
+
+
+_Shape = tuple[int, int, int]
+
+
+def _named(shape: _Shape) -> str:
+    return "x".join(map(str, shape))
+
+
+def _wmma_load(shape: _Shape, kind: str, operand: str, trans: str) -> Iterator[tuple[str, str, Values]]:
+    m, n, k = shape
+    rows, columns = (m, k) if operand == "a" else (n, k) if trans else (k, n)
+    for scope in ("shared", "shared.dyn"):
+        layout = "col_major" if trans else "row_major"
+        values = {"m": m, "n": n, "k": k, "dtype": _DTYPES[kind], "rows": rows, "columns": columns, "scope": scope,
+                  "operand": operand, "layout": layout}  # fmt: skip
+        yield f"wmma_load_{_named(shape)}_{kind}_{operand}{trans}_{scope.replace('.', '_')}", "wmma_load", values
+
+
+def _wmma_out(shape: _Shape, out: str) -> Iterator[tuple[str, str, Values]]:
+    m, n, k = shape
+    values = {"m": m, "n": n, "k": k, "dtype": _DTYPES[out]}
+    yield f"wmma_fill_{_named(shape)}_{out}", "wmma_fill", values
+    for scope in ("shared", "shared.dyn", "global"):
+        yield f"wmma_store_{_named(shape)}_{out}_{scope.replace('.', '_')}", "wmma_store", {**values, "scope": scope}
+
+
+def _wmma_sync(shape: _Shape, kind: str, out: str, trans: str) -> tuple[str, str, Values]:
+    m, n, k = shape
+    b_rows, b_columns = (n, k) if trans else (k, n)
+    names = ["A[vii, vkk]", "B[vjj, vkk]" if trans else "B[vkk, vjj]"]
+    if kind != out:
+        names = [f'T.Cast("{_DTYPES[out]}", {v})' for v in names]
+    values = {"m": m, "n": n, "k": k, "dtype": _DTYPES[kind], "out": _DTYPES[out], "b_rows": b_rows,
+              "b_columns": b_columns, "a_value": names[0], "b_value": names[1]}  # fmt: skip
+    return f"wmma_sync_{_named(shape)}_{kind}{kind}{out}{trans}", "wmma_sync", values

@@ -330,6 +330,67 @@ def test_loops_that_cover_a_part_of_an_axis() -> None:
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
 
 
+TRANSPOSED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((SIZE, 16), "float32"), C: T.Buffer((16, SIZE), "float32")):
+    D = T.sblock_alloc_buffer((SIZE, 16))
+    for i, j in T.grid(SIZE, 16):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(SIZE, 16):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vj, vi] = D[vi, vj]
+"""
+
+
+@pytest.mark.parametrize("size", [96, 100, 404])
+def test_a_copy_for_tiles_of_which_the_last_is_cut_off_twice(size: int) -> None:
+    """Each thread takes 10 rows in steps of 4: what it reads is a minimum of what the copy has, and of its own end."""
+    text = TRANSPOSED.replace("SIZE", str(size))
+    sch = schedule(text)
+    i, j = sch.get_loops("C")
+    i, inner = sch.split(i, [None, 10])
+    outer, thread = sch.split(i, [None, 8])
+    tile, column = sch.split(j, [None, 4])
+    sch.reorder(outer, tile, thread, column, inner)
+    sch.split(inner, [None, 4])
+    copy = sch.cache_read("C", 0, "shared")
+    sch.compute_at(copy, tile)
+    sch.split(sch.fuse(*sch.get_loops(copy)[2:]), [None, 4, 4, 10])
+    sch.compute_inline("D")
+    assert_same_results(mlcc.parse(text), sch.mod)
+
+
+PARTIAL = """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, B: T.Buffer((T.int64(4),), "float32")):
+    n = T.int64()
+    A = T.match_buffer(a, (T.int64(4), n))
+    P = T.sblock_alloc_buffer((T.int64(4), T.int64(16)))
+    for i, k in T.grid(T.int64(4), T.int64(16)):
+        with T.sblock("P"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            T.where(k < n)
+            P[vi, vk] = A[vi, vk] * T.float32(2)
+    for i, k in T.grid(T.int64(4), T.int64(16)):
+        with T.sblock("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k < n)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + P[vi, vk]
+"""
+
+
+def test_a_condition_that_the_axes_do_not_tell() -> None:
+    """The new loops of `B` would read what `P` leaves out."""
+    sch = schedule(PARTIAL)
+    with refused("E0651", "`B` runs where `k < n` only"):
+        sch.reverse_compute_at("B", sch.get_loops("P")[0])
+
+
 def test_the_only_block_of_a_scope() -> None:
     text = """
 @T.prim_func

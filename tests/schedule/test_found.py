@@ -227,3 +227,30 @@ def test_padding_beside_another_block() -> None:
     sch.reverse_compute_at("P_local", sch.get_loops("pad")[2])
     with refused("E0676", "not alone in its innermost loop `y`"):
         sch.decompose_padding("pad", sch.get_loops("pad")[0])
+
+
+UNSTATED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((16,), "float32"), D: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    C = T.sblock_alloc_buffer((16,))
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = D[vi] * T.float32(2)
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            T.reads(C[vi])
+            T.writes(B[vi])
+            B[vi] = A[vi] + C[vi]
+"""
+
+
+def test_what_the_author_of_a_block_left_out_stays_so() -> None:
+    """As in TVM; what a step makes a block read in addition is stated."""
+    sch = schedule(UNSTATED)
+    sch.reverse_compute_at("B", sch.get_loops("C")[0])
+    assert [r.buffer.name for r in sch.get(sch.get_block("B")).reads] == ["C"]
+    sch = schedule(UNSTATED)
+    sch.compute_inline("C")
+    assert "D" in [r.buffer.name for r in sch.get(sch.get_block("B")).reads]

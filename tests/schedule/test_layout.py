@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mlcc
+from mlcc.ir import tir
 from mlcc.verify import verify
 from tests.schedule.tools import CHAIN, MATMUL, assert_same_results, refused, schedule
 
@@ -177,3 +178,41 @@ def main(A: T.Buffer((0, 4), "float32"), B: T.Buffer((0, 4), "float32")):
     assert [n.value for n in sch.mod["main"].buffers[1].shape] == [0]
     sch.fuse(*sch.get_loops("B"))
     assert verify(sch.mod) == []
+
+
+OPAQUE = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((14, 32), "int32"), D: T.Buffer((14,), "int32")):
+    B = T.sblock_alloc_buffer((14,), "int32")
+    for i in range(14):
+        B[i] = 0
+        for k in range(32):
+            with T.sblock("sum"):
+                T.reads(B[i], A[i, k])
+                T.writes(B[i])
+                B[i] = B[i] + A[i, k]
+    for i in range(14):
+        with T.sblock("D"):
+            vi = T.axis.spatial(14, i)
+            D[vi] = B[vi] + 1
+"""
+
+
+def test_loops_of_a_block_without_axes_run_over_padding_too() -> None:
+    sch = schedule(OPAQUE)
+    sch.transform_layout("sum", ("write", 0), lambda i: (i // 4, i % 4), pad_value=7)
+    text = mlcc.script(sch.mod)
+    assert "B[axis0, axis1] = T.if_then_else(axis0 == 3 and 2 <= axis1, 7, 0)" in text
+    assert "T.reads(B[axis0, axis1], A[axis0 * 4 + axis1, k])" in text
+    assert "buffer_B_padding" not in text
+    assert [tir.const_int(loop.extent) for loop in map(sch.get, sch.get_loops("sum"))] == [4, 4, 32]
+    assert_same_results(mlcc.parse(OPAQUE), sch.mod)
+
+
+def test_loops_that_do_more_than_write_a_buffer_stay() -> None:
+    text = OPAQUE.replace("        B[i] = 0\n", "        B[i] = 0\n        D[i] = 3\n")
+    assert "D[i] = 3" in text
+    sch = schedule(text)
+    sch.transform_layout("sum", ("write", 0), lambda i: (i // 4, i % 4), pad_value=7)
+    assert "buffer_B_padding" in mlcc.script(sch.mod)
+    assert_same_results(mlcc.parse(text), sch.mod)

@@ -285,11 +285,6 @@ KNOWN: tuple[Known, ...] = (
         " not", lambda o: "thread" in o.program + str(o.before) and _says(r"C_shared|_shared")(o),
     ),
     Known(
-        "compute_at reverse_compute_at", DIFFER,
-        "a minimum or maximum in a region that the ranges of loops decide is decided; TVM writes it out",
-        _says(r"\n\+.*T\.(max|min)\("),
-    ),
-    Known(
         "transform_layout", DIFFER,
         "padding is written by a block of its own where the writer is more than one plain block in its loops",
         lambda o: "pad_value" in str(o.step) and _differs_at(r"")(o) and "_padding" in o.detail,

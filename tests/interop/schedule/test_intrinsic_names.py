@@ -13,11 +13,15 @@ import mlcc  # noqa: E402
 from mlcc.ir.equal import assert_structural_equal  # noqa: E402
 from mlcc.ir.node import replace  # noqa: E402
 from mlcc.passes.schedule.dot_intrins import dots  # noqa: E402
+from mlcc.passes.schedule.m16n8k8 import m16n8k8  # noqa: E402
+from mlcc.passes.schedule.mfma import mfma  # noqa: E402
 from mlcc.passes.schedule.simdgroups import simdgroups  # noqa: E402
 from mlcc.passes.schedule.state import State  # noqa: E402
+from mlcc.passes.schedule.tensor_cores import catalogue  # noqa: E402
 from mlcc.passes.schedule.tensor_intrin import find_intrin  # noqa: E402
 
-NAMES = [name for name, *_ in (*dots(), *simdgroups())]
+NAMES = [name for name, *_ in (*dots(), *simdgroups(), *m16n8k8(), *mfma())]
+NAMES += [name for name in catalogue() if "_8x8x32_" in name]
 
 
 @functools.cache

@@ -135,3 +135,32 @@ def main(A: T.Buffer((8, 6)), B: T.Buffer((6, 10)), bias: T.Buffer((10,)), D: T.
         sch = mlcc.Schedule(mirrored)
         sch.fuse_reduction_epilogue("C", "D", every_step=True)
         assert_structural_equal(sch.mod, from_tvm(theirs(module, ("fuse_reduction_epilogue", ("C", "D"), {}))))
+
+
+TRANSPOSED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((6,), "float32"), C: T.Buffer((8,), "float32")):
+    P = T.sblock_alloc_buffer((6,), "float32")
+    for i in range(6):
+        with T.sblock("P"):
+            vi = T.axis.spatial(6, i)
+            P[vi] = A[vi] * T.float32(2)
+    for o, i, r in T.grid(4, 2, 4):
+        with T.sblock("C"):
+            vh = T.axis.spatial(8, o * 2 + i)
+            vr = T.axis.reduce(4, r)
+            with T.init():
+                C[vh] = T.float32(0)
+            C[vh] = C[vh] + P[(vh + vr) // 2]
+"""
+
+
+def test_minima_that_ranges_decide_stand_as_in_tvm() -> None:
+    step = ("compute_at", ("P", ("loop", "C", 1)), {})
+    assert compare(TRANSPOSED, step)
+    sch = mlcc.Schedule(read(TRANSPOSED)[1])
+    sch.compute_at("P", sch.get_loops("C")[1])
+    assert "T.min(o, " in mlcc.script(sch.mod)
+    lowered = mlcc.script(mlcc.run_passes(sch.mod, "lower-loops"))
+    assert "range((i + 3) // 2 + 1)" in lowered and "T.min" not in lowered
+    assert_same_results(read(TRANSPOSED)[1], sch.mod)

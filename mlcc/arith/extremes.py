@@ -1,0 +1,51 @@
+"""Comparisons of sums with minima or maxima in them, operand by operand.
+
+`c - max(x, y) * 2` is the minimum of `c - x * 2` and `c - y * 2`, and one minimum is at most another one where for each
+operand of the latter there is one of the former that is at most that.
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, IntImm
+
+_MOST = 16  # operands of one side
+_Kind = type[tir.Min] | type[tir.Max]
+_DUAL: dict[_Kind, _Kind] = {tir.Min: tir.Max, tir.Max: tir.Min}
+
+
+def at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    """Is `a <= b` seen operand by operand? Of no use where neither has a minimum or a maximum in it."""
+    if not any(isinstance(node, (tir.Min, tir.Max)) for node in walk((a, b))):
+        return False
+
+    def less(x: Expr, y: Expr) -> bool:
+        return analyzer.prove(c.less_equal(analyzer.simplify(c.sub(x, y)), IntImm(x.dtype, 0)))
+
+    lower, upper = operands_of(a, tir.Min), operands_of(b, tir.Min)
+    if all(any(less(x, y) for x in lower) for y in upper):
+        return True
+    lower, upper = operands_of(a, tir.Max), operands_of(b, tir.Max)
+    return all(any(less(x, y) for y in upper) for x in lower)
+
+
+def operands_of(expr: Expr, kind: _Kind) -> list[Expr]:
+    """Expressions whose minimum, or maximum, is `expr`; at most 16, or `expr` itself."""
+    made = _operands(expr, kind)
+    return made if made and len(made) <= _MOST else [expr]
+
+
+def _operands(expr: Expr, kind: _Kind) -> list[Expr]:
+    match expr:
+        case tir.Min(lhs=x, rhs=y) | tir.Max(lhs=x, rhs=y) if isinstance(expr, kind):
+            return [*operands_of(x, kind), *operands_of(y, kind)]
+        case tir.Add(lhs=x, rhs=y):
+            return [c.add(p, q) for p in operands_of(x, kind) for q in operands_of(y, kind)]
+        case tir.Sub(lhs=x, rhs=y):
+            return [c.sub(p, q) for p in operands_of(x, kind) for q in operands_of(y, _DUAL[kind])]
+        case tir.Mul(lhs=x, rhs=IntImm(value=factor) as by):
+            return [c.mul(p, by) for p in operands_of(x, kind if factor > 0 else _DUAL[kind])]
+    return [expr]
