@@ -84,7 +84,8 @@ class Placed(Copier):
                 start = c.div(place.offset, kind.dtype.lanes) if kind.dtype.lanes > 1 else place.offset
                 args = (kind, place.buffer.data, _sum(self.expr(offset), start), *self.exprs(tuple(rest)))
                 return replace(node, args=args)  # type: ignore[no-any-return]
-        args_made = list(self.exprs(node.args))
+        args = self.exprs(node.args)
+        args_made = list(args)
         for at, beside in (*OFFSETS.get(name, ()), *FRAGMENTS.get(name, ())):
             named = node.args[at] if at < len(node.args) else None
             if isinstance(named, tir.Var) and named in self._places:
@@ -93,7 +94,8 @@ class Placed(Copier):
                 if name in FRAGMENTS:
                     start = c.floordiv(start, self._fragments.get(named, 256))
                 args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
-        return replace(node, args=tuple(args_made))  # type: ignore[no-any-return]
+        same = all(a is b for a, b in zip(args, args_made, strict=True))
+        return replace(node, args=args if same else tuple(args_made))  # type: ignore[no-any-return]
 
 
 def _sum(a: Expr, b: Expr) -> Expr:
