@@ -50,8 +50,8 @@ class Dialect:
 
 DIALECTS = {
     "mlcc": Dialect(
-        "mlcc", "tir", "", "s_tir=False", "T.block", "T.block_attr", "T.alloc_buffer", "T.alloc_buffer_stmt", "{}", "out_sinfo",
-        "sinfo_args", "R.Object",
+        "mlcc", "tir", "", "s_tir=False", "T.block", "T.block_attr", "T.alloc_buffer", "T.alloc_buffer_stmt", "{}",
+        "out_sinfo", "sinfo_args", "R.Object",
     ),
     "tvm": Dialect(
         "tvm", "tirx", "s_tir=True", "", "T.sblock", "T.sblock_attr", "T.sblock_alloc_buffer", "T.alloc_buffer",

@@ -198,7 +198,8 @@ def test_scalar_in_shared_memory() -> None:
 def test_kinds_of_functions(kind: str) -> None:
     """A function without `s_tir=True` is of another kind in TVM 0.27; its text stays without it."""
     head = "# from tvm.script import tirx as T\n\n"
-    text = f"@I.ir_module\nclass Module:\n    @T.prim_func{f'({kind})' if kind else ''}\n    def f(n: T.int64):\n        T.evaluate(n)\n"
+    decorator = f"@T.prim_func({kind})" if kind else "@T.prim_func"
+    text = f"@I.ir_module\nclass Module:\n    {decorator}\n    def f(n: T.int64):\n        T.evaluate(n)\n"
     mine = back_and_there(to_tvm(text))
     assert ("s_tir" in mine["f"].attrs) == ("s_tir" not in kind)
     assert mlcc.structural_equal(mine, mlcc.parse(head + text))
