@@ -133,6 +133,7 @@ class Writer:
         self.signature: set[Any] | None = None  # the symbolic variables that the signature being written introduces
         self.from_signature: dict[Any, str] = {}  # those that the body has not declared yet
         self.scalars: dict[str, tir.Buffer] = {}  # the buffers behind names of scalar variables
+        self.checked: dict[Any, Any] = {}  # values of variables that only hand them to the check of an annotation
         self.touched = False  # set by variables of the signature
         self.thread_vars: dict[Any, int] = {}
         self.loops: dict[tir.Var, tir.For] = {}
