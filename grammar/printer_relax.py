@@ -53,6 +53,7 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         start, end = (START, END) if marked else ("", "")
         out.lines[head] = f"{'    ' * (out.depth - 1)}{start}def {name}({', '.join(params)}){result}:{end}"
         out.signature = None
+        _forget_inner_symbols(out, func)
         for var in [v for v in out.from_signature if v.dtype is not INT64]:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
@@ -66,6 +67,21 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         out.checked = outer
         out.lines[top:top] = ["    " * out.depth + line for line in out.prelude]
     out.prelude, out.function_scope, out.from_signature = saved
+
+
+def _forget_inner_symbols(out: Writer, func: relax.Function) -> None:
+    """Unbind the symbolic variables of a signature that only function types in it mention: they live in those types."""
+    visible: set[Any] = set()
+    stack = [*(p.struct_info for p in func.params), func.ret_struct_info]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, relax.TupleStructInfo):
+            stack += found.fields
+        elif found is not None and not isinstance(found, relax.FuncStructInfo):
+            visible.update(walk(found))
+    for var in [n for n in out.scopes[-1] if isinstance(n, tir.Var) and n not in visible]:
+        out.names.release(out.bound.pop(var))
+        out.from_signature.pop(var, None)
 
 
 def _param(out: Writer, param: relax.Var) -> str:
@@ -98,7 +114,7 @@ def _without_check(func: relax.Function) -> relax.Expr:
     if not isinstance(seq, relax.SeqExpr) or not seq.blocks or isinstance(seq.blocks[-1], relax.DataflowBlock):
         return seq
     *others, last = seq.blocks[-1].bindings
-    if not isinstance(last, relax.MatchCast) or not last.stated or last.var is not seq.body:
+    if not isinstance(last, relax.MatchCast) or last.stated != "result" or last.var is not seq.body:
         return seq
     if func.ret_struct_info is None or not structural_equal(last.struct_info, func.ret_struct_info):
         return seq

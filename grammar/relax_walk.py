@@ -147,16 +147,17 @@ class _Walker:
         if found is Fit.COVERS or (found is Fit.NARROWS and is_opaque(self.result)):
             return known if found is Fit.COVERS else signature.ret
         if relations.possible(signature.ret, known):
-            self.result = self._checked(("name", *self.cst[4], "result"), self.result, signature.ret, self.cst[6])
+            self.result = self._checked("result", ("name", *self.cst[4], "result"), self.result, signature.ret)
         else:
             text = f"the function returns {text_of(known)}, not {text_of(signature.ret)}"
             self.walk.note("E0411", text, self.cst[6])
         return signature.ret
 
-    def _checked(self, target: Cst, value: relax.Expr, stated: relax.StructInfo, cst: Cst) -> relax.Var:
+    def _checked(self, what: str, target: Cst, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
         """A variable for a value of which more is stated than is known, which is checked at run time."""
-        var = self.fw.variable(target[3], target[1], stated, self.walk.span(target))
-        cast = relax.MatchCast(var, self.fw.leaf(value), stated, True, span=self.walk.span(cst))
+        span = self.walk.span(target)
+        var = self.fw.variable(target[3], target[1], stated, span)
+        cast = relax.MatchCast(var, self.fw.leaf(value), stated, what, span=span)
         self.fw.out.bindings.append(cast)
         return var
 
@@ -337,7 +338,7 @@ class _Walker:
             found = relations.fit(stated, known)
             if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):
                 if relations.possible(stated, known):
-                    fw.define(target, self._checked(target, made, stated, cst))
+                    fw.define(target, self._checked("variable", target, made, stated))
                     return
                 text = f"`{target[3]}` is {text_of(known)}, not {text_of(stated)}"
                 self.walk.note("E0411", text, annotation or target)
