@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.grammar.printer_expr import is_int
 from mlcc.grammar.printer_literals import integer, quote
-from mlcc.grammar.printer_writer import ATOM, Child, Parts, Writer, call, handles
+from mlcc.grammar.printer_writer import ATOM, SOURCE, Child, Parts, Writer, call, handles
 from mlcc.ir import tir
 from mlcc.ir.construct import index_dtype
 from mlcc.ir.dtypes import DType
@@ -17,6 +17,23 @@ def define_buffer(out: Writer, buffer: tir.Buffer, depth: int = -1) -> str:
     if buffer.data not in out.bound:
         out.bind(buffer.data, f"{name}.data", depth)
     return name
+
+
+def is_scalar(stmt: tir.AllocBuffer) -> bool:
+    """Whether `T.alloc_scalar(dtype, scope)` says all there is to say of an allocation."""
+    buffer = stmt.buffer
+    plain = not buffer.strides and (buffer.elem_offset is None or is_int(buffer.elem_offset, 0))
+    usual = buffer.alignment == 64 and buffer.offset_factor == 1 and not buffer.axis_separators
+    return plain and usual and len(buffer.shape) == 1 and is_int(buffer.shape[0], 1) and not stmt.annotations
+
+
+def define_scalar(out: Writer, buffer: tir.Buffer) -> None:
+    """Write the allocation of a scalar variable, whose element is then called by the variable's name."""
+    name = out.names.fresh(buffer.name, -1)
+    out.scalars[name] = buffer
+    out.bind(buffer, name + SOURCE)
+    out.bind(buffer.data, f"{name}{SOURCE}.data")
+    out.line(f"{name} = T.alloc_scalar({quote(str(buffer.dtype))}, scope={quote(buffer.scope)})")
 
 
 def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -> list[str]:

@@ -19,6 +19,7 @@ from mlcc.grammar.printer_writer import (
     NOT,
     OR,
     PRODUCT,
+    SOURCE,
     SUM,
     UNARY,
     Child,
@@ -208,7 +209,17 @@ def indices(nodes: tuple[tir.Expr, ...]) -> list[Part]:
 
 @handles(tir.BufferLoad)
 def _load(out: Writer, node: tir.BufferLoad, like: DType | None) -> Parts:
-    return ATOM, [Child(node.buffer, ATOM), *indices(node.indices)]
+    name = scalar_name(out, node)
+    return ATOM, [name] if name else [Child(node.buffer, ATOM), *indices(node.indices)]
+
+
+def scalar_name(out: Writer, access: tir.BufferLoad | tir.BufferStore) -> str | None:
+    """The name of a scalar variable, where an access is to its one element as its name alone means it."""
+    name = out.bound.get(access.buffer, "").removesuffix(SOURCE)
+    if name not in out.scalars or out.scalars[name] is not access.buffer or len(access.indices) != 1:
+        return None
+    at = access.indices[0]
+    return name if is_int(at, 0) and at.dtype is INT32 else None
 
 
 @handles(tir.CommReducer)

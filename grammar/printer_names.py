@@ -60,6 +60,11 @@ class Names:
         """A function begins: of the names so far only those in use count."""
         self._seen = set(self._taken)
 
+    def release(self, name: str) -> None:
+        """Let a name be given again: nothing that follows can mention what had it."""
+        self._taken.discard(name)
+        self._seen.discard(name)
+
     def push(self) -> None:
         self._scopes.append([])
 

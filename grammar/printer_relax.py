@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import Any
 
 from mlcc.grammar.printer_constant import constant
@@ -24,7 +26,7 @@ from mlcc.grammar.printer_writer import (
 )
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import Attrs, walk
+from mlcc.ir.node import Attrs, children, replace, walk
 
 # ---------------------------------------------------------------- functions
 
@@ -51,6 +53,7 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         start, end = (START, END) if marked else ("", "")
         out.lines[head] = f"{'    ' * (out.depth - 1)}{start}def {name}({', '.join(params)}){result}:{end}"
         out.signature = None
+        _forget_inner_symbols(out, func)
         for var in [v for v in out.from_signature if v.dtype is not INT64]:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
@@ -58,9 +61,27 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         top = len(out.lines)
         if out.module_name and not nested and _calls_module(func):
             out.line(f"cls = {out.module_name}")
-        _seq(out, func.body)
+        body = _without_check(func)
+        outer, out.checked = out.checked, _find_checked(body)
+        _seq(out, body)
+        out.checked = outer
         out.lines[top:top] = ["    " * out.depth + line for line in out.prelude]
     out.prelude, out.function_scope, out.from_signature = saved
+
+
+def _forget_inner_symbols(out: Writer, func: relax.Function) -> None:
+    """Unbind the symbolic variables of a signature that only function types in it mention: they live in those types."""
+    visible: set[Any] = set()
+    stack = [*(p.struct_info for p in func.params), func.ret_struct_info]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, relax.TupleStructInfo):
+            stack += found.fields
+        elif found is not None and not isinstance(found, relax.FuncStructInfo):
+            visible.update(walk(found))
+    for var in [n for n in out.scopes[-1] if isinstance(n, tir.Var) and n not in visible]:
+        out.names.release(out.bound.pop(var))
+        out.from_signature.pop(var, None)
 
 
 def _param(out: Writer, param: relax.Var) -> str:
@@ -83,6 +104,22 @@ def _param(out: Writer, param: relax.Var) -> str:
 
 def _calls_module(func: relax.Function) -> bool:
     return any(isinstance(n, relax.GlobalVar) for n in walk(func.body))
+
+
+def _without_check(func: relax.Function) -> relax.Expr:
+    """The body of a function without the check of what it is said to return, which the signature stands for."""
+    from mlcc.ir.equal import structural_equal
+
+    seq = func.body
+    if not isinstance(seq, relax.SeqExpr) or not seq.blocks or isinstance(seq.blocks[-1], relax.DataflowBlock):
+        return seq
+    *others, last = seq.blocks[-1].bindings
+    if not isinstance(last, relax.MatchCast) or last.stated != "result" or last.var is not seq.body:
+        return seq
+    if func.ret_struct_info is None or not structural_equal(last.struct_info, func.ret_struct_info):
+        return seq
+    rest = (replace(seq.blocks[-1], bindings=tuple(others)),) if others else ()
+    return replace(seq, blocks=(*seq.blocks[:-1], *rest), body=last.value)  # type: ignore[no-any-return]
 
 
 def _seq(out: Writer, seq: relax.Expr) -> None:
@@ -117,20 +154,44 @@ def block(out: Writer, part: relax.BindingBlock) -> None:
         visible = [b.var for b in part.bindings if not isinstance(b.var, relax.DataflowVar)]
         with out.indented():
             for one in part.bindings:
-                binding(out, one, -1 if isinstance(one.var, relax.DataflowVar) else outer)
-                if isinstance(one.var, relax.DataflowVar):
+                _in_block(out, one, -1 if isinstance(one.var, relax.DataflowVar) else outer)
+                if isinstance(one.var, relax.DataflowVar) and one.var in out.bound:
                     out.past[one.var] = out.bound[one.var]
             out.line(f"R.output({', '.join([out.text(v) for v in visible])})")
     else:
         for one in part.bindings:
-            binding(out, one)
+            _in_block(out, one)
     out.mark(marked, at)
+
+
+def _in_block(out: Writer, one: relax.Binding, depth: int = -1) -> None:
+    """A binding of a block, without the one that only hands its value to the check of an annotation behind it."""
+    if one.var not in out.checked:
+        binding(out, one, depth)
+
+
+def _find_checked(body: relax.Expr) -> dict[relax.Var, Any]:
+    """The values that are written in the place of variables: those which are only there to be checked at once."""
+    casts = {n.value: n for n in walk(body) if isinstance(n, relax.MatchCast) and n.stated}
+    if not casts:
+        return {}
+    uses = Counter(c for n in walk(body) for c in children(n) if isinstance(c, relax.Var))
+    found: dict[relax.Var, Any] = {}
+    for part in walk(body):
+        if isinstance(part, relax.BindingBlock):
+            for one, after in itertools.pairwise(part.bindings):
+                if isinstance(one, relax.VarBinding) and casts.get(one.var) is after and uses[one.var] == 2:
+                    found[one.var] = one.value
+    return found
 
 
 def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
     """One binding, its variable defined in the scope at `depth`."""
     marked, at = out.reach(one), len(out.lines)
-    if isinstance(one, relax.MatchCast):
+    if isinstance(one, relax.MatchCast) and one.stated:
+        value = out.checked.get(one.value, one.value) if isinstance(one.value, relax.Var) else one.value
+        _bind_value(out, one.var, value, depth)
+    elif isinstance(one, relax.MatchCast):
         value = out.text(_hoisted(out, one.value))
         shape = info(out, one.struct_info)
         annotation = _annotation(out, one.var)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar.printer_buffer import buffer_arguments, define_buffer
-from mlcc.grammar.printer_expr import indices, var_type
+from mlcc.grammar.printer_buffer import buffer_arguments, define_buffer, define_scalar, is_scalar
+from mlcc.grammar.printer_expr import indices, scalar_name, var_type
 from mlcc.grammar.printer_literals import quote
 from mlcc.grammar.printer_writer import Writer
 from mlcc.ir import tir
@@ -68,12 +68,15 @@ def _bind(out: Writer, stmt: tir.Bind) -> None:
 
 @statement_of(tir.BufferStore)
 def _store(out: Writer, stmt: tir.BufferStore) -> None:
-    target = out.text(stmt.buffer) + out.join(indices(stmt.indices))
+    target = scalar_name(out, stmt) or out.text(stmt.buffer) + out.join(indices(stmt.indices))
     out.line(f"{target} = {out.text(stmt.value)}")
 
 
 @statement_of(tir.AllocBuffer)
 def _alloc(out: Writer, stmt: tir.AllocBuffer) -> None:
+    if stmt.scalar and is_scalar(stmt):
+        define_scalar(out, stmt.buffer)
+        return
     args = buffer_arguments(out, stmt.buffer)
     if stmt.annotations:
         args.append(f"annotations={out.value(stmt.annotations)}")
@@ -106,11 +109,19 @@ def _assert(out: Writer, stmt: tir.AssertStmt) -> None:
     out.line(f"assert {out.text(stmt.condition)}, {message}")
 
 
+def _condition(out: Writer, condition: tir.Expr) -> str:
+    """A condition; an integer that is cast to one stands for itself."""
+    match condition:
+        case tir.Cast(value=value) if value.dtype.is_int and value.dtype.lanes == 1 and tir.const_int(value) is None:
+            return out.text(value)
+    return out.text(condition)
+
+
 @statement_of(tir.IfThenElse)
 def _if(out: Writer, stmt: tir.IfThenElse) -> None:
     word = "if"
     while True:
-        out.line(f"{word} {out.text(stmt.condition)}:")
+        out.line(f"{word} {_condition(out, stmt.condition)}:")
         with out.indented():
             body(out, stmt.then_body)
         if stmt.else_body is None:
@@ -128,7 +139,7 @@ def _if(out: Writer, stmt: tir.IfThenElse) -> None:
 
 @statement_of(tir.While)
 def _while(out: Writer, stmt: tir.While) -> None:
-    out.line(f"while {out.text(stmt.condition)}:")
+    out.line(f"while {_condition(out, stmt.condition)}:")
     with out.indented():
         body(out, stmt.body)
 

@@ -10,7 +10,7 @@ from mlcc.grammar.printer_block import allocations
 from mlcc.grammar.printer_buffer import buffer_arguments, define_buffer, is_simple
 from mlcc.grammar.printer_expr import dtype_call, is_int, var_type
 from mlcc.grammar.printer_statement import NOTHING, statements
-from mlcc.grammar.printer_tvm import function_attributes
+from mlcc.grammar.printer_tvm import function_attributes, without_kind
 from mlcc.grammar.printer_writer import END, START, Writer
 from mlcc.ir import tir
 from mlcc.ir.node import Attrs, children
@@ -21,7 +21,8 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
     """A function with its decorator, under the identifier `name`."""
     out.imports.add("T")
     marked = out.reach(func)
-    options = [*(["private=True"] if func.is_private else []), *filter(None, [out.dialect.prim_func])]
+    kind = out.dialect.prim_func if func.attrs.get("s_tir") is not False else out.dialect.plain_prim_func
+    options = [*(["private=True"] if func.is_private else []), *filter(None, [kind])]
     out.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
     head = len(out.lines)
     out.line("")
@@ -34,7 +35,7 @@ def prim_func(out: Writer, func: tir.PrimFunc, name: str) -> None:
         returns = f" -> {dtype_call(func.ret_dtype)}" if func.ret_dtype is not None else ""
         start, end = (START, END) if marked else ("", "")
         out.lines[head] = f"{'    ' * (out.depth - 1)}{start}def {name}({', '.join(params)}){returns}:{end}"
-        write_attributes(out, func.attrs, name, "T.func_attr")
+        write_attributes(out, without_kind(func.attrs), name, "T.func_attr")
         top = len(out.lines)
         for param, buffer in matched:
             args = ", ".join([out.bound[param], *buffer_arguments(out, buffer)])

@@ -30,6 +30,11 @@ def function_attributes(attrs: Attrs) -> Attrs:
     return Attrs({f"tirx.{k[4:]}" if k.startswith("tir.") else k: v for k, v in attrs.items()})
 
 
+def without_kind(attrs: Attrs) -> Attrs:
+    """Attributes without the one that the decorator says: TVM 0.27 marks functions of blocks and loops `s_tir=True`."""
+    return attrs if attrs.get("s_tir") is not False else Attrs({k: v for k, v in attrs.items() if k != "s_tir"})
+
+
 def canonical_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of a function as read, by their usual names."""
     return {f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in attrs.items()}

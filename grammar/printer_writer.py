@@ -22,6 +22,7 @@ from mlcc.ir.node import Node
 # Precedence, loosest first, as in Python.
 ANY, OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(9)
 
+SOURCE = ".source"  # the buffer behind a scalar variable
 START, END = "\x01", "\x02"  # around the node that an excerpt points to; `quote` writes no control characters
 
 
@@ -32,6 +33,7 @@ class Dialect:
     name: str
     tir_import: str
     prim_func: str  # an argument of the decorator
+    plain_prim_func: str  # the same for a function that TVM 0.27 does not mark `s_tir`
     block: str
     block_attr: str
     block_alloc: str
@@ -48,11 +50,11 @@ class Dialect:
 
 DIALECTS = {
     "mlcc": Dialect(
-        "mlcc", "tir", "", "T.block", "T.block_attr", "T.alloc_buffer", "T.alloc_buffer_stmt", "{}", "out_sinfo",
-        "sinfo_args", "R.Object",
+        "mlcc", "tir", "", "s_tir=False", "T.block", "T.block_attr", "T.alloc_buffer", "T.alloc_buffer_stmt", "{}",
+        "out_sinfo", "sinfo_args", "R.Object",
     ),
     "tvm": Dialect(
-        "tvm", "tirx", "s_tir=True", "T.sblock", "T.sblock_attr", "T.sblock_alloc_buffer", "T.alloc_buffer",
+        "tvm", "tirx", "s_tir=True", "", "T.sblock", "T.sblock_attr", "T.sblock_alloc_buffer", "T.alloc_buffer",
         "T.let[{}]", "out_ty", "ty_args", "R.Any",
     ),
 }  # fmt: skip
@@ -130,6 +132,8 @@ class Writer:
         self.prelude: list[str] = []
         self.signature: set[Any] | None = None  # the symbolic variables that the signature being written introduces
         self.from_signature: dict[Any, str] = {}  # those that the body has not declared yet
+        self.scalars: dict[str, tir.Buffer] = {}  # the buffers behind names of scalar variables
+        self.checked: dict[Any, Any] = {}  # values of variables that only hand them to the check of an annotation
         self.touched = False  # set by variables of the signature
         self.thread_vars: dict[Any, int] = {}
         self.loops: dict[tir.Var, tir.For] = {}

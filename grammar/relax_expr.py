@@ -21,6 +21,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
 from mlcc.ir.visit import substitute
 from mlcc.ops import relations, values
+from mlcc.ops.relations import Fit
+from mlcc.ops.signature import signature
 
 
 @dataclass(frozen=True)
@@ -264,9 +266,28 @@ def _bind(fw: FunctionWalk, cst: Cst, name: str, args: tuple[Any, ...], kwargs: 
     if not ops.is_operator(name):
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
         fw.walk.fail("E0440", f"there is no operator `R.{name}`", cst[3], help=did_you_mean(name, known))
+    stated = _stated(fw, cst, name, kwargs)
     with fw.guard(cst):
         made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
+    inferred = made.struct_info
+    if stated is not None and inferred is not None and relations.fit(stated, inferred) is not Fit.COVERS:
+        from mlcc.grammar.relax_known import text_of
+
+        fw.walk.fail("E0411", f"the result is {text_of(inferred)}, not {text_of(stated)}", cst)
     return made if made.struct_info is not None else _known(made, None)
+
+
+def _stated(fw: FunctionWalk, cst: Cst, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
+    """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
+    found = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
+    known = signature(name.removeprefix("relax."))
+    if found is None or known is None or any(p.kind == "types" for p in known.params):
+        return None
+    given = kwargs.pop(found)
+    types = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(types) != 1 or not isinstance(types[0], relax.StructInfo):
+        fw.walk.fail("E0442", f"`{found}` takes the type of the result", next(k for k in cst[5] if k[0] == found)[3])
+    return types[0]
 
 
 def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
@@ -321,6 +342,7 @@ _CALLEES = frozenset(
     }
 )  # fmt: skip
 _TUPLED = frozenset({"call_dps_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad"})
+_TYPES_OF_RESULTS = ("sinfo_args", "ty_args", "type_args")  # by the names of three ages
 _STATEMENTS = ("func_attr", "output", "dataflow", "function", "func_name", "func_ret_value")
 
 
@@ -377,7 +399,7 @@ def _packed(
 ) -> relax.Call:
     """A call of a packed function; what it returns is what the text says, or any object."""
     types: tuple[relax.StructInfo, ...] = ()
-    for name in ("sinfo_args", "ty_args", "type_args"):
+    for name in _TYPES_OF_RESULTS:
         if name in kwargs:
             listed = kwargs.pop(name)
             types = tuple(listed) if isinstance(listed, (tuple, list)) else (listed,)

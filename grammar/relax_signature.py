@@ -36,20 +36,17 @@ def read_signature(fw: FunctionWalk, cst: Cst) -> Signature:
         if annotation is None:
             walk.fail("E0413", f"parameter `{name}` has no type", ("name", start, end, name))
         _introduce(fw, cst, name, annotation, scalars)
-    infos = []
+    params = []
     for name, start, end, annotation, default in parameters:
         if default is not None:
             walk.note("E0413", "parameters of relax functions have no defaults", ("name", start, end, name))
         info = relax_types.struct_info(fw, annotation)
         if name in scalars and isinstance(info, relax.PrimStructInfo):
             info = replace(info, value=scalars[name])
-        infos.append(info)
-    ret = relax_types.struct_info(fw, cst[6]) if cst[6] is not None else None
-    params = []
-    for (name, start, end, *_), info in zip(parameters, infos, strict=True):
         place = ("name", start, end, name)
         params.append(relax.Var(name, info, span=walk.span(place)))
-        fw.define(place, params[-1])
+        fw.define(place, params[-1])  # the types that follow may mention it: a shape, or a scalar
+    ret = relax_types.struct_info(fw, cst[6]) if cst[6] is not None else None
     options = _options(fw, cst)
     return Signature(tuple(params), ret, options.get("pure", True), options.get("private", False))
 

@@ -120,9 +120,9 @@ class _Walker:
             if len(walk.diagnostics) == before:
                 walk.note("E0410", f"`{name}` does not return", self._name_place(), help="end it with `return`")
             raise Skip
+        ret = self._result(signature)
         self.fw.out.close()
         body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.fw.ended)
-        ret = self._result(signature)
         if not self.nested and not signature.private:
             self.attrs.setdefault("global_symbol", name)
         info = replace(signature.info(), ret=ret)
@@ -144,17 +144,22 @@ class _Walker:
         if signature.ret is None:
             return known
         found = relations.fit(signature.ret, known)
-        if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(self.result)):
-            text, stated = text_of(known), text_of(signature.ret)
-            self._clash(found, self.cst[6], f"the function returns {text}, not {stated}")
-        return known if found is Fit.COVERS else signature.ret
-
-    def _clash(self, found: Fit, at: Cst, message: str) -> None:
-        if found is Fit.NARROWS:
-            help = "what cannot be known before run time is stated by R.match_cast, which checks it"
-            self.walk.note("E0412", message + " for certain", at, help=help)
+        if found is Fit.COVERS or (found is Fit.NARROWS and is_opaque(self.result)):
+            return known if found is Fit.COVERS else signature.ret
+        if relations.possible(signature.ret, known):
+            self.result = self._checked("result", ("name", *self.cst[4], "result"), self.result, signature.ret)
         else:
-            self.walk.note("E0411", message, at)
+            text = f"the function returns {text_of(known)}, not {text_of(signature.ret)}"
+            self.walk.note("E0411", text, self.cst[6])
+        return signature.ret
+
+    def _checked(self, what: str, target: Cst, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
+        """A variable for a value of which more is stated than is known, which is checked at run time."""
+        span = self.walk.span(target)
+        var = self.fw.variable(target[3], target[1], stated, span)
+        cast = relax.MatchCast(var, self.fw.leaf(value), stated, what, span=span)
+        self.fw.out.bindings.append(cast)
+        return var
 
     # ------------------------------------------------------------ statements
 
@@ -332,8 +337,11 @@ class _Walker:
         if stated is not None and known is not None and not isinstance(made, relax.Function):
             found = relations.fit(stated, known)
             if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):
+                if relations.possible(stated, known):
+                    fw.define(target, self._checked("variable", target, made, stated))
+                    return
                 text = f"`{target[3]}` is {text_of(known)}, not {text_of(stated)}"
-                self._clash(found, annotation or target, text)
+                self.walk.note("E0411", text, annotation or target)
                 stated = known
             elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
                 stated = known if isinstance(known, relax.PrimStructInfo) else stated

@@ -355,7 +355,7 @@ def _scalar(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
         where = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else scope
         buffer = mark(construct.make_buffer(target[3], (1,), dtype, where), fw.walk.span(target))
         fw.define(target, Scalar(buffer))
-        fw.out.add(tir.AllocBuffer(buffer, span=fw.walk.span(call)))
+        fw.out.add(tir.AllocBuffer(buffer, scalar=True, span=fw.walk.span(call)))
 
     return made
 

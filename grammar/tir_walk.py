@@ -18,7 +18,7 @@ from mlcc.grammar.tir_blocks import BlockFrame
 from mlcc.grammar.tree import Cst
 from mlcc.grammar.values import Evaluator
 from mlcc.ir import construct, tir
-from mlcc.ir.dtypes import VOID, DType
+from mlcc.ir.dtypes import BOOL, VOID, DType
 from mlcc.ir.node import Attrs
 from mlcc.ir.relax import GlobalVar
 
@@ -74,6 +74,8 @@ class FunctionWalk:
         self.private = bool(options.get("private", False))
         # TVM 0.27 writes mutable scalars as `x: T.int32 = e` and allocation statements as `T.alloc_buffer`
         self.s_tir = bool(options.get("s_tir", False)) or walk.tirx
+        if not options.get("s_tir", not walk.tirx):
+            self.attrs["s_tir"] = False
 
     # ------------------------------------------------------------ the function
 
@@ -288,7 +290,7 @@ class FunctionWalk:
         span = self.walk.span(target)
         buffer = mark(construct.make_buffer(target[3], (1,), dtype, "local"), span)
         self.define(target, Scalar(buffer))
-        self.out.add(tir.AllocBuffer(buffer, span=self.walk.span(cst)))
+        self.out.add(tir.AllocBuffer(buffer, scalar=True, span=self.walk.span(cst)))
         if value is not None:
             self.store(buffer, value, (construct.const(0),), cst)
 
@@ -374,16 +376,20 @@ class FunctionWalk:
                 except Skip:
                     self._forget(stmt)
             return
-        made = self.ev.as_expr(value, condition)
-        if not made.dtype.is_bool:
-            made = self.ev.build(condition, construct.as_bool, made)
+        made = self._truth(self.ev.as_expr(value, condition), condition)
         where = " inside an `if`"
         then_body = self.inner(then, where, cst)
         else_body = self.inner(other, where, cst) if other else None
         self.out.add(tir.IfThenElse(made, then_body, else_body, span=self.walk.span(cst)))
 
+    def _truth(self, value: tir.Expr, cst: Cst) -> tir.Expr:
+        """A condition. An integer stands for `T.Cast("bool", value)`, which is printed as it is written: `if i:`."""
+        if value.dtype.is_int and value.dtype.lanes == 1 and tir.const_int(value) is None:
+            return tir.Cast(BOOL, value, span=self.walk.span(cst))
+        return value if value.dtype.is_bool else self.ev.build(cst, construct.as_bool, value)  # type: ignore[no-any-return]
+
     def _while(self, cst: Cst) -> None:
-        condition = self.ev.bool(cst[3])
+        condition = self._truth(self.ev.expr(cst[3]), cst[3])
         self.loops += 1
         body = self.inner(cst[4], " inside a `while`", cst)
         self.loops -= 1

@@ -18,6 +18,7 @@ from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
 from mlcc.ops.topi import is_exact_constant
+from mlcc.ops.values import scalar
 from mlcc.passes.graph import Mutator, Uses, call_tir, get_item, prim_value, tensor_info
 from mlcc.passes.index_checks import IndexRule, with_index_checks
 from mlcc.passes.manager import Pass, PassContext
@@ -156,6 +157,8 @@ class _Lowering(Mutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
             return expr
+        if isinstance(expr.struct_info, relax.PrimStructInfo) and expr.struct_info.value is not None:
+            return scalar(expr.struct_info.value, expr.span)  # of two scalars
         op = ops.get(expr.op.name)
         found = None if op is None else op.impl.found
         if op is not None and op.impl.expand is not None and shapes_known(expr):

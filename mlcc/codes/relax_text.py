@@ -49,12 +49,8 @@ CODES: dict[str, tuple[str, str]] = {
     "E0411": (
         "a type contradicts the value",
         "What is annotated cannot be true: the value has another dtype, another number of dimensions, or other "
-        "dimensions. Correct the annotation, or leave it out: types are inferred.",
-    ),
-    "E0412": (
-        "a type says more than is known",
-        "The annotation may be true, but only the value at run time can tell, and a binding does not look. Use "
-        "`R.match_cast(value, type)`, which checks, and can bind new symbolic variables.",
+        "dimensions, whatever the symbolic ones are. Correct the annotation, or leave it out: types are inferred. (One "
+        "that says more than is known is checked when the program runs.)",
     ),
     "E0413": (
         "a signature is wrong",

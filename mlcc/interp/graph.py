@@ -215,7 +215,7 @@ class Machine:
         kind = numbers.carrier(value.dtype)
         if isinstance(value, (tir.IntImm, tir.FloatImm)):
             return kind.type(value.value)
-        found = evaluate(value, frame.sizes)
+        found = evaluate(value, frame.sizes) if value.dtype.is_int else None
         if found is not None:
             return kind.type(found)
         state = State(self.env, self.module.functions)

@@ -138,6 +138,8 @@ def _match(info: Any, value: Any, sizes: Sizes, name: str, pending: list[tuple[t
                 raise Mismatch("E0803", f"{name} should be one {dtype}")
             if symbol is not None and (dtype.is_int or dtype.is_bool):
                 _match_dims((symbol,), (int(value),), sizes, name, pending)
+            elif isinstance(symbol, tir.Var):
+                sizes.setdefault(symbol, value)  # type: ignore[arg-type]  # a float: no size, but a scalar by name too
         case relax.TupleStructInfo(fields=fields):
             if not isinstance(value, tuple) or len(value) != len(fields):
                 raise Mismatch("E0803", f"{name} should be a tuple of {len(fields)}")

@@ -204,10 +204,15 @@ class VarBinding(Binding):
 
 @node
 class MatchCast(Binding):
-    """`var = R.match_cast(value, struct_info)`: checks at run time and binds new symbolic variables."""
+    """`var = R.match_cast(value, struct_info)`: checks at run time and binds new symbolic variables.
+
+    `stated` marks the check of an annotation that says more than is known; it is written as that annotation: that of a
+    "variable", or of the function's "result".
+    """
 
     value: Expr
     struct_info: StructInfo
+    stated: str = ""
 
 
 @node

@@ -394,10 +394,15 @@ class BufferStore(Stmt):
 
 @node
 class AllocBuffer(Stmt):
-    """Memory for the statements that follow in the same body (no block needed)."""
+    """Memory for the statements that follow in the same body (no block needed).
+
+    `scalar` marks the one element that the text names by itself, as in `x: T.int32 = 1`: TVM gives such a buffer a
+    layout of its own, so that it is not equal to `T.alloc_buffer((1,), "int32", scope="local")`.
+    """
 
     buffer: Buffer
     annotations: Attrs = EMPTY
+    scalar: bool = False
 
 
 @node

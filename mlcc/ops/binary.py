@@ -8,6 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
+from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import guard, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
@@ -27,11 +28,15 @@ from mlcc.ops.shapes import (
 )
 from mlcc.te.scalar import Scalar, bitwise, raw
 
+Element = Callable[[Any, Any], Any]  # the operator on two elements
+Infer = Callable[[relax.Call], relax.StructInfo]
+
+
 # ---------------------------------------------------------------- inference
 
 
 def _operands(call: relax.Call) -> tuple[relax.StructInfo, relax.StructInfo]:
-    """Two tensors, or a tensor and a scalar."""
+    """Two operands, each a tensor or a scalar."""
     infos = [a.struct_info for a in call.args]
     for at, info in enumerate(infos):
         if not isinstance(info, (relax.TensorStructInfo, relax.PrimStructInfo)):
@@ -53,10 +58,10 @@ def _dtype(call: relax.Call, left: Any, right: Any) -> DType | None:
     return left.dtype  # type: ignore[no-any-return]
 
 
-def _infer(call: relax.Call, dtype: DType | None) -> relax.StructInfo:
+def _infer(call: relax.Call, dtype: DType | None, element: Element) -> relax.StructInfo:
     left, right = _operands(call)
     if isinstance(left, relax.PrimStructInfo) and isinstance(right, relax.PrimStructInfo):
-        fail(call, "E0443", "at least one operand must be a tensor")
+        return _infer_scalar(call, left, right, dtype, element)
     if isinstance(left, relax.PrimStructInfo) or isinstance(right, relax.PrimStructInfo):
         only = right if isinstance(left, relax.PrimStructInfo) else left
         assert isinstance(only, relax.TensorStructInfo)
@@ -77,15 +82,38 @@ def combine(call: relax.Call, left: Tensor, right: Tensor, dtype: DType | None) 
     return result(broadcast(call, first, second), dtype, ndim, device)
 
 
-def infer_same(call: relax.Call) -> relax.StructInfo:
+def _infer_scalar(
+    call: relax.Call, left: relax.PrimStructInfo, right: relax.PrimStructInfo, dtype: DType | None, element: Element
+) -> relax.PrimStructInfo:
+    """A scalar of two: its value is an expression of theirs, where these are known."""
+    assert dtype is not None
+    if left.value is None or right.value is None:
+        return relax.PrimStructInfo(dtype, None)
+    try:
+        made = raw(element(Scalar(left.value), Scalar(right.value)))
+    except (TypeError, ValueError, ArithmeticError) as bad:
+        fail(call, "E0444", str(bad))
+    return relax.PrimStructInfo(dtype, rewrite_bottom_up(made, _without_let))
+
+
+def _without_let(expr: Any) -> Any:
+    """A `let` with its value put in: the variables of a scalar's value are those of its function."""
+    return substitute(expr.body, {expr.var: expr.value}) if isinstance(expr, tir.Let) else expr
+
+
+def infer_same(element: Element) -> Infer:
     """The operands' dtype, over the shape that they broadcast to."""
-    return _infer(call, _dtype(call, *_operands(call)))
+    return lambda call: _infer(call, _dtype(call, *_operands(call)), element)
 
 
-def infer_compare(call: relax.Call) -> relax.StructInfo:
+def infer_compare(element: Element) -> Infer:
     """bool, over the shape that the operands broadcast to."""
-    _dtype(call, *_operands(call))
-    return _infer(call, BOOL)
+
+    def infer(call: relax.Call) -> relax.StructInfo:
+        _dtype(call, *_operands(call))
+        return _infer(call, BOOL, element)
+
+    return infer
 
 
 def infer_ewise_fma(call: relax.Call) -> relax.StructInfo:
@@ -282,13 +310,16 @@ def _lower_ewise_fma(call: relax.Call, a: te.Tensor, b: te.Tensor, c: te.Tensor)
 
 def _entry(
     name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any],
-    infer: Callable[[relax.Call], relax.StructInfo] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
+    infer: Callable[[Element], Infer] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
 ) -> Impl:  # fmt: skip
+    """A binary operator by its NumPy reference and by `fn`, which computes one element as TVM does."""
+
     def lowering(element: Callable[[Any, Any], Any]) -> Callable[..., te.Tensor]:
         return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
 
     exact = None if accurate is None else lowering(accurate)
-    return Impl(infer, lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST, accurate=exact)
+    of_scalars = infer(accurate or fn)
+    return Impl(of_scalars, lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST, accurate=exact)
 
 
 def _compare(name: str, fn: Callable[[Any, Any], tir.Expr]) -> Impl:

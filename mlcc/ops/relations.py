@@ -43,6 +43,34 @@ def fit(said: relax.StructInfo, known: relax.StructInfo) -> Fit:
             return Fit.CONTRADICTS
 
 
+def possible(said: relax.StructInfo, known: relax.StructInfo) -> bool:
+    """Whether `said` may hold of a value of which `known` is known, for some values of the symbolic variables."""
+    match said, known:
+        case relax.TensorStructInfo(), relax.TensorStructInfo():
+            dtypes = said.dtype is None or known.dtype is None or said.dtype is known.dtype
+            devices = said.vdevice is None or known.vdevice is None or said.vdevice == known.vdevice
+            return dtypes and devices and _shapes_meet(said.ndim, _values(said.shape), known.ndim, _values(known.shape))
+        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+            return _shapes_meet(said.ndim, said.values, known.ndim, known.values)
+        case relax.TupleStructInfo(), relax.TupleStructInfo():
+            same_length = len(said.fields) == len(known.fields)
+            return same_length and all(map(possible, said.fields, known.fields))
+    return fit(said, known) is not Fit.CONTRADICTS
+
+
+def _shapes_meet(
+    ndim: int, dims: tuple[tir.Expr, ...] | None, other_ndim: int, others: tuple[tir.Expr, ...] | None
+) -> bool:
+    if -1 not in (ndim, other_ndim) and ndim != other_ndim:
+        return False
+    return dims is None or others is None or not any(map(_never_equal, dims, others))
+
+
+def _never_equal(a: tir.Expr, b: tir.Expr) -> bool:
+    found = Analyzer().compare(a, b)
+    return found.min > 0 or found.max < 0
+
+
 def _worst(found: Iterable[Fit]) -> Fit:
     return max(found, default=Fit.COVERS)
 

@@ -137,6 +137,14 @@ STATEMENTS = [
     "for a in T.vectorized(2, 4): T.evaluate(a)",
     "for a in T.serial(10, unroll=True): T.evaluate(a)",
     "while i < 3:\n    break",
+    "while i:\n    break",
+    "if i:\n    T.evaluate(0)\nelif n + 1:\n    T.evaluate(1)",
+    'if T.call_packed("env.ask", i):\n    T.evaluate(0)',
+    "y: T.int32 = i\nT.evaluate(y)",
+    "y: T.float32 = x\ny = y * 2.0\nA[0, 0] = y",
+    "y: T.int32 = 0\nwhile y < 3:\n    y = y + 1\nT.evaluate(T.address_of(y))",
+    'y = T.alloc_local((1,), "int32")\ny[0] = i\nT.evaluate(y[0])',
+    "if b:\n    y: T.int32 = 1\n    T.evaluate(y)\nelse:\n    y: T.int32 = 2\n    T.evaluate(y)",
     "if b:\n    T.evaluate(0)\nelif i < 3:\n    T.evaluate(1)\nelse:\n    T.evaluate(2)",
     'assert b, "x"',
     'assert b, ("ValueError", ["a", "b"])',
@@ -178,6 +186,24 @@ STATEMENTS = [
 
 def function(body: str) -> str:
     return HEAD + "\n".join("    " + line for line in body.split("\n")) + "\n"
+
+
+def test_scalar_in_shared_memory() -> None:
+    """TVM's own text loses the scope."""
+    text = function('y = T.alloc_scalar("int8", scope="shared")\ny = B[0]\nB[1] = y')
+    tvm.ir.assert_structural_equal(to_tvm(text), to_tvm(mlcc.script(mlcc.parse(text), dialect="tvm")))
+
+
+@pytest.mark.parametrize("kind", ["s_tir=True", "private=True, s_tir=True", "private=True", ""])
+def test_kinds_of_functions(kind: str) -> None:
+    """A function without `s_tir=True` is of another kind in TVM 0.27; its text stays without it."""
+    head = "# from tvm.script import tirx as T\n\n"
+    decorator = f"@T.prim_func({kind})" if kind else "@T.prim_func"
+    text = f"@I.ir_module\nclass Module:\n    {decorator}\n    def f(n: T.int64):\n        T.evaluate(n)\n"
+    mine = back_and_there(to_tvm(text))
+    assert ("s_tir" in mine["f"].attrs) == ("s_tir" not in kind)
+    assert mlcc.structural_equal(mine, mlcc.parse(head + text))
+    assert "s_tir" not in mlcc.parse(text)["f"].attrs  # texts of other dialects do not say it
 
 
 @pytest.mark.parametrize("body", [f"T.evaluate({e})" for e in EXPRESSIONS.strip().split("\n")] + STATEMENTS)
