@@ -141,9 +141,7 @@ def _reads_back(node: tir.BinaryOp, build: Callable[..., tir.Expr]) -> bool:
         made = build(node.lhs, node.rhs)
     except (TypeMismatch, ValueError, ArithmeticError, AttributeError):
         return False
-    return (
-        type(made) is type(node) and made.dtype is node.dtype and made.lhs is node.lhs and made.rhs is node.rhs  # type: ignore[attr-defined]
-    )
+    return type(made) is type(node) and made.dtype is node.dtype and made.lhs is node.lhs and made.rhs is node.rhs
 
 
 @handles(*_INFIX)

@@ -119,7 +119,7 @@ def _without_check(func: relax.Function) -> relax.Expr:
     if func.ret_struct_info is None or not structural_equal(last.struct_info, func.ret_struct_info):
         return seq
     rest = (replace(seq.blocks[-1], bindings=tuple(others)),) if others else ()
-    return replace(seq, blocks=(*seq.blocks[:-1], *rest), body=last.value)  # type: ignore[no-any-return]
+    return replace(seq, blocks=(*seq.blocks[:-1], *rest), body=last.value)
 
 
 def _seq(out: Writer, seq: relax.Expr) -> None:

@@ -356,7 +356,7 @@ def _call_function(fw: FunctionWalk, cst: Cst, name: str) -> relax.Call:
     first = next((n for n in ("gvar", "func") if n in keyword), None)
     if not cst[4] and first is None:
         fw.walk.fail("E0441", f"R.{name} lacks the function to call", cst)
-    head = cst[4][0] if cst[4] else keyword[first][3]  # type: ignore[index]
+    head = cst[4][0] if cst[4] else keyword[first][3]
     callee = _callee(fw, head, name)
     args, kwargs = _arguments(fw, cst, 1)
     kwargs.pop("gvar", None)

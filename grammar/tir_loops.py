@@ -57,7 +57,7 @@ def walk_for(fw: FunctionWalk, cst: Cst) -> None:
         inner = (
             tir.For(var, loop.low, loop.extent, loop.kind, inner, loop.thread, loop.annotations, loop.step, span=span),
         )
-    fw.out.add(inner[0])  # type: ignore[arg-type]
+    fw.out.add(inner[0])
 
 
 def _names(fw: FunctionWalk, target: Cst, count: int) -> list[tuple[str, Cst]]:
@@ -186,7 +186,7 @@ def _step(ev: Operators, cst: Cst, loop: Loop) -> tir.Expr | None:
     known = tir.const_int(step)
     if known == 0:
         ev.walk.fail("E0302", "the step of a loop cannot be 0", cst)
-    return None if known == 1 else step  # type: ignore[no-any-return]
+    return None if known == 1 else step
 
 
 def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:

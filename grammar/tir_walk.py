@@ -386,7 +386,7 @@ class FunctionWalk:
         """A condition. An integer stands for `T.Cast("bool", value)`, which is printed as it is written: `if i:`."""
         if value.dtype.is_int and value.dtype.lanes == 1 and tir.const_int(value) is None:
             return tir.Cast(BOOL, value, span=self.walk.span(cst))
-        return value if value.dtype.is_bool else self.ev.build(cst, construct.as_bool, value)  # type: ignore[no-any-return]
+        return value if value.dtype.is_bool else self.ev.build(cst, construct.as_bool, value)
 
     def _while(self, cst: Cst) -> None:
         condition = self._truth(self.ev.expr(cst[3]), cst[3])

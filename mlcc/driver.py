@@ -36,7 +36,7 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
     """The module of a text; its constants may lie in NAME.npz in `folder`. Raises CompileError."""
     from mlcc.grammar.parser import parse
 
-    return parse(text, name=name, folder=None if name == "-" else folder)  # type: ignore[no-any-return]
+    return parse(text, name=name, folder=None if name == "-" else folder)
 
 
 def write_module(

@@ -197,7 +197,7 @@ class _Chooser(Converter):
         pairs = zip(given, call.args, strict=True)
         if all(layout == initial(a.struct_info) for layout, a in pairs):
             return None
-        return self.broadcast(call, given) if call.op.name in BROADCASTS else super().decide(call)  # type: ignore[union-attr]
+        return self.broadcast(call, given) if call.op.name in BROADCASTS else super().decide(call)
 
     def broadcast(self, call: relax.Call, given: list[Any]) -> Decision | None:
         """The result lies as the first operand of as many axes that is not as the program has it; operands of fewer

@@ -61,7 +61,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
     """A function whose statements are all in kernels."""
     root = func.root
     if root is None:
-        return func if _is_bound(func.body) else replace(func, body=_in_kernels(func.body))  # type: ignore[no-any-return]
+        return func if _is_bound(func.body) else replace(func, body=_in_kernels(func.body))
     if all(_is_bound((stmt,)) for stmt in root.body):
         return func
     func = with_empty_inits(func)  # before loops are bound: inside of those it has to leave reductions as they are
@@ -75,7 +75,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
     body = _in_kernels(bound.body)
     (realize,) = done.body
     assert isinstance(realize, tir.BlockRealize)
-    return replace(done, body=(replace(realize, block=replace(bound, body=body)),))  # type: ignore[no-any-return]
+    return replace(done, body=(replace(realize, block=replace(bound, body=body)),))
 
 
 def _called(functions: Mapping[str, tir.PrimFunc]) -> set[str]:
@@ -129,11 +129,11 @@ class _Serial(Mutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = replace(node, body=self.body(node.body))
-        return replace(made, kind=ForKind.SERIAL) if node.kind is ForKind.PARALLEL else made  # type: ignore[no-any-return]
+        return replace(made, kind=ForKind.SERIAL) if node.kind is ForKind.PARALLEL else made
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         body = self.body(node.block.body)
-        return node if body is node.block.body else replace(node, block=replace(node.block, body=body))  # type: ignore[no-any-return]
+        return node if body is node.block.body else replace(node, block=replace(node.block, body=body))
 
 
 def _share_out(kernel: GpuKernel, number: int) -> None:

@@ -84,7 +84,7 @@ class _Broadcasting(Mutator):
         kept = sum(len(dims or ()) > 1 for dims in operands) if inner else 0
         whole = result.dims[: len(result.dims) - kept]
         made: relax.Call = replace(call, args=tuple(self._operand(a, whole, inner, call) for a in call.args))
-        return replace(made, struct_info=infer(made))  # type: ignore[no-any-return]
+        return replace(made, struct_info=infer(made))
 
     def _operand(self, operand: relax.Expr, whole: Dims, inner: int, user: relax.Call) -> relax.Expr:
         """The operand, stretched to those extents of the result `whole` that it may not have."""

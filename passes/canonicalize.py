@@ -71,7 +71,7 @@ def _replace_known_symbols(func: relax.Function, module: IRModule) -> relax.Func
 def _resolve(value: tir.Expr, known: dict[tir.Var, tir.Expr]) -> tir.Expr:
     from mlcc.ir.visit import substitute
 
-    return substitute(value, known)  # type: ignore[no-any-return]
+    return substitute(value, known)
 
 
 def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, tir.Expr]) -> None:

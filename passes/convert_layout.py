@@ -252,5 +252,5 @@ def _turned_info(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
     if isinstance(info, relax.TensorStructInfo) and isinstance(layout, tuple):
         dims = info.dims
         if dims is not None:
-            return replace(info, shape=shape_expr(dims[axis] for axis in layout))  # type: ignore[no-any-return]
+            return replace(info, shape=shape_expr(dims[axis] for axis in layout))
     return info

@@ -83,7 +83,7 @@ class _Decomposer(Mutator):
 
     def infer(self, call: relax.Call) -> relax.Call:
         known = tuple(self.shapes.get(a, a) for a in call.args)
-        return replace(super().infer(replace(call, args=known)), args=call.args)  # type: ignore[no-any-return]
+        return replace(super().infer(replace(call, args=known)), args=call.args)
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if is_call(expr, "relax.nn.batch_norm") and _known(expr):

@@ -109,6 +109,6 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two bindings bind the same; `match_cast` does if it also defines nothing anew."""
     if isinstance(a, relax.MatchCast) != isinstance(b, relax.MatchCast):
         return False
-    if isinstance(a, relax.MatchCast) and not structural_equal(a.struct_info, b.struct_info):  # type: ignore[attr-defined]
+    if isinstance(a, relax.MatchCast) and not structural_equal(a.struct_info, b.struct_info):
         return False
     return structural_equal(a.value, b.value)

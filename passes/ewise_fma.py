@@ -48,4 +48,4 @@ class _Fuser(Mutator):
             return expr
         from mlcc import ops
 
-        return replace(ops.bind_call("relax.ewise_fma", operands), span=expr.span)  # type: ignore[no-any-return]
+        return replace(ops.bind_call("relax.ewise_fma", operands), span=expr.span)

@@ -96,7 +96,7 @@ class _Fuser(Mutator):
 
 def function_name(call: relax.Call) -> str:
     """What the function of an operator is called."""
-    return str(call.op.name).rpartition(".")[2]  # type: ignore[union-attr]
+    return str(call.op.name).rpartition(".")[2]
 
 
 def _is_attention(value: relax.Expr) -> bool:

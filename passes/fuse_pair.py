@@ -98,7 +98,7 @@ class _PairFuser(Mutator):
         name = f"{self.prefix}{number}"
         self.module.functions[name] = made.with_attr("global_symbol", name)
         args = (*(self.remap.get(a, a) for a in producer.args), expr.args[1])  # type: ignore[call-overload]
-        return replace(call_function(name, self.module[name], args), span=expr.span)  # type: ignore[no-any-return]
+        return replace(call_function(name, self.module[name], args), span=expr.span)
 
     def fused(self, producer: relax.Call, add: relax.Call) -> relax.Function | None:
         """The function of both; None if a size in it is known only outside."""

@@ -115,7 +115,7 @@ class _Caller(Mutator):
         name = self.builder.add(func, callee)
         if name == callee:
             return expr
-        return replace(expr, args=(global_vars(self.builder.module)[name], *expr.args[1:]))  # type: ignore[no-any-return]
+        return replace(expr, args=(global_vars(self.builder.module)[name], *expr.args[1:]))
 
     def call_kernel(self, call: relax.Call, name: str, kernel: FusedKernel) -> relax.Expr:
         name = self.builder.add(kernel.function, name)
@@ -125,7 +125,7 @@ class _Caller(Mutator):
             self.flatten(argument, tensors, scalars)
         arguments = [*tensors, *kernel.constants, *map(prim_value, scalars)]
         out: Any = call.struct_info
-        return replace(call_tir(name, kernel.function, arguments, out), span=call.span)  # type: ignore[no-any-return]
+        return replace(call_tir(name, kernel.function, arguments, out), span=call.span)
 
     def flatten(self, argument: relax.Expr, tensors: list[relax.Expr], scalars: list[tir.Expr]) -> None:
         """Fields of tuples count as arguments of their own, shapes and scalars as symbolic values."""

@@ -145,6 +145,7 @@ class _Builder:
         remaining = iter(made)
         outputs = tuple(next(remaining) if w is None else w for w in written)
         root = func.root
+        assert root is not None
         fresh: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
         given: list[Any] = [self.argument(a) for a in arguments.fields] + list(made)
         symbolic = call.args[2] if len(call.args) > 2 else None
@@ -187,7 +188,7 @@ class _Builder:
             target = self.argument(arguments[index]) if 0 <= index < len(arguments) else None
             if target is not None and target not in self.allocated:
                 raise _Unsuitable  # an argument, which the caller still has
-            found.append(target)  # type: ignore[arg-type]
+            found.append(target)
         if len(found) != len(list(_outputs(call))):
             raise _Unsuitable
         return found
@@ -296,7 +297,7 @@ def _fresh(var: tir.Var) -> tir.Var:
 def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
     """The function over variables and buffers of its own: two functions never share one."""
     variables = {n for n in walk(func) if isinstance(n, tir.Var)}
-    return substitute(func, {v: _fresh(v) for v in variables})  # type: ignore[no-any-return]
+    return substitute(func, {v: _fresh(v) for v in variables})
 
 
 def _join_regions(node: Any) -> Any:

@@ -203,7 +203,7 @@ class Mutator:
         self.remap = dict(outer)
         other = _with_result(self.visit_scope(expr.false_branch))
         self.remap = outer
-        return replace(expr, condition=condition, true_branch=then, false_branch=other)  # type: ignore[no-any-return]
+        return replace(expr, condition=condition, true_branch=then, false_branch=other)
 
     def _all(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
         made = tuple(self.visit(e) for e in exprs)
@@ -216,4 +216,4 @@ class Mutator:
         if self._global_vars is None:
             self._global_vars = global_vars(self.module)
         info = ops.infer_struct_info(replace(call, struct_info=None), self._global_vars)
-        return call if info is None else replace(call, struct_info=info)  # type: ignore[no-any-return]
+        return call if info is None else replace(call, struct_info=info)

@@ -87,7 +87,7 @@ class Grouper(Mutator):
             elif needed[group]:
                 self.call_kernel(members[group], needed[group], style)  # a kernel that nothing uses is dropped
         self.in_dataflow = False
-        return replace(block, bindings=tuple(self._made.pop()))  # type: ignore[no-any-return]
+        return replace(block, bindings=tuple(self._made.pop()))
 
     def call_kernel(self, bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style) -> None:
         """Emit the call that stands for the bindings of one group; others use the variables `outputs`."""

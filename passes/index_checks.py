@@ -80,30 +80,30 @@ class _Checker:
             made = replace(stmt, value=self._expr(stmt.value))
             if bound is not None:
                 self._analyzer.bind_bound(stmt.var, *bound)
-            return made  # type: ignore[no-any-return]
+            return made
         if not self.touches(stmt):
             return stmt
         match stmt:
             case tir.For(var=var, min=low, extent=extent):
-                made = (self._expr(low), self._expr(extent))
+                start, count = self._expr(low), self._expr(extent)
                 if stmt.step is None:
                     self._analyzer.bind(var, tir.Range(low, extent))
-                return replace(stmt, min=made[0], extent=made[1], body=self.body(stmt.body))  # type: ignore[no-any-return]
+                return replace(stmt, min=start, extent=count, body=self.body(stmt.body))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
                 head = self._expr(condition)
                 then = self._under(condition, then, self.body)
                 if other is not None:
                     other = self._under(negated(condition), other, self.body)
-                return replace(stmt, condition=head, then_body=then, else_body=other)  # type: ignore[no-any-return]
+                return replace(stmt, condition=head, then_body=then, else_body=other)
             case tir.While(condition=condition, body=inner):
-                return replace(stmt, condition=self._expr(condition), body=self._under(condition, inner, self.body))  # type: ignore[no-any-return]
+                return replace(stmt, condition=self._expr(condition), body=self._under(condition, inner, self.body))
             case tir.BlockRealize():
                 return self._realize(stmt)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
                 places = self._places(buffer, indices)
-                return replace(stmt, value=self._expr(value), indices=places)  # type: ignore[no-any-return]
+                return replace(stmt, value=self._expr(value), indices=places)
             case tir.AttrStmt() | tir.Evaluate() | tir.AssertStmt():
-                return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._any(n))  # type: ignore[no-any-return]
+                return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._any(n))
         return stmt
 
     def _realize(self, stmt: tir.BlockRealize) -> tir.Stmt:
@@ -115,7 +115,7 @@ class _Checker:
         regions = (*(block.reads or ()), *(block.writes or ()))
         by_contents = any(isinstance(n, tir.BufferLoad) for r in regions for span in r.region for n in walk(span))
         inferred = {"reads": None, "writes": None} if by_contents else {}
-        return replace(stmt, block=replace(block, body=body, init=init, **inferred))  # type: ignore[no-any-return]
+        return replace(stmt, block=replace(block, body=body, init=init, **inferred))
 
     # ------------------------------------------------------------ expressions
 
@@ -127,19 +127,19 @@ class _Checker:
             return node
         match node:
             case tir.BufferLoad(buffer=buffer, indices=indices):
-                return replace(node, indices=self._places(buffer, indices))  # type: ignore[no-any-return]
+                return replace(node, indices=self._places(buffer, indices))
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
-                return replace(node, args=self._choice(condition, yes, no))  # type: ignore[no-any-return]
+                return replace(node, args=self._choice(condition, yes, no))
             case tir.Select(condition=condition, true_value=yes, false_value=no):
                 condition, yes, no = self._choice(condition, yes, no)
-                return replace(node, condition=condition, true_value=yes, false_value=no)  # type: ignore[no-any-return]
+                return replace(node, condition=condition, true_value=yes, false_value=no)
             case tir.And(lhs=lhs, rhs=rhs):
-                return replace(node, lhs=self._expr(lhs), rhs=self._under(lhs, rhs, self._expr))  # type: ignore[no-any-return]
+                return replace(node, lhs=self._expr(lhs), rhs=self._under(lhs, rhs, self._expr))
             case tir.Or(lhs=lhs, rhs=rhs):
-                return replace(node, lhs=self._expr(lhs), rhs=self._under(negated(lhs), rhs, self._expr))  # type: ignore[no-any-return]
+                return replace(node, lhs=self._expr(lhs), rhs=self._under(negated(lhs), rhs, self._expr))
             case tir.Call(op=tir.Op(name="tir.checked_index")):
                 return node
-        return map_children(node, self._any)  # type: ignore[no-any-return]
+        return map_children(node, self._any)
 
     def _choice(self, condition: tir.Expr, yes: tir.Expr, no: tir.Expr) -> tuple[tir.Expr, tir.Expr, tir.Expr]:
         head = self._expr(condition)

@@ -175,7 +175,7 @@ class _Lowering(Mutator):
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
-        return replace(made, span=expr.span)  # type: ignore[no-any-return]
+        return replace(made, span=expr.span)
 
     def lowered(self, operator: str, *args: Any) -> relax.Var:
         """A variable bound to what a call of another operator becomes."""
@@ -197,7 +197,7 @@ class _Lowering(Mutator):
         known = relax.ShapeStructInfo(extents, count)
         var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", known)
         self.put(relax.MatchCast(var, shape, known))
-        return replace(call, struct_info=found.sized(call, extents))  # type: ignore[no-any-return]
+        return replace(call, struct_info=found.sized(call, extents))
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
         """Tuples and shapes written out, where a variable stands for them."""
@@ -372,7 +372,7 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
     def folded(node: Any) -> Any:
         return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
 
-    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func  # type: ignore[no-any-return]
+    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func
 
 
 # operators whose negative indices count from the end, as in NumPy and ONNX

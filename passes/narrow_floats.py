@@ -54,7 +54,7 @@ def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
 def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
     """The function with float32 buffers for its intermediate results. Its own results are still accumulated in their
     type: the rest is for `promoted`."""
-    chosen = _rounded_buffers(func).difference(func.buffers)  # type: ignore[arg-type]
+    chosen = _rounded_buffers(func).difference(func.buffers)
     return _rewritten(_widened(func, chosen)) if chosen else func
 
 
@@ -118,13 +118,13 @@ def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, ti
 def _float32(buffer: tir.Buffer, name: str) -> tir.Buffer:
     """A buffer of float32 in the place of a narrow one."""
     data = tir.Var(name, buffer.data.dtype, tir.PointerType(FLOAT32, buffer.scope))
-    return replace(buffer, name=name, dtype=FLOAT32, data=data)  # type: ignore[no-any-return]
+    return replace(buffer, name=name, dtype=FLOAT32, data=data)
 
 
 def _widened(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
     """The function with float32 buffers for `chosen`, which are its own; loads and stores keep the narrow type."""
     made: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
-    return substitute(func, made | {old.data: new.data for old, new in made.items()})  # type: ignore[no-any-return]
+    return substitute(func, made | {old.data: new.data for old, new in made.items()})
 
 
 def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
@@ -139,7 +139,7 @@ def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFu
         used, later = set(walk(stmt)), set(walk(root.body[at + 1 :]))
         body += [_rounding_copy(made[b], b) for b in outputs if b in used and b not in later]
     block = replace(root, body=tuple(body), alloc_buffers=(*root.alloc_buffers, *made.values()))
-    return replace(func, body=(replace(func.body[0], block=block),))  # type: ignore[no-any-return]
+    return replace(func, body=(replace(func.body[0], block=block),))
 
 
 def _rounding_copy(source: tir.Buffer, target: tir.Buffer) -> tir.Stmt:
@@ -155,7 +155,7 @@ _STEPS = frozenset(f"tir.{name}" for name in ("floor", "ceil", "trunc", "round",
 
 
 def _rewritten(func: tir.PrimFunc) -> tir.PrimFunc:
-    return replace(func, body=_Promote(FLOAT32).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Promote(FLOAT32).body(func.body))
 
 
 def _is_wide_load(node: Any) -> bool:
@@ -205,7 +205,7 @@ class _Promote(WideFloats):
             if isinstance(node, tir.BufferLoad) and _is_wide_load(node):
                 return tir.Cast(node.dtype, self._load(node))
             if isinstance(node, _PICKS) and not _rounds(node, (), {}):
-                return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)  # type: ignore[no-any-return]
+                return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)
         return super()._narrow(node)
 
     def _wide(self, node: tir.Expr) -> tir.Expr:
@@ -234,4 +234,4 @@ class _Promote(WideFloats):
 
     def _load(self, node: tir.BufferLoad) -> tir.BufferLoad:
         dtype = node.buffer.dtype.with_lanes(node.dtype.lanes)
-        return replace(node, dtype=dtype, indices=tuple(map(self._expr, node.indices)))  # type: ignore[no-any-return]
+        return replace(node, dtype=dtype, indices=tuple(map(self._expr, node.indices)))

@@ -49,11 +49,11 @@ class _Normalizer(Mutator):
         match expr:
             case relax.Call(args=args):
                 op = expr.op if not isinstance(expr.op, relax.Function) else self.emit(expr.op)
-                return replace(expr, op=op, args=self.operands(args))  # type: ignore[no-any-return]
+                return replace(expr, op=op, args=self.operands(args))
             case relax.Tuple(fields=fields):
-                return replace(expr, fields=self.operands(fields))  # type: ignore[no-any-return]
+                return replace(expr, fields=self.operands(fields))
             case relax.TupleGetItem(tuple_value=value):
-                return replace(expr, tuple_value=self.operand(value))  # type: ignore[no-any-return]
+                return replace(expr, tuple_value=self.operand(value))
         return expr
 
     def operands(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
@@ -71,7 +71,7 @@ class _Normalizer(Mutator):
 
     def _if(self, expr: relax.If) -> relax.If:
         made = super()._if(expr)
-        return replace(made, condition=self.operand(made.condition))  # type: ignore[no-any-return]
+        return replace(made, condition=self.operand(made.condition))
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]

@@ -94,7 +94,7 @@ class _Packer(Mutator):
         name = self.builder.add(split.rest, callee)
         made = call_tir(name, split.rest, [*(given[i] for i in split.kept), *panels], expr.struct_info)  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
-        return replace(made, args=(*made.args, *symbolic), span=expr.span)  # type: ignore[no-any-return]
+        return replace(made, args=(*made.args, *symbolic), span=expr.span)
 
 
 def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:

@@ -272,7 +272,7 @@ class _Maker(Rewriter):
         else:
             call = replace(call, struct_info=None)
         info = ops.infer_struct_info(call, {v.name: v for v in self.names.values()})
-        return replace(call, struct_info=info)  # type: ignore[no-any-return]
+        return replace(call, struct_info=info)
 
 
 class _Replacer(Mutator):

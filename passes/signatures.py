@@ -73,4 +73,4 @@ class CallSites(Mutator):
 
 def with_params(func: relax.Function, params: tuple[relax.Var, ...], body: relax.SeqExpr) -> relax.Function:
     made = replace(func, params=params, body=body)
-    return replace(made, struct_info=function_info(made))  # type: ignore[no-any-return]
+    return replace(made, struct_info=function_info(made))

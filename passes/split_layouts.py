@@ -50,7 +50,7 @@ def shifted(entry: Any, by: int) -> Any:
 
 def axis_of(entry: Any) -> int:
     """The axis of the original tensor that an entry is, or is part of."""
-    return entry.axis if isinstance(entry, Inner) else entry  # type: ignore[no-any-return]
+    return entry.axis if isinstance(entry, Inner) else entry
 
 
 def can_split(info: relax.StructInfo | None, layout: Entries) -> bool:

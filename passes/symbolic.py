@@ -94,7 +94,7 @@ def free_symbols(func: relax.Function) -> list[tir.Var]:
 def renew_symbols(func: relax.Function) -> relax.Function:
     """The function over symbolic variables of its own: two functions never share one."""
     fresh = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
-    return substitute(func, fresh) if fresh else func  # type: ignore[no-any-return]
+    return substitute(func, fresh) if fresh else func
 
 
 def bind_info(pattern: Any, info: Any, values: dict[Any, Any]) -> None:

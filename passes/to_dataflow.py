@@ -57,7 +57,7 @@ class _Grouper(Mutator):
                 run, is_block = [], False
         blocks = joined([*blocks, *self.grouped(run, is_block)])
         same = [(type(b), b.bindings) for b in blocks] == [(type(b), b.bindings) for b in seq.blocks]
-        return seq if same else replace(seq, blocks=tuple(blocks))  # type: ignore[no-any-return]
+        return seq if same else replace(seq, blocks=tuple(blocks))
 
     def grouped(self, run: list[relax.Binding], is_block: bool) -> list[relax.BindingBlock]:
         kind = relax.DataflowBlock if is_block or len(run) >= self.min_size else relax.BindingBlock

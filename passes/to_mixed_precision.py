@@ -93,7 +93,7 @@ class _Rewriter(Mutator):
         made = super().visit_block(block)
         self.in_dataflow = False
         self.remap = outer | {k: v for k, v in self.remap.items() if k not in outer and _outlives(v)}
-        return replace(made, bindings=(*copies, *made.bindings)) if copies else made  # type: ignore[no-any-return]
+        return replace(made, bindings=(*copies, *made.bindings)) if copies else made
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):

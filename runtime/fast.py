@@ -148,7 +148,7 @@ class FastPath:
                 for at in range(len(self.outputs)):
                     area.reshape(index + at, places[index + at], self._shape(at, args))
             for dtype in self.dtypes[index:]:
-                array = np.empty(shapes[index], dtype)  # type: ignore[arg-type]
+                array = np.empty(shapes[index], dtype)
                 cells[places[index] + _DATA] = address_of(array)
                 results.append(array)
                 index += 1

@@ -27,7 +27,7 @@ def complete(func: tir.PrimFunc, root_allocs: tuple[tir.Buffer, ...] = ()) -> ti
     body = completer.body(body)
     if completer.problems:
         raise CompileError(completer.problems)
-    return replace(func, body=body)  # type: ignore[no-any-return]
+    return replace(func, body=body)
 
 
 class _Completer:
@@ -45,12 +45,12 @@ class _Completer:
     def _stmt(self, stmt: tir.Stmt) -> tir.Stmt:
         match stmt:
             case tir.BlockRealize():
-                return replace(stmt, block=self._block(stmt.block))  # type: ignore[no-any-return]
+                return replace(stmt, block=self._block(stmt.block))
             case tir.IfThenElse(then_body=then, else_body=other):
                 made = None if other is None else self.body(other)
-                return replace(stmt, then_body=self.body(then), else_body=made)  # type: ignore[no-any-return]
+                return replace(stmt, then_body=self.body(then), else_body=made)
             case tir.For() | tir.While() | tir.AttrStmt():
-                return replace(stmt, body=self.body(stmt.body))  # type: ignore[no-any-return]
+                return replace(stmt, body=self.body(stmt.body))
         return stmt
 
     def _block(self, block: tir.Block) -> tir.Block:
@@ -71,7 +71,7 @@ class _Completer:
             reads = writes = ()
         else:
             reads, writes = access.read_regions(block), access.writes.as_regions()
-        return replace(  # type: ignore[no-any-return]
+        return replace(
             block,
             reads=reads if block.reads is None else block.reads,
             writes=writes if block.writes is None else block.writes,

@@ -175,7 +175,7 @@ def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) 
         annotations = loop.annotations if _is_threads(loop) else EMPTY
         body = (replace(loop, body=body, annotations=annotations),)
     new: Any = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in kept}
-    return substitute(body, new)  # type: ignore[no-any-return]
+    return substitute(body, new)
 
 
 def _is_bound(realize: tir.BlockRealize) -> bool:

@@ -122,9 +122,7 @@ def _replaced(expr: Expr, values: dict[tir.Var, Expr]) -> Expr:
             return expr if a is expr.lhs and b is expr.rhs else MAKE[type(expr)](a, b)
         case IntImm():
             return expr
-    return map_children(  # type: ignore[no-any-return]
-        expr, lambda child: _replaced(child, values) if isinstance(child, Expr) else child
-    )
+    return map_children(expr, lambda child: _replaced(child, values) if isinstance(child, Expr) else child)
 
 
 def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> tuple[Range, ...]:

@@ -100,7 +100,7 @@ class Rewriter:
                 return self._mul(expr, self.visit(expr.lhs), self.visit(expr.rhs))
             case tir.FloorDiv() | tir.FloorMod() if is_index(expr.dtype):
                 return self._divide(expr, self.visit(expr.lhs), self.visit(expr.rhs))
-        return map_children(expr, lambda child: self._operand(child, expr))  # type: ignore[no-any-return]
+        return map_children(expr, lambda child: self._operand(child, expr))
 
     def _operand(self, child: Node, parent: Expr) -> Node:
         if not isinstance(child, Expr):

@@ -64,7 +64,7 @@ class Rewrite:
                 made = self.visit(value)
                 return expr if made is value else c.cast(dtype, made)
             case tir.Broadcast() | tir.Ramp() | tir.Shuffle() | tir.Let():
-                return map_children(expr, self._maybe)  # type: ignore[no-any-return]
+                return map_children(expr, self._maybe)
         return expr
 
     def _maybe(self, node: Any) -> Any:
@@ -79,7 +79,7 @@ class Rewrite:
         if isinstance(expr, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and isinstance(b, IntImm) and b.value == 0:
             return expr
         made = self.rules(type(expr), a, b, make)
-        unchanged = type(made) is type(expr) and made.lhs is expr.lhs and made.rhs is expr.rhs  # type: ignore[attr-defined]
+        unchanged = type(made) is type(expr) and made.lhs is expr.lhs and made.rhs is expr.rhs
         return expr if unchanged else made
 
     def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
@@ -438,4 +438,4 @@ def _remade(old: Expr, **fields: Any) -> Expr:
         had = getattr(old, name)
         if isinstance(value, tuple) and all(x is y for x, y in zip(had, value, strict=True)):
             fields[name] = had
-    return replace(old, **fields)  # type: ignore[no-any-return]
+    return replace(old, **fields)

@@ -46,7 +46,7 @@ def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
 
     if not any(isinstance(v, (tuple, tir.Expr)) for v in call.attrs.values()):
         return call
-    return replace(call, attrs=Attrs({key: known(value) for key, value in call.attrs.items()}))  # type: ignore[no-any-return]
+    return replace(call, attrs=Attrs({key: known(value) for key, value in call.attrs.items()}))
 
 
 def _memory(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from mlcc.errors import Span
 
@@ -146,23 +146,27 @@ def meaning_names(cls: type) -> tuple[str, ...]:
     return _meaning[cls]
 
 
-def map_value(value: Any, fn: Callable[[Any], Any]) -> Any:
+T = TypeVar("T")
+N = TypeVar("N", bound="_Spanned")
+
+
+def map_value(value: T, fn: Callable[[Any], Any]) -> T:
     """`fn` over the nodes inside one field value; the same object if nothing changed."""
+    made: Any = value
     if isinstance(value, Node):
-        return fn(value)
-    if isinstance(value, tuple):
-        made = [map_value(v, fn) for v in value]
-        for old, new in zip(value, made, strict=True):
-            if old is not new:
-                return tuple(made)
-        return value
-    if isinstance(value, Attrs):
+        made = fn(value)
+    elif isinstance(value, tuple):
+        parts = [map_value(v, fn) for v in value]
+        if any(old is not new for old, new in zip(value, parts, strict=True)):
+            made = tuple(parts)
+    elif isinstance(value, Attrs):
         items = {k: map_value(v, fn) for k, v in value.items()}
-        return value if all(items[k] is v for k, v in value.items()) else Attrs(items)
-    return value
+        if any(items[k] is not v for k, v in value.items()):
+            made = Attrs(items)
+    return made  # type: ignore[no-any-return]
 
 
-def map_children(old: Any, fn: Callable[[Any], Any]) -> Any:
+def map_children(old: N, fn: Callable[[Any], Any]) -> N:
     """A copy of `old` with `fn` applied to its direct children, or `old` itself if none changed.
 
     Binding positions (loop variables, parameters, ...) are children too: `fn` decides what to do with a `Var`.
@@ -176,7 +180,7 @@ def map_children(old: Any, fn: Callable[[Any], Any]) -> Any:
     return old
 
 
-def replace(old: Any, **changes: Any) -> Any:
+def replace(old: N, **changes: Any) -> N:
     """A copy with other field values; the same object if they are the ones it has."""
     if all(getattr(old, k) is v for k, v in changes.items()):
         return old

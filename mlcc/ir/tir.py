@@ -518,12 +518,12 @@ class FuncAttrs:
     __slots__ = ()
     attrs: Attrs
 
-    def with_attr(self, key: str | dict[str, Any], value: Any = None) -> Any:
+    def with_attr(self: Any, key: str | dict[str, Any], value: Any = None) -> Any:
         """A copy with one attribute set, or several from a map."""
         items = key if isinstance(key, dict) else {key: value}
         return replace(self, attrs=Attrs({**self.attrs, **items}))
 
-    def without_attr(self, key: str) -> Any:
+    def without_attr(self: Any, key: str) -> Any:
         return replace(self, attrs=self.attrs.without(key))
 
     @property

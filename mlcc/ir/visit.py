@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from mlcc.ir import tir
 from mlcc.ir.node import Node, map_children, map_value, walk
@@ -40,7 +40,10 @@ class Substitute(Rewriter):
             self._memo[id(old)] = (old, new)
 
 
-def substitute(root: Any, replacements: Mapping[Any, Any]) -> Any:
+T = TypeVar("T")
+
+
+def substitute(root: T, replacements: Mapping[Any, Any]) -> T:
     """`root`, a node or a tuple of nodes, with nodes replaced.
 
     A buffer whose shape or data mentions a replaced variable becomes a new buffer.

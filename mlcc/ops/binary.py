@@ -186,7 +186,7 @@ def _plain(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
 
 
 def _is_float(x: Any) -> bool:
-    return raw(x).dtype.is_float  # type: ignore[no-any-return]
+    return raw(x).dtype.is_float
 
 
 def _lower_floor_divide(x: Any, y: Any) -> Any:
@@ -213,7 +213,7 @@ def _exact_floor_mod(x: Any, y: Any) -> Any:
 
     def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
         moved = te.select(_signs_differ(r, b), r + b, r)
-        return te.select(r != _zero(a), moved, _signed_zero(b))  # type: ignore[no-any-return]
+        return te.select(r != _zero(a), moved, _signed_zero(b))
 
     return _with_remainder(x, y, made)
 
@@ -248,7 +248,7 @@ def _with_remainder(x: Any, y: Any, made: Callable[[Scalar, Scalar, Scalar], Sca
 
 
 def _zero(like: Scalar) -> Scalar:
-    return te.const(0, like.dtype)  # type: ignore[no-any-return]
+    return te.const(0, like.dtype)
 
 
 def _signed_zero(like: Scalar) -> Scalar:

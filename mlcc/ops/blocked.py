@@ -91,7 +91,7 @@ def blocked_impl(
 def _canonical(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:
     made = _joined_call(call, inputs, out)
     assert impl.infer is not None
-    return replace(made, struct_info=impl.infer(made))  # type: ignore[no-any-return]
+    return replace(made, struct_info=impl.infer(made))
 
 
 def _parts(call: relax.Call, attribute: str) -> Parts:
@@ -108,7 +108,7 @@ def _joined_call(call: relax.Call, inputs: Mapping[int, str], out: str) -> relax
         args[index] = relax.Var("joined", _joined_info(call, index, _parts(call, name)))
     for name in {*inputs.values(), out}:
         attrs = attrs.with_item(name, plain_letters(attrs[name]))
-    return replace(call, args=tuple(args), attrs=attrs)  # type: ignore[no-any-return]
+    return replace(call, args=tuple(args), attrs=attrs)
 
 
 def _joined_info(call: relax.Call, index: int, parts: Parts) -> Tensor:

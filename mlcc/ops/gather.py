@@ -146,7 +146,7 @@ def _bounded(index: Scalar, extent: Any, stride: Scalar) -> Scalar:
     turned = te.if_then_else(index < 0, index + extent, index)
     forward = te.max(te.min(turned, extent), te.const(0, "int64"))
     backward = te.max(te.min(turned, extent - 1), te.const(-1, "int64"))
-    return te.if_then_else(stride > 0, forward, backward)  # type: ignore[no-any-return]
+    return te.if_then_else(stride > 0, forward, backward)
 
 
 def _measure_dynamic_strided_slice(

@@ -39,7 +39,7 @@ def normalize_layout(call: relax.Call) -> relax.Call:
         made = from_func(given, ndim, dtype=INT64, wrap=Scalar)
     except (IndexMapError, TypeError, ValueError) as problem:
         fail(call, "E0442", f"`index_map` is none: {problem}")
-    return replace(call, attrs=Attrs({**call.attrs, "index_map": made}))  # type: ignore[no-any-return]
+    return replace(call, attrs=Attrs({**call.attrs, "index_map": made}))
 
 
 def _wide(index_map: tir.IndexMap) -> tir.IndexMap:

@@ -95,7 +95,7 @@ def normalize_reshape(call: relax.Call) -> relax.Call:
         if tir.const_int(others) == 0:
             fail(call, "E0445", f"-1 is ambiguous in {shape_text(target.values)}: the other extents multiply to 0")
         made[at] = simplify(construct.floordiv(product(left), others))
-    return replace(call, args=(call.args[0], shape_expr(made, target.span)))  # type: ignore[no-any-return]
+    return replace(call, args=(call.args[0], shape_expr(made, target.span)))
 
 
 def _cancel(have: list[tir.Expr], given: list[tir.Expr]) -> tuple[list[tir.Expr], list[tir.Expr]]:

@@ -205,6 +205,6 @@ OPS: dict[str, Impl] = {
     "nn.cross_entropy_with_logits": Impl(infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy),
     "nn.batch_flatten": Impl(
         infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
-        lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE,  # type: ignore[union-attr]
+        lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE,
     ),
 }  # fmt: skip

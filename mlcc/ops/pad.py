@@ -73,7 +73,7 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> Any:
     before, after = widths[::2], widths[1::2]
     if mode == "constant":
         return pad(x, before, after, te.const(call.attrs["pad_value"], x.dtype), "PadInput")
-    dims: Dims = call.struct_info.dims  # type: ignore[union-attr, assignment]
+    dims: Dims = call.struct_info.dims  # type: ignore[union-attr]
     place = _PLACES[mode]
 
     def element(*i: Any) -> Any:

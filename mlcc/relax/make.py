@@ -51,7 +51,7 @@ def make_function(
     if ret is None or fit(ret, known) is Fit.COVERS:
         ret = known if ret is None or not same_info(ret, known) else ret
     made = relax.Function(params, body, ret, is_pure, attrs, span=span)
-    return replace(made, struct_info=function_info(made))  # type: ignore[no-any-return]
+    return replace(made, struct_info=function_info(made))
 
 
 def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
@@ -64,9 +64,9 @@ def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> 
 def _without_shapes(info: relax.StructInfo, params: set[relax.Var]) -> relax.StructInfo:
     """Shapes that are variables are unknown, unless they are parameters."""
     if isinstance(info, relax.TensorStructInfo) and isinstance(info.shape, relax.Var) and info.shape not in params:
-        return replace(info, shape=None)  # type: ignore[no-any-return]
+        return replace(info, shape=None)
     if isinstance(info, relax.TupleStructInfo):
-        return replace(info, fields=tuple(_without_shapes(f, params) for f in info.fields))  # type: ignore[no-any-return]
+        return replace(info, fields=tuple(_without_shapes(f, params) for f in info.fields))
     return info
 
 
@@ -94,7 +94,7 @@ def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
                 return branch
     result = relax.Var("branch", branch.body.struct_info)
     last = relax.BindingBlock((relax.VarBinding(result, branch.body),))
-    return replace(make_seq([*branch.blocks, last], result), span=branch.span)  # type: ignore[no-any-return]
+    return replace(make_seq([*branch.blocks, last], result), span=branch.span)
 
 
 def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
@@ -139,7 +139,7 @@ def call_function(name: str, func: Func, args: tuple[relax.Expr, ...]) -> relax.
     from mlcc import ops
 
     call = relax.Call(relax.GlobalVar(name, function_info(func)), args)
-    return replace(call, struct_info=ops.infer_struct_info(call))  # type: ignore[no-any-return]
+    return replace(call, struct_info=ops.infer_struct_info(call))
 
 
 def prim_value(value: tir.Expr) -> relax.PrimValue:

@@ -62,7 +62,7 @@ class PyExprMutator(Dispatcher):
         """`var`, or a new variable of its name if its struct info is to be another."""
         if struct_info is None or same_info(var.struct_info, struct_info):
             return var
-        return replace(var, struct_info=struct_info)  # type: ignore[no-any-return]
+        return replace(var, struct_info=struct_info)
 
     with_type = with_struct_info
 
@@ -101,7 +101,7 @@ class PyExprMutator(Dispatcher):
         if callee is op.op and args is op.args and all(a is b for a, b in zip(types, op.sinfo_args, strict=True)):
             return op
         known = None if self._inferable(op) else op.struct_info
-        return replace(op, op=callee, args=args, sinfo_args=types, struct_info=known)  # type: ignore[no-any-return]
+        return replace(op, op=callee, args=args, sinfo_args=types, struct_info=known)
 
     def _inferable(self, call: relax.Call) -> bool:
         from mlcc import ops
@@ -113,11 +113,11 @@ class PyExprMutator(Dispatcher):
 
     def visit_tuple_(self, op: relax.Tuple) -> relax.Expr:
         fields = self._all(op.fields)
-        return op if fields is op.fields else replace(make_tuple(fields), span=op.span)  # type: ignore[no-any-return]
+        return op if fields is op.fields else replace(make_tuple(fields), span=op.span)
 
     def visit_tuple_getitem_(self, op: relax.TupleGetItem) -> relax.Expr:
         value = self.visit_expr(op.tuple_value)
-        return op if value is op.tuple_value else replace(get_item(value, op.index), span=op.span)  # type: ignore[no-any-return]
+        return op if value is op.tuple_value else replace(get_item(value, op.index), span=op.span)
 
     def visit_function_(self, op: relax.Function) -> relax.Expr:
         params = tuple(self.visit_var_def(p) for p in op.params)
@@ -200,7 +200,7 @@ class PyExprMutator(Dispatcher):
         same = len(made.bindings) == len(block.bindings)
         if same and all(a is b for a, b in zip(made.bindings, block.bindings, strict=True)):
             return block
-        return replace(made, span=block.span)  # type: ignore[no-any-return]
+        return replace(made, span=block.span)
 
     def visit_var_def_(self, var: relax.Var) -> relax.Var:
         return self._definition(var)

@@ -77,7 +77,7 @@ class Normalizer:
         bare = replace(call, op=op, args=args, struct_info=None)
         self._check_arguments(bare)
         info = ops.infer_struct_info(bare, self._functions)
-        return replace(bare, struct_info=call.struct_info if info is None else info)  # type: ignore[no-any-return]
+        return replace(bare, struct_info=call.struct_info if info is None else info)
 
     def _check_arguments(self, call: relax.Call) -> None:
         """Raise CompileError for an argument that the parameter of a function can never be."""
@@ -126,7 +126,7 @@ class Normalizer:
         finally:
             self._end()
         same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))
-        return block if same else replace(block, bindings=tuple(made))  # type: ignore[no-any-return]
+        return block if same else replace(block, bindings=tuple(made))
 
     def _function(self, func: relax.Function) -> relax.Function:
         body = self.normalize(func.body)

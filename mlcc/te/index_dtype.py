@@ -28,7 +28,7 @@ class _Convert:
         buffers = tuple(None if b is None else self.buffer(b) for b in func.buffers)
         body = tuple(self.statement(s) for s in func.body)
         params = tuple(self.vars.get(p, p) for p in func.params)
-        return replace(func, params=params, buffers=buffers, body=body)  # type: ignore[no-any-return]
+        return replace(func, params=params, buffers=buffers, body=body)
 
     def buffer(self, old: tir.Buffer) -> tir.Buffer:
         made = self.buffers.get(old)
@@ -43,7 +43,7 @@ class _Convert:
         dom = tir.Range(self.index(old.dom.min), self.index(old.dom.extent))
         var = self.index(old.var)
         assert isinstance(var, tir.Var)
-        return replace(old, var=var, dom=dom)  # type: ignore[no-any-return]
+        return replace(old, var=var, dom=dom)
 
     def statement(self, old: Any) -> Any:
         match old:

@@ -25,7 +25,7 @@ class Value:
 
     @property
     def dtype(self) -> DType:
-        return self.expr.dtype  # type: ignore[no-any-return]
+        return self.expr.dtype
 
     @property
     def value(self) -> int | float:

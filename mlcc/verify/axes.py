@@ -42,7 +42,7 @@ def part_of(block: tir.Block) -> Part:
     """What blocks have in common that are parts of one, as a partitioned loop leaves them; axes in any order."""
     axes = [(a.kind.name, tir.const_int(a.dom.min), tir.const_int(a.dom.extent)) for a in block.iter_vars]
     known = all(low is not None and extent is not None for _, low, extent in axes)
-    return (*(r.buffer for r in block.writes or ()), *sorted(axes)) if known else (block,)  # type: ignore[type-var]
+    return (*(r.buffer for r in block.writes or ()), *sorted(axes)) if known else (block,)
 
 
 class Local:

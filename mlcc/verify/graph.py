@@ -118,7 +118,7 @@ class GraphVerifier:
         bound: dict[tir.Var, tir.Expr] = {}
         match_info(want, have, bound)
         new = {var: value for var, value in bound.items() if var not in self._sizes}
-        return substitute(want, new)  # type: ignore[no-any-return]
+        return substitute(want, new)
 
     def _bind(self, var: relax.Var, at: Any) -> None:
         if var in self._known:

@@ -296,7 +296,7 @@ class FuncVerifier:
             self.report.add("E0353", message, match)
             return
         lead = len(region) - len(target.shape)
-        extents = [1] * lead + [tir.const_int(n) for n in target.shape]  # type: ignore[list-item]
+        extents = [1] * lead + [tir.const_int(n) for n in target.shape]
         for at, (span, extent) in enumerate(zip(region, extents, strict=True)):
             size = tir.const_int(span.extent)
             if size is not None and extent is not None and size != extent:

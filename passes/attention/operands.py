@@ -89,7 +89,7 @@ class Operands:
 def _number(expr: relax.Expr) -> Tensor | None:
     """A constant without dimensions."""
     value = scalar_constant(expr)
-    return None if value is None else te.compute((), lambda: value, "number")  # type: ignore[no-any-return]
+    return None if value is None else te.compute((), lambda: value, "number")
 
 
 def _is_tensor(expr: relax.Expr) -> bool:

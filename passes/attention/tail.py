@@ -49,7 +49,7 @@ class Tail:
     def place(self, at: Sequence[Expr], shape: Sequence[Expr], operands: Operands) -> tuple[Expr, ...]:
         """Where an element of the attention's own result, of that shape, lies in the last one."""
         for call in self.steps:
-            if call.op.name == _PERMUTE:  # type: ignore[union-attr]
+            if call.op.name == _PERMUTE:
                 axes = call.attrs["axes"]
                 order = [a % len(at) for a in axes] if axes is not None else list(range(len(at)))[::-1]
                 at, shape = [at[a] for a in order], [shape[a] for a in order]

@@ -72,7 +72,7 @@ class Text(Folding):
         made = super().expr_call(node)
         assert isinstance(made, tir.Call)
         name, args = _extern(made)
-        return getattr(self, f"call_{name}")(*args) if name else made  # type: ignore[no-any-return]
+        return getattr(self, f"call_{name}")(*args) if name else made
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         name, args = _extern(node.value)

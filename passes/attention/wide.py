@@ -33,7 +33,7 @@ def _wide(node: Expr, given: Mapping[tir.Buffer, Expr]) -> Expr:
         return _wide(value, given) if isinstance(value, Expr) else value
 
     made = map_children(node, child)
-    return replace(made, dtype=FLOAT32) if _narrow(node.dtype) else made  # type: ignore[no-any-return]
+    return replace(made, dtype=FLOAT32) if _narrow(node.dtype) else made
 
 
 def _narrow(dtype: DType) -> bool:

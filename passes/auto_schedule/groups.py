@@ -51,7 +51,7 @@ def grouped(kernel: Kernel, block: BlockRV, product: Contraction) -> tuple[Contr
     if not pairs or not _of_bytes(product) or not _pays(kernel, product):
         return product, None
     place = product.consecutive(product.lhs)
-    if place not in product.k or not product.rhs.has(place) or place not in product.rhs.places:  # type: ignore[arg-type]
+    if place not in product.k or not product.rhs.has(place) or place not in product.rhs.places:
         place = next((p for p in reversed(product.k) if p in product.lhs.places and p in product.rhs.places), None)
     strips = product.lhs.windows or product.rhs.windows or product.m is not None  # a copy of another layout is made
     if place is None or (product.extent(place) or 2) < 2 or not (strips or place == product.consecutive(product.lhs)):

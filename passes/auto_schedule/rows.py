@@ -50,7 +50,7 @@ def rows(kernel: Kernel) -> str:
 
 def fused(kernel: Kernel, loops: list[LoopRV]) -> LoopRV:
     """One loop of several."""
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _long(stage: Stage) -> list[int]:

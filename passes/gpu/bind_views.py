@@ -19,7 +19,7 @@ from mlcc.passes.stages import LOOPS
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is loop code with open views (`realize_blocks`), with all of them bound."""
     known = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
-    return replace(func, body=_Binder({*func.params, *known}).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Binder({*func.params, *known}).body(func.body))
 
 
 class _Binder(Mutator):

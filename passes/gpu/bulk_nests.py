@@ -51,10 +51,8 @@ class Copy:
                     condition, value = guarded(node.value)
                     if not isinstance(value, tir.BufferLoad):
                         raise refused(node, "the block does more than copy", "it stores what it loads, or zeros")
-                    store, load, condition = (
-                        substitute(x, values) for x in (node, value, tir.TRUE if condition is None else condition)
-                    )
-                    return Copy(loops, store, load, condition)
+                    where = substitute(tir.TRUE if condition is None else condition, values)
+                    return Copy(loops, substitute(node, values), substitute(value, values), where)
                 case _:
                     if annotated:
                         raise refused(node, "the block does more than copy")

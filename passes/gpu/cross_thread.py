@@ -39,7 +39,7 @@ SCOPE = "reduce_scope"  # the key of the attribute that says how to combine
 
 def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, with blocks, without blocks that reduce over threads. Raises CompileError."""
-    return replace(func, body=tuple(_Finder().visit(s) for s in func.body))  # type: ignore[no-any-return]
+    return replace(func, body=tuple(_Finder().visit(s) for s in func.body))
 
 
 class _Finder(Rewriter):

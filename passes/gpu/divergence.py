@@ -113,7 +113,7 @@ def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
     if most is None or varying.differs(loop.min):
         return None
     inside = c.less(c.sub(loop.var, loop.min), loop.extent)
-    return replace(loop, extent=most, body=(tir.IfThenElse(inside, loop.body, span=loop.span),))  # type: ignore[no-any-return]
+    return replace(loop, extent=most, body=(tir.IfThenElse(inside, loop.body, span=loop.span),))
 
 
 def _harmless(value: Expr) -> bool:

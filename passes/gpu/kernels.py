@@ -52,13 +52,13 @@ from mlcc.passes.stages import LOOPS
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, without blocks, in this form. Raises CompileError."""
-    return replace(func, body=_Host().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Host().body(func.body))
 
 
 def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
     """The same buffer as memory of another scope, with a data variable of its own."""
     data = tir.Var(buffer.data.name, buffer.data.dtype, tir.PointerType(buffer.dtype.element, scope))
-    return replace(buffer, data=data)  # type: ignore[no-any-return]
+    return replace(buffer, data=data)
 
 
 class _Host(Mutator):
@@ -156,7 +156,7 @@ class _Thread(Folding):
             return self._bound(node, *found, node.min)
         made = super().stmt_for(node)
         if isinstance(made, tir.For) and made.kind is ForKind.PARALLEL:
-            return replace(made, kind=ForKind.SERIAL)  # type: ignore[no-any-return]
+            return replace(made, kind=ForKind.SERIAL)
         return made
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
@@ -187,7 +187,7 @@ class _Thread(Folding):
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
         made = super().expr_binary(node)
         if made.span is None and node.span is not None and type(made) is type(node):  # reports of kernels name places
-            return replace(made, span=node.span)  # type: ignore[no-any-return]
+            return replace(made, span=node.span)
         return made
 
     # ------------------------------------------------------------ what is done once
@@ -280,7 +280,7 @@ def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
 def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in this form, with what `change` makes of the body of each, given the loops
     around it."""
-    return replace(func, body=_Changed(change).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Changed(change).body(func.body))
 
 
 class _Changed(Mutator):

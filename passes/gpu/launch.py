@@ -159,7 +159,7 @@ class _Scan:
             text = "how many threads this takes is not known before the kernel starts"
             help = "take the greatest number that may occur, and a condition inside"
             raise CompileError(error("E0722", text, node.span, help=help))
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _reads(self, root: Node) -> None:
         for node in walk(root):

@@ -26,7 +26,7 @@ _AXIS = "threadIdx.x"
 
 def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code, with these calls as plain code. Raises CompileError E0773."""
-    return replace(func, body=_Expand().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Expand().body(func.body))
 
 
 def wrong_call(node: tir.Call, message: str, help: str | None = None) -> CompileError:

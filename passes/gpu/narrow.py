@@ -32,7 +32,7 @@ _OPERATORS = (tir.Add, tir.Sub, tir.Mul, *_DIVISIONS, tir.Min, tir.Max)
 
 def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code, likewise: what then looks at indices sees them as they are."""
-    return changed(func, body=_Narrow().body(func.body))  # type: ignore[no-any-return]
+    return changed(func, body=_Narrow().body(func.body))
 
 
 def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
@@ -76,7 +76,7 @@ class _Narrow(Mutator):
             self._bound(var, value)
         narrow = _narrow(value) if var.dtype is INT64 else None
         if narrow is None or not isinstance(value, tir.Cast):
-            return node if value is node.value else changed(node, value=value)  # type: ignore[no-any-return]
+            return node if value is node.value else changed(node, value=value)
         return tir.Bind(self._renamed(var), narrow, span=node.span)
 
     def _bound(self, var: tir.Var, value: Expr) -> None:
@@ -95,9 +95,9 @@ class _Narrow(Mutator):
         low, count = _narrow(start), _narrow(extent)
         if not by_one or node.var.dtype is not INT64 or low is None or count is None or not self._fits(node.var):
             body = self.body(node.body)
-            return changed(node, min=start, extent=extent, step=step, body=body)  # type: ignore[no-any-return]
+            return changed(node, min=start, extent=extent, step=step, body=body)
         var = self._renamed(node.var)
-        return changed(node, var=var, min=low, extent=count, step=None, body=self.body(node.body))  # type: ignore[no-any-return]
+        return changed(node, var=var, min=low, extent=count, step=None, body=self.body(node.body))
 
     # ------------------------------------------------------------ expressions
 

@@ -36,7 +36,7 @@ from mlcc.passes.stages import LOOPS
 
 def share_out_memory(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, without blocks, with such temporaries allocated by the host."""
-    return replace(func, body=_Owner().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Owner().body(func.body))
 
 
 class _Owner(Mutator):
@@ -103,9 +103,9 @@ class _Owner(Mutator):
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         indices = self.exprs(node.indices)
         if node.buffer not in self._parts:
-            return node if indices is node.indices else replace(node, indices=indices)  # type: ignore[no-any-return]
+            return node if indices is node.indices else replace(node, indices=indices)
         wide, part = self._parts[node.buffer]
-        return replace(node, buffer=wide, indices=(*part, *indices))  # type: ignore[no-any-return]
+        return replace(node, buffer=wide, indices=(*part, *indices))
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
         made = super().stmt_store(node)
@@ -113,7 +113,7 @@ class _Owner(Mutator):
         if made.buffer not in self._parts:
             return made
         wide, part = self._parts[made.buffer]
-        return replace(made, buffer=wide, indices=(*part, *made.indices))  # type: ignore[no-any-return]
+        return replace(made, buffer=wide, indices=(*part, *made.indices))
 
 
 def _loads(expr: Expr) -> bool:

@@ -139,7 +139,7 @@ def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
     found = [n for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and PERMUTED in n.annotations]
     if not found:
         return func
-    return replace(func, body=_Planner({n.buffer: _plan(n) for n in found}).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Planner({n.buffer: _plan(n) for n in found}).body(func.body))
 
 
 def _wrong(buffer: tir.Buffer, message: str, node: Node | None = None, help: str | None = None) -> CompileError:
@@ -183,7 +183,7 @@ def _width(value: object, buffer: tir.Buffer) -> int | None:
     if known in (0, False):
         return None
     if known in (1, *WIDTHS):
-        return int(known)  # type: ignore[call-overload,no-any-return]
+        return int(known)
     raise _wrong(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
 
 
@@ -220,7 +220,7 @@ def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code without views, with elements where they lie. Raises CompileError E0774 for what names such
     memory by a pointer of its own."""
     found = permutations(func.body)
-    return replace(func, body=_Permuter(found).body(func.body)) if found else func  # type: ignore[no-any-return]
+    return replace(func, body=_Permuter(found).body(func.body)) if found else func
 
 
 class _Permuter(Mutator):
@@ -234,7 +234,7 @@ class _Permuter(Mutator):
         return super().stmt_for(node)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        return replace(node, annotations=node.annotations.without(SWIZZLE))  # type: ignore[no-any-return]
+        return replace(node, annotations=node.annotations.without(SWIZZLE))
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         found = self._known.get(node.buffer.data)
@@ -271,7 +271,7 @@ class _Permuter(Mutator):
                 args[at], args[beside] = placed
         done = {at for at, _ in pieces}
         made = tuple(a if n in done else self.expr(a) for n, a in enumerate(args))
-        return replace(node, args=made)  # type: ignore[no-any-return]
+        return replace(node, args=made)
 
     def _placed(self, node: tir.Call, at: int, beside: int) -> tuple[Expr, Expr] | None:
         """A pointer and an offset beside it, in elements, for what a thread reads or writes of one piece."""

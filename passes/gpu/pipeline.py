@@ -55,7 +55,7 @@ ORDERED = "software_pipeline_ordered"  # of a loop with all barriers between wha
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code with parts bracketed, with annotated loops pipelined. Raises CompileError E0770
     and E0771."""
-    return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))  # type: ignore[no-any-return]
+    return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))
 
 
 class _Statements(Mutator):
@@ -155,7 +155,7 @@ class _Pipeline:
             return allocation
         whole, distance = enlarged(allocation.buffer, count)
         self.places[allocation.buffer.data] = (whole, distance, count)
-        return replace(allocation, buffer=whole)  # type: ignore[no-any-return]
+        return replace(allocation, buffer=whole)
 
     def _versions(self, data: tir.Var) -> int:
         """TVM's count: from the stage that first writes to the one that last reads, of two only if one is written

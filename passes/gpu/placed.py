@@ -83,7 +83,7 @@ class Placed(Copier):
             if place is not None:
                 start = c.div(place.offset, kind.dtype.lanes) if kind.dtype.lanes > 1 else place.offset
                 args = (kind, place.buffer.data, _sum(self.expr(offset), start), *self.exprs(tuple(rest)))
-                return replace(node, args=args)  # type: ignore[no-any-return]
+                return replace(node, args=args)
         args = self.exprs(node.args)
         args_made = list(args)
         for at, beside in (*OFFSETS.get(name, ()), *FRAGMENTS.get(name, ())):
@@ -95,7 +95,7 @@ class Placed(Copier):
                     start = c.floordiv(start, self._fragments.get(named, 256))
                 args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
         same = all(a is b for a, b in zip(args, args_made, strict=True))
-        return replace(node, args=args if same else tuple(args_made))  # type: ignore[no-any-return]
+        return replace(node, args=args if same else tuple(args_made))
 
 
 def _sum(a: Expr, b: Expr) -> Expr:

@@ -30,7 +30,7 @@ def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code, without views."""
     resolver = _Resolver(func)
     body = resolver.body(func.body)
-    return replace(func, body=(*resolver.flat, *body))  # type: ignore[no-any-return]
+    return replace(func, body=(*resolver.flat, *body))
 
 
 class _Resolver(Placed):
@@ -60,7 +60,7 @@ class _Resolver(Placed):
         if node.var.dtype.is_int and is_steady(value) and sum(1 for _ in walk(value)) <= _SMALL:
             self.values[node.var] = value
             return []
-        return replace(node, value=value)  # type: ignore[no-any-return]
+        return replace(node, value=value)
 
     def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
         condition = self.expr(node.condition)
@@ -74,17 +74,17 @@ class _Resolver(Placed):
                 data = pointer
             case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(kind, tir.Var() as data, offset, _, _)):
                 if kind.dtype is not view.dtype:
-                    return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+                    return replace(node, buffer=self.buffer_binder(view), data=pointer)
             case _:
-                return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+                return replace(node, buffer=self.buffer_binder(view), data=pointer)
         root = self._roots.get(data)
         if root is None or (data is view.data and not _is_flat(root)):  # the flat form of a parameter
             self._roots.setdefault(view.data, view)
             if data is view.data:
                 self._roots[data] = view
-            return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+            return replace(node, buffer=self.buffer_binder(view), data=pointer)
         if root.dtype is not view.dtype or not is_steady(offset):
-            return replace(node, buffer=self.buffer_binder(view), data=pointer)  # type: ignore[no-any-return]
+            return replace(node, buffer=self.buffer_binder(view), data=pointer)
         if not _is_flat(root):
             root = self._roots[data] = flat_buffer(root)
             self.flat.append(tir.DeclBuffer(root, data))

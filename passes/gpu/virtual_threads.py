@@ -30,7 +30,7 @@ UNROLLED = 16  # of virtual threads that stand one after the other; more of them
 
 def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code, without virtual threads."""
-    return replace(func, body=_Injector().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Injector().body(func.body))
 
 
 class _Injector(Mutator):

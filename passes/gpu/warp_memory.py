@@ -215,7 +215,7 @@ class _Lower(ThreadMutator):
         if var is None:
             raise _wrong(of.old, f"it is used outside of the loop over `{_AXIS}`", node)
         lane = var if self._lanes.is_all else c.floormod(var, self._lanes.group)
-        return substitute(value, {v: c.cast(dtype, lane) for dtype, v in self._lanes.each.items()})  # type: ignore[no-any-return]
+        return substitute(value, {v: c.cast(dtype, lane) for dtype, v in self._lanes.each.items()})
 
     def _whole(self, of: _Registers, index: Expr, node: Node) -> tuple[Expr, Expr, int]:
         """The place of an access of consecutive elements, and how many they are."""
@@ -263,7 +263,7 @@ class _Lower(ThreadMutator):
     def expr_call(self, node: tir.Call) -> Expr:
         if node.op == tir.Op("tir.if_then_else"):
             with self._where(node.args[0]):
-                return replace(node, args=self.exprs(node.args))  # type: ignore[no-any-return]
+                return replace(node, args=self.exprs(node.args))
         name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
         args = list(node.args)
         for at, beside in OFFSETS.get(name, ()):
@@ -278,7 +278,7 @@ class _Lower(ThreadMutator):
         for arg in args:
             if isinstance(arg, tir.Var) and arg in self._registers:
                 raise _wrong(self._registers[arg].old, f"`T.{name}` gets its address", node)
-        return replace(node, args=self.exprs(tuple(args)))  # type: ignore[no-any-return]
+        return replace(node, args=self.exprs(tuple(args)))
 
 
 @dataclass(frozen=True)

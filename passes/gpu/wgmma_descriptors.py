@@ -33,7 +33,7 @@ _LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say
 def encode_descriptors(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code without views, with descriptors as arithmetic over addresses (`ptx_shared_address`).
     Raises CompileError E0773 and E0774."""
-    return replace(func, body=_Encoder(permutations(func.body)).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Encoder(permutations(func.body)).body(func.body))
 
 
 class _Encoder(Mutator):

@@ -40,7 +40,7 @@ def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with barriers, with products of warpgroups in groups that are waited for."""
     if not has_products(func.body):
         return func
-    return replace(func, body=_Grouper(func.body).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Grouper(func.body).body(func.body))
 
 
 class _Grouper(Mutator):

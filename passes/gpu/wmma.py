@@ -31,7 +31,7 @@ _KINDS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "uint8": "uint8
 
 def lower_wmma(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code without views, without `wmma.*` buffers. Raises CompileError E0773."""
-    return replace(func, body=_Lower().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Lower().body(func.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Lower(ThreadMutator):
         data = tir.Var(buffer.data.name, buffer.data.dtype, PointerType(buffer.dtype, "local"), span=buffer.data.span)
         own = replace(buffer, data=data, shape=(size,))
         self._known[buffer.data] = _Fragments(buffer.scope.removeprefix("wmma."), own)
-        return replace(node, buffer=own)  # type: ignore[no-any-return]
+        return replace(node, buffer=own)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         match node.value:

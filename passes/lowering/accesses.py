@@ -135,7 +135,7 @@ class Collector:
     # ------------------------------------------------------------ expressions
 
     def _plain(self, node: Expr) -> Expr:
-        return substitute(node, self.values) if self.values else node  # type: ignore[no-any-return]
+        return substitute(node, self.values) if self.values else node
 
     def _expr(self, node: Node) -> None:
         match node:

@@ -74,7 +74,7 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         for uses in collector.uses.values()
         if PERMUTED in uses.allocation.annotations
     }
-    return replace(func, body=_Mover(layouts, places, collector.values, notes).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Mover(layouts, places, collector.values, notes).body(func.body))
 
 
 def _as_seen(uses: Uses) -> Uses:
@@ -273,21 +273,19 @@ class _Mover(Mutator):
         step = None if node.step is None else self.expr(node.step)
         if tir.const_int(step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(low, extent))
-        return replace(node, min=low, extent=extent, step=step, body=self._inside(node.body))  # type: ignore[no-any-return]
+        return replace(node, min=low, extent=extent, step=step, body=self._inside(node.body))
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt:
         condition, then = self.expr(node.condition), self._inside(node.then_body)
         other = self._inside(node.else_body or ())
-        return replace(  # type: ignore[no-any-return]
-            node, condition=condition, then_body=then, else_body=None if node.else_body is None else other
-        )
+        return replace(node, condition=condition, then_body=then, else_body=None if node.else_body is None else other)
 
     def stmt_while(self, node: tir.While) -> Stmt:
-        return replace(node, condition=self.expr(node.condition), body=self._inside(node.body))  # type: ignore[no-any-return]
+        return replace(node, condition=self.expr(node.condition), body=self._inside(node.body))
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
         subject, value = (self.node(v) if isinstance(v, Node) else v for v in (node.subject, node.value))
-        return replace(node, subject=subject, value=value, body=self._inside(node.body))  # type: ignore[no-any-return]
+        return replace(node, subject=subject, value=value, body=self._inside(node.body))
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         layout = self._layouts.get(node.buffer)

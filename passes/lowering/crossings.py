@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -38,7 +38,7 @@ _USUAL_BYTES = 16  # of a vector, where that is not known
 
 def turn_crossings(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
     """`func` (with vectors in place of vectorized loops) with blocks turned in registers."""
-    return replace(func, body=_Turner(options.vector_bytes or _USUAL_BYTES).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Turner(options.vector_bytes or _USUAL_BYTES).body(func.body))
 
 
 class _Turner(AliasMutator):
@@ -192,12 +192,12 @@ def _named(name: str, value: Expr, made: list[Stmt]) -> tir.Var:
 def _replaced(stmt: Stmt, values: dict[tir.BufferLoad, Expr]) -> Stmt:
     """A statement with values in the place of loads."""
 
-    def visit(node: object) -> object:
+    def visit(node: Any) -> Any:
         if isinstance(node, tir.BufferLoad) and node in values:
             return values[node]
         return node if isinstance(node, (tir.Var, tir.Buffer)) else map_children(node, visit)
 
-    return map_children(stmt, visit)  # type: ignore[no-any-return]
+    return map_children(stmt, visit)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from mlcc.passes.stages import LOOPS
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, without blocks, with simplified indices where these divide, and minima and maxima that are decided."""
     sizes = {var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)}
-    return replace(func, body=_Divisions(sizes).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Divisions(sizes).body(func.body))
 
 
 class _Divisions(Mutator):

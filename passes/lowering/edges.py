@@ -72,7 +72,7 @@ class _Divider(Mutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) not in (None, 1):
-            return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
+            return replace(node, body=self.body(node.body))
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         divide = {ForKind.SERIAL: self._divided, ForKind.PARALLEL: self._asked}.get(node.kind)
         made = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)

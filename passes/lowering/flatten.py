@@ -38,7 +38,7 @@ def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -
     body = flattener.body(func.body)
     used = [(flattener.flat[b], b) for b in params if flattener.flat.get(b, b) is not b]
     head = tuple(tir.DeclBuffer(flat, buffer.data) for flat, buffer in used)
-    return replace(func, body=(*head, *body))  # type: ignore[no-any-return]
+    return replace(func, body=(*head, *body))
 
 
 def _is_zero(offset: Expr | None) -> bool:
@@ -164,7 +164,7 @@ class _Flattener(Mutator):
         args = self.exprs(node.args)
         if node.op.name in _PACKED:
             args = tuple(self._described(a) for a in args)
-        return node if args is node.args else replace(node, args=args)  # type: ignore[no-any-return]
+        return node if args is node.args else replace(node, args=args)
 
     def _described(self, arg: Expr) -> Expr:
         """The bare data of a known buffer as a flat tensor of all of it, for a packed function."""
@@ -183,7 +183,7 @@ class _Flattener(Mutator):
             given = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
             if wanted_buffer is not None and given is not None:
                 made[number] = self.expr(pack_buffer(given)) if symbolic else _start(given)
-        return replace(node, args=(*head, *made))  # type: ignore[no-any-return]
+        return replace(node, args=(*head, *made))
 
 
 def _start(buffer: tir.Buffer) -> Expr:
@@ -232,9 +232,7 @@ def flat_buffer(buffer: tir.Buffer) -> tir.Buffer:
     else:
         for dim in buffer.shape:
             size = c.mul(size, c.cast(dtype, dim))
-    return replace(  # type: ignore[no-any-return]
-        buffer, shape=(size,), strides=(), elem_offset=c.const(0, dtype), axis_separators=()
-    )
+    return replace(buffer, shape=(size,), strides=(), elem_offset=c.const(0, dtype), axis_separators=())
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Folding(Mutator):
             return list(self.body(node.then_body if known else node.else_body or ()))
         then = self.body(node.then_body)
         other = None if node.else_body is None else self.body(node.else_body)
-        return replace(node, condition=condition, then_body=then, else_body=other)  # type: ignore[no-any-return]
+        return replace(node, condition=condition, then_body=then, else_body=other)
 
 
 def known_condition(node: Expr) -> int | None:
@@ -103,7 +103,7 @@ class Copier(Folding):
         """The buffer over the copy's variables."""
         data = self.values.get(node.data, node.data)
         offset = None if node.elem_offset is None else self.expr(node.elem_offset)
-        return replace(  # type: ignore[no-any-return]
+        return replace(
             node, data=data, shape=self.exprs(node.shape), strides=self.exprs(node.strides), elem_offset=offset
         )
 
@@ -111,7 +111,7 @@ class Copier(Folding):
         start, extent = self.expr(node.min), self.expr(node.extent)
         step = None if node.step is None else self.expr(node.step)
         var = self.binder(node.var)
-        return replace(  # type: ignore[no-any-return]
+        return replace(
             node, var=var, min=start, extent=extent, step=step, body=self.body(node.body),
             annotations=self.annotations(node.annotations),
         )  # fmt: skip

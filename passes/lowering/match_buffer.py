@@ -43,7 +43,7 @@ def with_strides(view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
     strides = (source.strides or compact_strides(source.shape))[len(source.shape) - len(view.shape) :]
     if view.strides or all(map(structural_equal, strides, compact_strides(view.shape))):
         return view
-    return replace(view, strides=strides)  # type: ignore[no-any-return]
+    return replace(view, strides=strides)
 
 
 def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], defined: set[tir.Var]) -> Stmts:

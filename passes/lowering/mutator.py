@@ -103,17 +103,17 @@ class Mutator:
     def expr_let(self, node: tir.Let) -> Expr:
         value = self.expr(node.value)
         var, body = self.binder(node.var), self.expr(node.body)
-        return replace(node, var=var, value=value, body=body)  # type: ignore[no-any-return]
+        return replace(node, var=var, value=value, body=body)
 
     def expr_generic(self, node: Expr) -> Expr:
         """Select, Ramp, Broadcast, Shuffle: all their nodes are expressions."""
-        return map_children(node, self.expr)  # type: ignore[no-any-return]
+        return map_children(node, self.expr)
 
     # ------------------------------------------------------------ statements
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
-        return replace(node, var=self.binder(node.var), value=value)  # type: ignore[no-any-return]
+        return replace(node, var=self.binder(node.var), value=value)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         buffer, value, indices = self.buffer(node.buffer), self.expr(node.value), self.exprs(node.indices)
@@ -122,45 +122,45 @@ class Mutator:
         return tir.BufferStore(buffer, value, indices, span=node.span)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        return replace(node, buffer=self.buffer_binder(node.buffer))  # type: ignore[no-any-return]
+        return replace(node, buffer=self.buffer_binder(node.buffer))
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
         data = self.expr(node.data)
-        return replace(node, buffer=self.buffer_binder(node.buffer), data=data)  # type: ignore[no-any-return]
+        return replace(node, buffer=self.buffer_binder(node.buffer), data=data)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
         return node if value is node.value else tir.Evaluate(value, span=node.span)
 
     def stmt_assert(self, node: tir.AssertStmt) -> Stmt | list[Stmt]:
-        return replace(node, condition=self.expr(node.condition))  # type: ignore[no-any-return]
+        return replace(node, condition=self.expr(node.condition))
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         condition, then = self.expr(node.condition), self.body(node.then_body)
         other = None if node.else_body is None else self.body(node.else_body)
-        return replace(node, condition=condition, then_body=then, else_body=other)  # type: ignore[no-any-return]
+        return replace(node, condition=condition, then_body=then, else_body=other)
 
     def stmt_while(self, node: tir.While) -> Stmt | list[Stmt]:
-        return replace(node, condition=self.expr(node.condition), body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, condition=self.expr(node.condition), body=self.body(node.body))
 
     def stmt_leaf(self, node: Stmt) -> Stmt | list[Stmt]:
         return node
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         subject, value = (map_value(v, self.node) for v in (node.subject, node.value))
-        return replace(node, subject=subject, value=value, body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, subject=subject, value=value, body=self.body(node.body))
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         start, extent = self.expr(node.min), self.expr(node.extent)
         step = None if node.step is None else self.expr(node.step)
         annotations = self.annotations(node.annotations)
-        return replace(  # type: ignore[no-any-return]
+        return replace(
             node, min=start, extent=extent, step=step, annotations=annotations, var=self.binder(node.var),
             body=self.body(node.body),
         )  # fmt: skip
 
     def annotations(self, attrs: Attrs) -> Attrs:
-        return map_value(attrs, self.node) if attrs else attrs  # type: ignore[no-any-return]
+        return map_value(attrs, self.node) if attrs else attrs
 
     def node(self, node: Node) -> Node:
         """A node in an annotation: an expression, a buffer, or something that holds such."""
@@ -168,7 +168,7 @@ class Mutator:
             return self.expr(node)
         if isinstance(node, tir.Buffer):
             return self.buffer(node)
-        return map_children(node, self.node)  # type: ignore[no-any-return]
+        return map_children(node, self.node)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         raise NotImplementedError("blocks are lowered before this rewriting")

@@ -41,7 +41,7 @@ def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], t
     """
     if not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(func.body)):
         return func
-    return replace(func, body=_Settle(functions, threads).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Settle(functions, threads).body(func.body))
 
 
 class _Settle(AliasMutator):
@@ -52,10 +52,10 @@ class _Settle(AliasMutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if node.kind is not ForKind.PARALLEL:
-            return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
+            return replace(node, body=self.body(node.body))
         if not self._threads or not self._may(node):
-            return replace(node, kind=ForKind.SERIAL, body=self.body(node.body))  # type: ignore[no-any-return]
-        return replace(node, body=_Settle(self._functions, False).body(node.body))  # type: ignore[no-any-return]
+            return replace(node, kind=ForKind.SERIAL, body=self.body(node.body))
+        return replace(node, body=_Settle(self._functions, False).body(node.body))
 
     def _may(self, loop: tir.For) -> bool:
         work = tir.const_int(c.mul(c.cast(INT64, loop.extent), of_iteration(loop)))
@@ -195,7 +195,7 @@ class _Conflicts:
         first, end = self._turns
         parts = conjuncts(condition)
         for part in parts if holds or len(parts) == 1 else ():
-            limit = tir.const_int(part.rhs) if isinstance(part, (tir.LT, tir.GE)) else None  # type: ignore[attr-defined]
+            limit = tir.const_int(part.rhs) if isinstance(part, (tir.LT, tir.GE)) else None
             if limit is not None and part.lhs is self._loop.var:  # type: ignore[attr-defined]
                 below = isinstance(part, tir.LT) == holds
                 first, end = (first, min(end, limit)) if below else (max(first, limit), end)

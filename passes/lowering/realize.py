@@ -24,7 +24,7 @@ def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
     """`func` without blocks. For `kernels` of GPUs, the statements that annotations of pipelined loops speak of are
     bracketed (see `pipeline_parts`; CompileError where the two do not agree), and views stay open (`bind_views`)."""
     defined = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
-    return replace(func, body=_Realizer({*func.params, *defined}, kernels).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Realizer({*func.params, *defined}, kernels).body(func.body))
 
 
 class _Realizer(Mutator):
@@ -108,7 +108,8 @@ class _Realizer(Mutator):
                 groups.append(self.body((stmt,)))
         parts = [bracketed(group, number) for number, group in enumerate(groups)]
         made = super().stmt_for(replace(node, body=()))
-        return replace(made, body=(*first, *parts))  # type: ignore[no-any-return]
+        assert isinstance(made, tir.For)
+        return replace(made, body=(*first, *parts))
 
     def _align(self, block: tir.Block) -> None:
         """What a block asks of the strides of the buffers that it writes, and of the order of elements in shared memory

@@ -103,7 +103,7 @@ def sanitized_func(
 
 def checked_indices(func: tir.PrimFunc, name: str) -> tir.PrimFunc:
     """`func` (without blocks, its buffers of any rank) with every index checked against its dimension."""
-    return replace(func, body=_Indices(name).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Indices(name).body(func.body))
 
 
 class _Indices(Mutator):
@@ -132,7 +132,7 @@ class _Indices(Mutator):
             replace(a, indices=self.exprs(a.indices)) if isinstance(a, tir.BufferLoad) else self.expr(a)
             for a in node.args
         )
-        return replace(node, args=args)  # type: ignore[no-any-return]
+        return replace(node, args=args)
 
     def _checked(self, node: tir.BufferLoad | tir.BufferStore, span: Span) -> tuple[Expr, ...]:
         if len(node.indices) != len(node.buffer.shape):
@@ -296,7 +296,7 @@ class _Shadowing(Mutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if node.kind is not ForKind.PARALLEL:
-            return replace(node, kind=ForKind.SERIAL, body=self.body(node.body), annotations=EMPTY)  # type: ignore[no-any-return]
+            return replace(node, kind=ForKind.SERIAL, body=self.body(node.body), annotations=EMPTY)
         base, me, many = (tir.Var(f"{node.var.name}_{word}", INT64) for word in ("base", "me", "many"))
         number = c.add(base, c.sub(c.cast(INT64, node.var), c.cast(INT64, node.min)))
         depth = self._depth

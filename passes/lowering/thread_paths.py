@@ -90,5 +90,5 @@ def _renamed(stmt: tir.Stmt, own: dict[tir.Var, tir.Var], vary: set[tir.Var]) ->
     if isinstance(stmt, tir.For):
         if _varies(stmt, vary):
             vary.add(stmt.var)
-        return changed(stmt, min=substitute(stmt.min, own), extent=substitute(stmt.extent, own))  # type: ignore[no-any-return]
+        return changed(stmt, min=substitute(stmt.min, own), extent=substitute(stmt.extent, own))
     return stmt

@@ -49,7 +49,7 @@ def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
                 error("E0707", message, node.span, "a CPU runs thread-bound loops one after the other",
                       related=(Label(bound.span, "the thread-bound code"),))
             )  # fmt: skip
-    return replace(func, body=_Serial().body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Serial().body(func.body))
 
 
 def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -68,7 +68,7 @@ class _Serial(Mutator):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
         if isinstance(made, tir.For) and made.kind is ForKind.THREAD_BINDING:
-            return replace(made, kind=ForKind.SERIAL, thread=None)  # type: ignore[no-any-return]
+            return replace(made, kind=ForKind.SERIAL, thread=None)
         return made
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:

@@ -19,7 +19,7 @@ from mlcc.passes.stages import FLAT
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """`func` with marked loops unrolled, innermost first, up to `limit` statements each; others keep their mark."""
-    return replace(func, body=_Unroller(limit).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Unroller(limit).body(func.body))
 
 
 class _Unroller(Mutator):
@@ -33,9 +33,9 @@ class _Unroller(Mutator):
         made = replace(node, body=self.body(node.body))
         trips = tir.const_int(made.extent)
         if made.kind is not ForKind.UNROLLED or trips is None or tir.const_int(made.step) not in (None, 1):
-            return made  # type: ignore[no-any-return]
+            return made
         if trips * max(1, size_of(made.body)) > self._limit or has_jump(made.body):
-            return made  # type: ignore[no-any-return]
+            return made
         copies: list[Stmt] = []
         for number in range(trips):
             copies += copied(made.body, {made.var: c.add(made.min, number)})
@@ -44,7 +44,7 @@ class _Unroller(Mutator):
 
 def select_unrolled(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """`func` with the mark on those loops left that `unroll_loops` writes out; others become serial."""
-    return replace(func, body=_Selector(limit).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Selector(limit).body(func.body))
 
 
 class _Selector(Mutator):
@@ -58,7 +58,7 @@ class _Selector(Mutator):
         made: tir.For = replace(node, body=self.body(node.body))
         if made.kind is not ForKind.UNROLLED or isinstance(_Unroller(self._limit).stmt_for(made), list):
             return made
-        return replace(made, kind=ForKind.SERIAL)  # type: ignore[no-any-return]
+        return replace(made, kind=ForKind.SERIAL)
 
 
 def size_of(body: Body) -> int:

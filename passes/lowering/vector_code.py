@@ -84,7 +84,7 @@ class Lanes(Mutator):
     def stmt_bind(self, node: tir.Bind) -> Stmt:
         value = self.expr(node.value)
         if value.dtype.lanes == node.value.dtype.lanes:
-            return replace(node, value=value)  # type: ignore[no-any-return]
+            return replace(node, value=value)
         var = tir.Var(node.var.name, value.dtype)
         self._vectors[node.var] = var
         return tir.Bind(var, value, span=node.span)
@@ -102,7 +102,7 @@ class Lanes(Mutator):
             return self._nested(node)
         if condition.dtype.lanes == 1:
             other = None if node.else_body is None else self.body(node.else_body)
-            return replace(node, condition=condition, then_body=self.body(node.then_body), else_body=other)  # type: ignore[no-any-return]
+            return replace(node, condition=condition, then_body=self.body(node.then_body), else_body=other)
         everywhere = _for_all_lanes(condition)
         masked = self._in_some_lanes(node, condition)
         if masked is not None and (everywhere is None or self._options.cheap_masks):
@@ -155,7 +155,7 @@ class Lanes(Mutator):
             made = self._dot(node)
             if made is not None:
                 return made
-        return replace(node, min=start, extent=extent, body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, min=start, extent=extent, body=self.body(node.body))
 
     def _dot(self, node: tir.For) -> Stmt | None:
         """A loop over a few products for which the CPU has an instruction; a condition on both loops goes around it."""
@@ -186,7 +186,7 @@ class Lanes(Mutator):
         condition = self.expr(node.condition)
         if condition.dtype.lanes > 1:
             raise NoVectorForm
-        return replace(node, condition=condition)  # type: ignore[no-any-return]
+        return replace(node, condition=condition)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt:
         if mentions(node.data, set(self._vectors)):
@@ -194,7 +194,7 @@ class Lanes(Mutator):
         return node
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
-        return replace(node, body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, body=self.body(node.body))
 
     def stmt_while(self, node: tir.While) -> Stmt:
         raise NoVectorForm
@@ -347,7 +347,7 @@ class Lanes(Mutator):
         args = tuple(self.expr(a) for a in node.args)
         if node.op.name in _LANEWISE:
             if all(a.dtype.lanes == 1 for a in args):
-                return replace(node, args=args)  # type: ignore[no-any-return]
+                return replace(node, args=args)
             wide = tuple(self._wide(a) for a in args)
             return tir.Call(node.dtype.with_lanes(self._lanes), node.op, wide, span=node.span)
         raise NoVectorForm
@@ -359,7 +359,7 @@ class Lanes(Mutator):
         if index is check.index and extent is check.extent:
             return node
         made = dataclasses.replace(check, index=index, extent=extent).call()
-        return replace(made, span=node.span)  # type: ignore[no-any-return]
+        return replace(made, span=node.span)
 
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):

@@ -31,7 +31,7 @@ _UNROLLED = 4
 
 def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
     """`func` with marked loops as vector code."""
-    return replace(func, body=_Vectorizer(options).body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=_Vectorizer(options).body(func.body))
 
 
 class _Vectorizer(AliasMutator):
@@ -49,17 +49,17 @@ class _Vectorizer(AliasMutator):
         serial = replace(node, kind=ForKind.SERIAL)
         extent = tir.const_int(node.extent)
         if extent is None or tir.const_int(node.step) not in (None, 1):
-            return replace(serial, body=self.body(node.body))  # type: ignore[no-any-return]
+            return replace(serial, body=self.body(node.body))
         for inner in _inner_vectorized(node.body):  # one level of lanes: inner marks give way
-            return replace(serial, body=self.body(inner))  # type: ignore[no-any-return]
+            return replace(serial, body=self.body(inner))
         self._note_views(node.body)
         if extent < 2:
-            return serial  # type: ignore[no-any-return]
+            return serial
         try:
             if in_lockstep(serial, self._aliases):
                 return self._in_vectors(serial, extent)
         except NoVectorForm:
-            return serial  # type: ignore[no-any-return]
+            return serial
         return self._reduced(node) or serial
 
     def _reduced(self, loop: tir.For) -> list[Stmt] | None:

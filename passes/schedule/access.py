@@ -53,7 +53,7 @@ def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
     sites = tree.cache.get("allocations")
     if sites is None:
         sites = tree.cache["allocations"] = {b: r.block for r in tree.realizes for b in r.block.alloc_buffers}
-    return sites.get(buffer)  # type: ignore[no-any-return]
+    return sites.get(buffer)
 
 
 def with_own_reads(init: tir.Block) -> tir.Block:
@@ -74,7 +74,7 @@ def with_regions(block: tir.Block) -> tir.Block:
     own = {buffer.data for buffer in block.alloc_buffers}
     visible = {n.buffer.data: n.buffer for n in accessed if n.buffer.data not in own}
     found = BlockAccess(visible).collect(replace(block, body=inside))
-    return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())  # type: ignore[no-any-return]
+    return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())
 
 
 def with_own_regions(block: tir.Block) -> tir.Block:
@@ -83,7 +83,7 @@ def with_own_regions(block: tir.Block) -> tir.Block:
         return with_regions(block)
     reads = tuple(own_region(block, region, writing=False) for region in block.reads)
     writes = tuple(own_region(block, region, writing=True) for region in block.writes)
-    return replace(block, reads=reads, writes=writes)  # type: ignore[no-any-return]
+    return replace(block, reads=reads, writes=writes)
 
 
 def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:

@@ -137,9 +137,9 @@ class AccessRewriter:
                 with self._where(self._plain.simplify(c.logical_not(condition))):
                     no = self._expr(no)
                 same = all(a is b for a, b in zip((condition, yes, no), expr.args, strict=True))
-                return expr if same else replace(expr, args=(condition, yes, no))  # type: ignore[no-any-return]
+                return expr if same else replace(expr, args=(condition, yes, no))
         made = map_children(expr, self._leaf)
         if isinstance(made, tir.BufferLoad):
             buffer, indices = self.access(made.buffer, made.indices)
-            return replace(made, buffer=buffer, indices=indices)  # type: ignore[no-any-return]
-        return made  # type: ignore[no-any-return]
+            return replace(made, buffer=buffer, indices=indices)
+        return made

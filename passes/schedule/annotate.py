@@ -64,11 +64,10 @@ def mark_scheduled(state: State, func_name: str | None = None) -> None:
 
 def _put(state: State, place: BlockRef | LoopRef, annotations: Attrs) -> None:
     edit = Rebuild(place.tree)
-    changed = replace(place.node, annotations=annotations)
     if isinstance(place, BlockRef):
-        edit.put_block(place.block, changed)
+        edit.put_block(place.block, replace(place.block, annotations=annotations))
     else:
-        edit.put(place.loop, changed)
+        edit.put(place.loop, replace(place.loop, annotations=annotations))
     state.update(place.func_name, edit)
 
 

@@ -22,7 +22,7 @@ def analyzer_of(tree: Tree) -> Analyzer:
         found = tree.cache["analyzer"] = Analyzer()
         for loop in tree.loops:
             found.bind(loop.var, tir.Range(loop.min, loop.extent))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def bindings(realize: tir.BlockRealize) -> dict[tir.Var, Expr]:
@@ -103,7 +103,7 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
         else:
             found = is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)) or _was_affine(tree, realize)
         tree.cache[key] = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # A step that keeps which iterations there are (`split`, `fuse`, `reorder`) may make a binding so involved that it is no
@@ -189,4 +189,4 @@ def loop_iter_kind(tree: Tree, loop: tir.For) -> IterKind:
         else:
             found = IterKind.REDUCE if kinds == {IterKind.REDUCE} else IterKind.OPAQUE
         tree.cache[key] = found
-    return found  # type: ignore[no-any-return]
+    return found

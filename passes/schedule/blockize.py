@@ -272,7 +272,7 @@ def _whole(
     for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, found.pairs, strict=True):
         if not analyzer.prove_equal(c.mul(outer.extent, inner.extent), axis.dom.extent):
             return None
-        high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)  # type: ignore[arg-type]
+        high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)
         if not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value):
             respelled |= used_vars(value)
     if respelled and predicate is not realize.predicate:
@@ -341,9 +341,9 @@ class _Axes:
         if shared is not None and len(shared.outer) < len(block.iter_vars):
             return False
         for number, (axis, (outside, inside)) in enumerate(zip(block.iter_vars, division.pairs, strict=True)):
-            value = normalize_to_expr(outside.source)  # type: ignore[arg-type]
+            value = normalize_to_expr(outside.source)
             if is_one(inside.extent):  # in a part of a loop, its one value may be other than 0
-                only = domain.simplify(normalize_to_expr(inside.source))  # type: ignore[arg-type]
+                only = domain.simplify(normalize_to_expr(inside.source))
                 value = value if used_vars(only) & variables else c.add(value, only)
             if shared is None:
                 outer = _axis(axis, "_o", outside.extent, value, domain)
@@ -365,7 +365,7 @@ class _Axes:
             if is_one(outside.extent) and not self._preserve:
                 return outer.dom.min
             return outer.var
-        value = normalize_to_expr(inside.source)  # type: ignore[arg-type]
+        value = normalize_to_expr(inside.source)
         inner = _axis(axis, "_i", inside.extent, value, domain)
         self.inner.append(inner)
         self.inner_values.append(value)
@@ -451,4 +451,4 @@ def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Seq
     nest = _nest(tir.BlockRealize(tuple(values), predicate, block), kept)
     for loop in kept:
         renamed[loop.var] = tir.Var(loop.var.name, loop.var.dtype)
-    return substitute(nest, renamed)  # type: ignore[no-any-return]
+    return substitute(nest, renamed)

@@ -34,8 +34,8 @@ def with_data(buffer: tir.Buffer, storage: str) -> tir.Buffer:
     pointee = buffer.data.pointer.dtype if buffer.data.pointer is not None else buffer.dtype.element
     data = tir.Var(buffer.name, buffer.data.dtype, tir.PointerType(pointee, storage or "global"))
     if isinstance(buffer.elem_offset, tir.Var):
-        return replace(buffer, data=data, elem_offset=None, offset_factor=1, strides=())  # type: ignore[no-any-return]
-    return replace(buffer, data=data)  # type: ignore[no-any-return]
+        return replace(buffer, data=data, elem_offset=None, offset_factor=1, strides=())
+    return replace(buffer, data=data)
 
 
 # ---------------------------------------------------------------- the stage

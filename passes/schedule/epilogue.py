@@ -143,7 +143,7 @@ class _Fusion:
         for region in self._reduction.reads:
             if region.buffer is not buffer:
                 reads.setdefault(region.buffer, region)
-        return replace(  # type: ignore[no-any-return]
+        return replace(
             self._reduction,
             init=(tir.BufferStore(out, start, self._out),),
             body=(tir.BufferStore(out, value, self._out),),
@@ -152,7 +152,7 @@ class _Fusion:
         )
 
     def _region(self, region: tir.BufferRegion) -> tir.BufferRegion:
-        return substitute(region, self._values)  # type: ignore[no-any-return]
+        return substitute(region, self._values)
 
     def _at_step(self, value: Expr, step: Expr, every_step: bool) -> Expr:
         """The epilogue's value after one addition: what it adds itself was there from the start."""

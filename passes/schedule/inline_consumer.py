@@ -216,7 +216,7 @@ class ConsumerInlining:
             implied = analyzer.prove(made.predicate)
         if not implied:
             outer = analyzer.simplify(c.logical_and(made.predicate, outer))
-        return replace(made, block=block, predicate=outer)  # type: ignore[no-any-return]
+        return replace(made, block=block, predicate=outer)
 
     def _in_bounds(self, ranges: dict[tir.Var, tir.Range]) -> tir.Expr:
         """Where the producer's iteration is one of the consumer's; what symbolic `ranges` say is left out."""

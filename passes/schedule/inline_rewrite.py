@@ -44,9 +44,7 @@ class ScopeRewriter:
             if stmt in self._tree and self.buffer not in used_objects(self._tree, stmt):
                 self._memo[id(stmt)] = (stmt, stmt)
         made = map_children(block, self.visit)
-        return replace(  # type: ignore[no-any-return]
-            made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer)
-        )
+        return replace(made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer))
 
     def visit(self, node: Any) -> Any:
         found = self._memo.get(id(node))
@@ -80,7 +78,7 @@ class ScopeRewriter:
             made = replace(made, reads=reads, writes=writes)
         if made is not block:
             self.reuse[block] = made
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _see(self, block: tir.Block) -> None:
         for region in (*block.reads, *block.writes):

@@ -276,4 +276,4 @@ def _with_stores(
             if made is None:
                 return None
             replaced[node] = made
-    return substitute(body, {**values, **replaced})  # type: ignore[no-any-return]
+    return substitute(body, {**values, **replaced})

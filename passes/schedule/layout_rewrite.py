@@ -72,7 +72,7 @@ class AccessSimplifier(AccessRewriter):
         return buffer, self.simplified(indices)
 
     def inner_block(self, old: tir.Block, made: tir.Block) -> tir.Block:
-        return replace(made, reads=self._regions(made.reads), writes=self._regions(made.writes))  # type: ignore[no-any-return]
+        return replace(made, reads=self._regions(made.reads), writes=self._regions(made.writes))
 
     def _regions(self, regions: Regions) -> Regions:
         made = []

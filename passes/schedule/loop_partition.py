@@ -100,17 +100,17 @@ def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
     def renamed(block: tir.Block, inside: Callable[[tir.BlockRealize], tir.BlockRealize]) -> tir.Block:
         init = None if block.init is None else map_realizes(block.init, inside)
         name = f"{block.name}_{var.name}"
-        return replace(block, name=name, init=init, body=map_realizes(block.body, inside))  # type: ignore[no-any-return]
+        return replace(block, name=name, init=init, body=map_realizes(block.body, inside))
 
     def nested(realize: tir.BlockRealize) -> tir.BlockRealize:
-        return replace(realize, block=renamed(realize.block, nested))  # type: ignore[no-any-return]
+        return replace(realize, block=renamed(realize.block, nested))
 
     def direct(realize: tir.BlockRealize) -> tir.BlockRealize:
         at = next((n for n, value in enumerate(realize.values) if value is loop.var), None)
         if at is None:  # an axis of a block inside may still be the loop
-            return replace(realize, block=renamed(realize.block, direct))  # type: ignore[no-any-return]
+            return replace(realize, block=renamed(realize.block, direct))
         block = _narrowed(renamed(realize.block, nested), at, low, high)
-        return replace(realize, block=block)  # type: ignore[no-any-return]
+        return replace(realize, block=block)
 
     body = map_realizes(loop.body, direct)
     copies = fresh_binders(body)
@@ -130,7 +130,7 @@ def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
         return region if indices is None else tir.BufferRegion(region.buffer, tuple(domains[i] for i in indices))
 
     reads, writes = tuple(map(covered, block.reads)), tuple(map(covered, block.writes))
-    return replace(block, iter_vars=tuple(axes), reads=reads, writes=writes)  # type: ignore[no-any-return]
+    return replace(block, iter_vars=tuple(axes), reads=reads, writes=writes)
 
 
 def _at_axes(block: tir.Block, axes: Collection[tir.Var]) -> dict[tir.Buffer, tuple[tir.Var, ...]]:

@@ -35,7 +35,7 @@ def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_sc
     def moved(old: tir.Buffer) -> tir.Buffer:
         name = f"{old.name}_{storage_scope}"
         pointer = tir.PointerType(old.dtype if old.data.pointer is None else old.data.pointer.dtype, storage_scope)
-        return replace(old, name=name, data=tir.Var(name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+        return replace(old, name=name, data=tir.Var(name, old.data.dtype, pointer))
 
     _replace_buffer(state, block, site, TrackedSubstitute(_with_views(site, buffer, moved)))
 
@@ -82,7 +82,7 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
         pointer = tir.PointerType(made, old.scope)
-        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
     _replace_buffer(state, block, site, _Retype(_with_views(site, buffer, retyped)))
 
@@ -106,7 +106,7 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
         pointer = tir.PointerType(made, old.scope)
-        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))  # type: ignore[no-any-return]
+        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
     _replace_buffer(state, block, site, _Widen(_with_views(site, buffer, retyped)))
 

@@ -47,7 +47,7 @@ class _Completion:
             made = self._completed(made)
         if made is not block:
             self.became[block] = made
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _completed(self, block: tir.Block) -> tir.Block:
         missing = _missing(block)
@@ -60,7 +60,7 @@ class _Completion:
         access = BlockAccess({b.data: b for b in more}).collect(replace(block, reads=(), writes=()))
         writes = tuple(r for r in access.writes.as_regions() if r.buffer in missing[0])
         reads = tuple(r for r in access.read_regions(block) if r.buffer in missing[1])
-        return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))  # type: ignore[no-any-return]
+        return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))
 
     def _left_out(self, name: str) -> set[tir.Buffer]:
         """What blocks of that name did not state before the step."""

@@ -113,7 +113,7 @@ class Retarget(Rewriter):
         self._switch(around)
         if made is not block:
             self.reuse[block] = made
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _around(self, block: tir.Block) -> tir.Block:
         """A block that does not take the new buffer says that blocks in it do."""
@@ -125,7 +125,7 @@ class Retarget(Rewriter):
 
         reads = also(block.reads, any(r.buffer is self._new for b in inside for r in b.reads))
         writes = also(block.writes, any(r.buffer is self._new for b in inside for r in b.writes))
-        return replace(block, reads=reads, writes=writes)  # type: ignore[no-any-return]
+        return replace(block, reads=reads, writes=writes)
 
     def _switch(self, active: bool) -> None:
         self._active, self._memo = active, self._memos[active]

@@ -53,9 +53,9 @@ def _mapped(stmt: Stmt, change: Callable[[tir.BlockRealize], Stmt]) -> Stmt:
             return change(stmt)
         case tir.IfThenElse(then_body=then, else_body=other):
             otherwise = None if other is None else map_realizes(other, change)
-            return replace(stmt, then_body=map_realizes(then, change), else_body=otherwise)  # type: ignore[no-any-return]
+            return replace(stmt, then_body=map_realizes(then, change), else_body=otherwise)
         case tir.For() | tir.While() | tir.AttrStmt():
-            return replace(stmt, body=map_realizes(stmt.body, change))  # type: ignore[no-any-return]
+            return replace(stmt, body=map_realizes(stmt.body, change))
     return stmt
 
 

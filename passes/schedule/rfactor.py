@@ -145,7 +145,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
 def _partial_buffer(buffer: tir.Buffer, axis: int, loop: tir.For) -> tir.Buffer:
     name = f"{buffer.name}.rf"  # as TVM has it; blocks are named after buffers
     shape = (*buffer.shape[:axis], loop.extent, *buffer.shape[axis:])
-    return replace(buffer, name=name, shape=shape, data=replace(buffer.data, name=name))  # type: ignore[no-any-return]
+    return replace(buffer, name=name, shape=shape, data=replace(buffer.data, name=name))
 
 
 def _partial_block(
@@ -233,7 +233,7 @@ def _copied(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, 
     body: tuple[tir.Stmt, ...] = (realize,)
     for at in reversed(loops):
         body = (replace(at, var=fresh[at.var], body=body),)
-    return substitute(body, fresh)  # type: ignore[no-any-return]
+    return substitute(body, fresh)
 
 
 def _without(

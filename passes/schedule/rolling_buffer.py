@@ -176,7 +176,7 @@ class _Fold(Rewriter):
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, tir.Block):
-            made = self._block(node, super().visit(node))  # type: ignore[arg-type]
+            made = self._block(node, super().visit(node))
             self.reuse[node] = made
             return made
         return super().visit(node)
@@ -200,7 +200,7 @@ class _Fold(Rewriter):
     def _block(self, old: tir.Block, made: tir.Block) -> tir.Block:
         if old is self._scope:
             allocs = tuple(self._new if b is self._old else b for b in made.alloc_buffers)
-            return replace(made, alloc_buffers=allocs)  # type: ignore[no-any-return]
+            return replace(made, alloc_buffers=allocs)
         # iterations of the folded dimension hand data on, so none of its axes is free to be reordered (as in TVM, in
         # every block of the scope)
         axes = tuple(
@@ -212,7 +212,7 @@ class _Fold(Rewriter):
             mine = next((r for r in found[name] if r.buffer is self._new), None)
             regions = getattr(made, name)
             found[name] = tuple(mine if mine is not None and r.buffer is self._old else r for r in regions)
-        return replace(made, iter_vars=axes, **found)  # type: ignore[no-any-return]
+        return replace(made, iter_vars=axes, **found)
 
     def _guard(self, realize: tir.BlockRealize) -> tir.Expr:
         """Compute an element only where the window before has not."""

@@ -85,7 +85,7 @@ def scope_info(tree: Tree, block: tir.Block) -> ScopeInfo:
     found = tree.cache.get(key)
     if found is None:
         found = tree.cache[key] = ScopeInfo(block, tree.child_realizes(block))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 _FLOW = (DepKind.RAW, DepKind.WAW)

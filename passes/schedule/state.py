@@ -219,7 +219,7 @@ class State:
         if not isinstance(rv, Handle) or not any(rv in table for table in (*tables, self._gone)):
             raise Refusal("E0611", "this handle does not belong to the schedule")
         for table in tables:
-            table.pop(rv, None)  # type: ignore[call-overload, attr-defined]
+            table.pop(rv, None)  # type: ignore[call-overload]
 
     def _ended(self, rv: Handle, kind: str) -> Refusal:
         by = self._gone.get(rv)

@@ -57,7 +57,7 @@ def module_of(name: str) -> IRModule | None:
     text, values = found
     source = (files(__package__) / "intrins" / f"{text}.mlc").read_text(encoding="utf-8")
     filled = Template(source).substitute({k: str(v) for k, v in values.items()})
-    return parse(filled, name=f"<{name}>")  # type: ignore[no-any-return]
+    return parse(filled, name=f"<{name}>")
 
 
 def _place(shape: tuple[int, int], i: str, j: str) -> str:

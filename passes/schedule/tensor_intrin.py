@@ -137,7 +137,7 @@ def _read(file: str, folder: str | None) -> IRModule:
         root = os.path.realpath(folder)
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise CompileError(error("E0510", f"{file} lies outside the folder of the text that names it"))
-    return parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")  # type: ignore[no-any-return]
+    return parse(decode(read_bytes(path), path), name=path, folder=os.path.dirname(path) or ".")
 
 
 def _module(given: Text, label: str) -> IRModule:

@@ -73,7 +73,7 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
         views.append(tir.MatchBufferRegion(mine, _placed(source, pairing.base[source], accessed[mine])))
     block = realize.block
     annotations = {k: v for k, v in inner.annotations.items() if k not in block.annotations}
-    return replace(  # type: ignore[no-any-return]
+    return replace(
         block, body=inner.body, match_buffers=(*views, *inner.match_buffers),
         alloc_buffers=block.alloc_buffers + inner.alloc_buffers,
         annotations=Attrs({**block.annotations, **annotations}) if annotations else block.annotations,
@@ -131,14 +131,14 @@ def _copy(func: tir.PrimFunc, index: DType) -> tir.PrimFunc:
     """The function over `index` integers, with variables and buffers of its own."""
     made = with_index_dtype(func, index)
     own = {n: tir.Var(n.name, n.dtype, n.pointer) for n in walk(made) if isinstance(n, tir.Var)}
-    return substitute(made, own)  # type: ignore[no-any-return]
+    return substitute(made, own)
 
 
 def simplified(func: tir.PrimFunc) -> tir.PrimFunc:
     """The function with its expressions simplified over the ranges of loops and axes."""
     analyzer = Analyzer()
 
-    def expr(node: object) -> object:
+    def expr(node: Any) -> Any:
         if isinstance(node, tir.Expr):
             return analyzer.simplify(node)
         if isinstance(node, (tir.Buffer, tir.IterVar)):
@@ -150,7 +150,7 @@ def simplified(func: tir.PrimFunc) -> tir.PrimFunc:
             case tir.For():
                 low, extent = analyzer.simplify(stmt.min), analyzer.simplify(stmt.extent)
                 analyzer.bind(stmt.var, tir.Range(low, extent))
-                return replace(stmt, min=low, extent=extent, body=body(stmt.body))  # type: ignore[no-any-return]
+                return replace(stmt, min=low, extent=extent, body=body(stmt.body))
             case tir.BlockRealize(block=block):
                 values, predicate = tuple(map(analyzer.simplify, stmt.values)), analyzer.simplify(stmt.predicate)
                 for axis in block.iter_vars:
@@ -159,20 +159,20 @@ def simplified(func: tir.PrimFunc) -> tir.PrimFunc:
                     block, reads=tuple(map(expr, block.reads)), writes=tuple(map(expr, block.writes)),
                     init=None if block.init is None else body(block.init), body=body(block.body),
                 )  # fmt: skip
-                return replace(stmt, values=values, predicate=predicate, block=made)  # type: ignore[no-any-return]
+                return replace(stmt, values=values, predicate=predicate, block=made)
             case tir.IfThenElse(then_body=then, else_body=other):
-                return replace(  # type: ignore[no-any-return]
+                return replace(
                     stmt, condition=analyzer.simplify(stmt.condition), then_body=body(then),
                     else_body=None if other is None else body(other),
                 )  # fmt: skip
             case tir.BufferStore(indices=indices, value=value):
                 places = tuple(map(analyzer.simplify, indices))
-                return replace(stmt, value=analyzer.simplify(value), indices=places)  # type: ignore[no-any-return]
+                return replace(stmt, value=analyzer.simplify(value), indices=places)
             case tir.Evaluate(value=value):
-                return replace(stmt, value=analyzer.simplify(value))  # type: ignore[no-any-return]
+                return replace(stmt, value=analyzer.simplify(value))
         return stmt
 
     def body(stmts: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
         return tuple(map(statement, stmts))
 
-    return replace(func, body=body(func.body))  # type: ignore[no-any-return]
+    return replace(func, body=body(func.body))

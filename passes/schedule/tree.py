@@ -217,7 +217,7 @@ class Rebuild:
 
     def build(self) -> tir.PrimFunc:
         """The function after all edits."""
-        return replace(self.tree.func, body=self._body(self.tree.func.body))  # type: ignore[no-any-return]
+        return replace(self.tree.func, body=self._body(self.tree.func.body))
 
     def _body(self, body: Body) -> Body:
         if not any(id(s) in self._dirty for s in body):
@@ -256,4 +256,4 @@ class Rebuild:
             made = change(made)
         if made is not block:
             self.reuse[block] = made
-        return made  # type: ignore[no-any-return]
+        return made

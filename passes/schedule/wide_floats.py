@@ -47,7 +47,7 @@ class WideFloats:
         if isinstance(node, (tir.BufferLoad, tir.FloatImm)) or (isinstance(node, tir.Var) and node not in self._values):
             return self._expr(node)  # type: ignore[no-any-return]
         if isinstance(node, tir.Cast) and not is_narrow(node.value.dtype):  # rounded once, from what it is
-            return replace(node, value=self._expr(node.value))  # type: ignore[no-any-return]
+            return replace(node, value=self._expr(node.value))
         return tir.Cast(node.dtype, self._wide(node))
 
     def _expr(self, node: Any) -> Any:
@@ -81,7 +81,7 @@ class WideFloats:
                 inner = self._expr(value) if not is_narrow(value.dtype) else self._wide(value)
                 return c.cast(to, inner)
             case tir.BinaryOp(lhs=lhs, rhs=rhs):
-                return replace(node, dtype=to, lhs=self._wide(lhs), rhs=self._wide(rhs))  # type: ignore[no-any-return]
+                return replace(node, dtype=to, lhs=self._wide(lhs), rhs=self._wide(rhs))
             case tir.Select(condition=condition, true_value=one, false_value=other):
                 return tir.Select(to, self._expr(condition), self._wide(one), self._wide(other))
             case tir.Broadcast(value=value, lanes=lanes):
@@ -90,9 +90,9 @@ class WideFloats:
                 wide = self._values[var] = tir.Var(var.name, self._as(var.dtype))
                 return tir.Let(to, wide, self._wide(value), self._wide(body))
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, one, other)):
-                return replace(node, dtype=to, args=(self._expr(condition), self._wide(one), self._wide(other)))  # type: ignore[no-any-return]
+                return replace(node, dtype=to, args=(self._expr(condition), self._wide(one), self._wide(other)))
             case tir.Call(op=tir.Op(name=name), args=args) if name in _MATH:
-                return replace(node, dtype=to, args=tuple(self._wide(a) for a in args))  # type: ignore[no-any-return]
+                return replace(node, dtype=to, args=tuple(self._wide(a) for a in args))
         return tir.Cast(to, self._expr(node))
 
 

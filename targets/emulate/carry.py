@@ -94,9 +94,9 @@ class _Carry:
             return self._region(stmt)
         if isinstance(stmt, tir.IfThenElse):
             other = None if stmt.else_body is None else self.body(stmt.else_body)
-            return replace(stmt, then_body=self.body(stmt.then_body), else_body=other)  # type: ignore[no-any-return]
+            return replace(stmt, then_body=self.body(stmt.then_body), else_body=other)
         if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
-            return replace(stmt, body=self.body(stmt.body))  # type: ignore[no-any-return]
+            return replace(stmt, body=self.body(stmt.body))
         return stmt
 
     def _region(self, region: Region) -> Stmt:

@@ -48,7 +48,7 @@ class _Hoist(Mutator):
         self._lazy += 1
         condition = self.expr(node.condition)
         self._lazy -= 1
-        return replace(node, condition=condition, body=self.body(node.body))  # type: ignore[no-any-return]
+        return replace(node, condition=condition, body=self.body(node.body))
 
     def _arguments(self, node: tir.Call) -> tir.Call:
         args = self.exprs(node.args)

@@ -31,14 +31,14 @@ class _Instruction:
 
 def dot(e: Emitter, node: tir.Call) -> Value:
     """The call of an intrinsic: two vectors of 8-bit (`dp4a`) or 16-bit (`dp2a`) integers, and perhaps sums so far."""
-    bits = 8 if node.op.name == "tir.dp4a" else 16  # type: ignore[union-attr]
+    bits = 8 if node.op.name == "tir.dp4a" else 16
     group, lanes = 32 // bits, node.dtype.lanes
     one, other, *start = node.args
     fits = all(
         a.dtype.is_int and a.dtype.bits == bits and a.dtype.lanes in (group, group * lanes) for a in (one, other)
     )
     if not fits or any(a.dtype is not node.dtype for a in start):
-        name = node.op.name.replace("tir.", "T.")  # type: ignore[union-attr]
+        name = node.op.name.replace("tir.", "T.")
         raise unsupported(
             f"`{name}` takes two vectors of {group} {bits}-bit integers for each int32, or for all", node.span
         )

@@ -82,7 +82,7 @@ class SanitizedEmitter(Emitter):
             self.bind(var, self.index(index))
             return var
         if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1:
-            return replace(index, value=self._computed(index.value), dtype=INT64.with_lanes(index.dtype.lanes))  # type: ignore[no-any-return]
+            return replace(index, value=self._computed(index.value), dtype=INT64.with_lanes(index.dtype.lanes))
         var = tir.Var("index", index.dtype)
         self.bind(var, super().expr(index) if not isinstance(index, tir.Call) else self.expr(index))
         return var

@@ -40,7 +40,7 @@ class Lanes:
                 )
             case tir.Cast() | tir.Not():
                 value = self.of(node.value, lane, loads)
-                return replace(node, dtype=node.dtype.element, value=value)  # type: ignore[no-any-return]
+                return replace(node, dtype=node.dtype.element, value=value)
             case tir.Select():
                 a, t, f = (self.of(x, lane, loads) for x in (node.condition, node.true_value, node.false_value))
                 return tir.Select(node.dtype.element, a, t, f, span=node.span)

@@ -10,7 +10,7 @@ from mlcc.ir.node import replace, walk
 
 def scalars(buffer: tir.Buffer) -> tir.Buffer:
     """The same memory, element by element."""
-    return buffer if buffer.dtype.lanes == 1 else replace(buffer, dtype=buffer.dtype.element)  # type: ignore[no-any-return]
+    return buffer if buffer.dtype.lanes == 1 else replace(buffer, dtype=buffer.dtype.element)
 
 
 def identifier(hint: str, words: frozenset[str]) -> str:

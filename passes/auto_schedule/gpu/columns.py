@@ -84,4 +84,4 @@ def _share_out(kernel: GpuKernel, block: BlockRV) -> None:
 
 
 def _one(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]

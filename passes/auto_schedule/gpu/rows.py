@@ -153,7 +153,7 @@ def _parts(
     sch, vector = kernel.sch, share.vector if whole else 1
     lane = thread = None
     if vector > 1 and share.threads > 1 and share.even:
-        return tuple(sch.split(along, [None, share.threads, vector]))  # type: ignore[return-value]
+        return tuple(sch.split(along, [None, share.threads, vector]))
     if vector > 1:
         along, lane = sch.split(along, [None, vector])
     if share.threads > 1:
@@ -162,7 +162,7 @@ def _parts(
 
 
 def _fused(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _long(stage: Stage) -> list[int]:

@@ -58,7 +58,7 @@ def skinny(kernel: GpuKernel) -> Skinny:
     stage = product.stage
 
     def own(operand: Operand, other: Operand) -> tuple[int, ...]:
-        return tuple(p for p in operand.places if p in stage.spatial and not other.has(p))  # type: ignore[misc]
+        return tuple(p for p in operand.places if p in stage.spatial and not other.has(p))
 
     sides = [(product.rhs, product.lhs), (product.lhs, product.rhs)]
     sizes = [product.count(own(one, other)) for one, other in sides]

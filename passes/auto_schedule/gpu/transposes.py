@@ -101,7 +101,7 @@ def _joined(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: list[i
     """Make one axis of those that a stage stores along, and one of those that it reads along; gives where they are."""
     stage = kernel.stage(block)
     places = {loop.var: n for n, loop in enumerate(stage.loops)}
-    given = [places[v] for v in (stage.axes[a.var] for a in stage.block.iter_vars) if v in places]  # type: ignore[index]
+    given = [places[v] for v in (stage.axes[a.var] for a in stage.block.iter_vars) if v in places]
     extents = {n: extent or 0 for n, extent in enumerate(stage.extents)}
     if len(given) != len(stage.loops) or any(not extents[n] for group in (stored, loaded) for n in group[1:]):
         not_this("axes cannot be put together")
@@ -111,7 +111,7 @@ def _joined(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: list[i
 
 
 def _one(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]  # type: ignore[no-any-return]
+    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _threads(kernel: GpuKernel, block: BlockRV, lanes: int) -> None:
