@@ -173,6 +173,7 @@ class _Checker:
             plain, from_end = turned, True
         elif rule.wraps and isinstance(index, tir.FloorMod):
             plain = index.lhs
+        plain = _unsigned(plain)
         if plain is index and not from_end and self._inside(index, extent):
             return self._expr(index)
         if from_end and self._inside(plain, extent):
@@ -221,6 +222,16 @@ def _uncast(index: tir.Expr) -> tir.Expr:
     """The index before it is made wider, which is as the data have it."""
     while isinstance(index, tir.Cast) and index.value.dtype.is_int and index.value.dtype.bits <= index.dtype.bits:
         index = index.value
+    return index
+
+
+def _unsigned(index: tir.Expr) -> tir.Expr:
+    """The index before a cast to a signed type of its width, which makes great ones negative."""
+    match index:
+        case tir.Cast(value=value) if (
+            index.dtype.is_int and value.dtype.is_uint and value.dtype.bits == index.dtype.bits
+        ):
+            return value
     return index
 
 

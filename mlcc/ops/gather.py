@@ -232,7 +232,7 @@ def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) 
     extent = x.shape[along]
 
     def element(*i: Any) -> Any:
-        length, at = lengths(i[batch]).astype("int64"), i[along]
+        length, at = Scalar(construct.cast("int64", topi.saturated(lengths(i[batch]).expr))), i[along]
         turned = te.if_then_else(length > extent, extent - 1 - at, length - 1 - at)
         place = te.if_then_else(te.any(length <= 1, length <= at), at, turned)
         return x(*i[:along], Scalar(raw(place)), *i[along + 1 :])

@@ -247,8 +247,11 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
 def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
     """The index as the mode says: clamped, wrapped around, or as it is."""
     if mode == "clip":
+        index = topi.saturated(index)
         return construct.minimum(construct.maximum(construct.const(0, index.dtype), index), construct.sub(extent, 1))
     if mode == "wrap":
+        if index.dtype == topi.UINT64:
+            index = construct.cast("int64", construct.truncmod(index, construct.cast(topi.UINT64, extent)))
         return construct.truncmod(construct.add(construct.truncmod(index, extent), extent), extent)
     return construct.floormod(index, extent) if flat else index
 
@@ -257,6 +260,8 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
     mode, at = call.attrs["mode"], (call.attrs["axis"] or 0) % x.ndim
     count, given = x.shape[at], np.asarray(indices)
     if mode in ("clip", "wrap"):
+        if given.dtype == np.uint64:
+            given = np.minimum(given, 2**63 - 1) if mode == "clip" else given % np.uint64(max(count, 1))
         given = given.astype(np.int64)
     if mode == "clip":
         given = np.minimum(np.maximum(given, 0), count - 1)

@@ -17,6 +17,16 @@ ROUNDS = "mlcc.rounds"  # on a block: it stores what the program asks to be roun
 Operand = Tensor | Scalar | tir.Expr | float
 
 
+UINT64 = DType.of("uint64")
+
+
+def saturated(value: tir.Expr) -> tir.Expr:
+    """A uint64 as int64, where those that int64 does not hold become its greatest; others as they are."""
+    if value.dtype != UINT64:
+        return value
+    return construct.cast("int64", construct.minimum(value, construct.const(2**63 - 1, UINT64)))
+
+
 def number(value: float, dtype: DType) -> Scalar:
     """A constant. One that a 16- or 8-bit float rounds is a cast of the float64, so that computing in float32 may use
     it unrounded."""

@@ -16,6 +16,8 @@ from mlcc.ir.construct import truncdiv
 from mlcc.ir.tir import Expr
 from mlcc.verify.paths import Guard, Let, Loop, Perhaps, Step
 
+_MOST_TRIED = 256  # iterations of a loop of which each is tried where an index turns
+
 Env = dict[tir.Var, int]
 Span = tuple[int, int]  # least and greatest
 
@@ -187,6 +189,12 @@ class Search:
                 found = self._toward(index, best[1], loop, here, end)
                 if found is not None and sign * found[0] > sign * best[0]:
                     best = found
+        if _turns(index, self._path):
+            for loop in (*loops, *loops):
+                for at in range(min(best[3].get(loop, 1), _MOST_TRIED)):
+                    found = self._at(index, {**best[1], loop: at})
+                    if found is not None and sign * found[0] > sign * best[0]:
+                        best = found
         return best[0], best[1], best[2]
 
     def _toward(
@@ -252,6 +260,22 @@ class Search:
             else:
                 stack += _operands(top)
         return [s for s in self._path if isinstance(s, Loop) and id(s.var) in seen]
+
+
+def _turns(index: Expr, path: list[Step]) -> bool:
+    """Whether an index, or what it is computed from, need not be extreme in first or last iterations."""
+    bound = {s.var: s.value for s in path if isinstance(s, Let)}
+    stack: list[Any] = [index]
+    seen: set[int] = set()
+    while stack:
+        top = stack.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        if isinstance(top, (tir.FloorMod, tir.Mod, tir.Select, tir.Call)):
+            return True
+        stack += [bound[top]] if isinstance(top, tir.Var) and top in bound else _operands(top)
+    return False
 
 
 def _operands(expr: Any) -> list[Any]:

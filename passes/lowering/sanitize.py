@@ -19,11 +19,12 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.equal import structural_equal
 from mlcc.ir.node import EMPTY, Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.accesses import Collector
 from mlcc.passes.lowering.aliases import Aliases
-from mlcc.passes.lowering.flatten import flatten_buffers
+from mlcc.passes.lowering.flatten import flat_buffer, flatten_buffers
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.realize import realize_blocks
 from mlcc.passes.lowering.sink import depth_of
@@ -52,14 +53,22 @@ class Parallel:
 @dataclass(slots=True, eq=False)
 class Shadow:
     """What is kept of the memory behind the data variable `root`, for each `granule` of bytes: whether it was written
-    (`written`), and by depth of parallel loops the last writers and readers (`marks`). `size` counts bytes."""
+    (`written`), and by depth of parallel loops the last writers and readers (`marks`). `size` counts bytes, of which
+    the flat buffer `whole` has all."""
 
+    whole: tir.Buffer
     root: tir.Var
     name: str
     granule: int
     size: Expr
     written: tir.Buffer | None = None
     marks: dict[int, tuple[tir.Buffer, tir.Buffer]] = field(default_factory=dict)
+
+    def is_whole(self, buffer: tir.Buffer) -> bool:
+        """Whether a flat buffer is all of the memory, so that what is inside of its shape is inside of the memory."""
+        whole = self.whole
+        same = buffer.data is self.root and buffer.dtype == whole.dtype
+        return buffer is whole or (same and structural_equal(buffer.shape, whole.shape))
 
 
 @dataclass(slots=True, eq=False)
@@ -204,7 +213,7 @@ class _Shadowing(Mutator):
         buffers = [b for b in self._func.buffers if b is not None]
         for number, buffer in enumerate(buffers):
             fresh = number >= len(buffers) - self._fresh
-            head += self._begin(self._flat.get(buffer.data, buffer), buffer.data, fresh, 0)
+            head += self._begin(flat_buffer(buffer), buffer.data, fresh, 0)
         kept, self._kept = self._kept, []
         body = self.body(self._func.body)
         if self._found.loops:
@@ -215,7 +224,6 @@ class _Shadowing(Mutator):
 
     def _survey(self) -> None:
         """Find the roots, their smallest elements, what is passed on, and who shares what."""
-        self._flat: dict[tir.Var, tir.Buffer] = {}
         aliases = self._found.aliases
         for param, buffer in zip(self._func.params, self._func.buffers, strict=True):
             if buffer is not None:
@@ -231,8 +239,6 @@ class _Shadowing(Mutator):
                     aliases.bind(buffer.data, data)
                     if aliases.of(buffer.data).root is None:
                         self._escaped |= set(_handles(data))
-                    elif buffer.data is data:
-                        self._flat.setdefault(buffer.data, buffer)
                     self._granule(buffer)
                     continue
                 case tir.Bind(var=var, value=value) if var.dtype.is_handle:
@@ -270,7 +276,7 @@ class _Shadowing(Mutator):
         cells: Expr = c.const(buffer.dtype.bytes * buffer.dtype.lanes // granule, INT64)
         for dim in buffer.shape:
             cells = c.mul(cells, c.cast(INT64, dim))
-        shadow = Shadow(root, buffer.name, granule, c.mul(cells, granule))
+        shadow = Shadow(buffer, root, buffer.name, granule, c.mul(cells, granule))
         self._found.by_root[root] = shadow
         made: list[Stmt] = []
         if unwritten and root not in self._escaped:

@@ -379,7 +379,9 @@ class Planner:
         """
         equal = self.dims.equal(want, have)
         if equal is False:
-            raise refusal("E0752", f"{what} is {plain(have)}, not {plain(want)}", span)
+            named = what != plain(have)
+            text = f"{what} is {plain(have)}, not {plain(want)}" if named else f"{what} is not {plain(want)}"
+            raise refusal("E0752", text, span)
         if equal is not None:
             return
         line = 0 if span is None else span.source.line_col(span.start)[0]

@@ -114,15 +114,15 @@ class SanitizedEmitter(Emitter):
     def _cells(
         self, buffer: tir.Buffer, index: tir.Expr, shadow: Shadow, node: tir.BufferLoad | tir.BufferStore
     ) -> list[Cell]:
-        """The cells of an access; those of a view are first looked for in the memory that it views."""
+        """The cells of an access; those of a view, which may reach further, are first looked for in the memory."""
         fn = self.fn
         size = buffer.dtype.bytes * buffer.dtype.lanes
-        is_view = buffer.data is not shadow.root
+        is_view = not shadow.is_whole(buffer)
         start = integer("i64", 0)
-        if is_view:
+        if buffer.data is not shadow.root:
             here, there = (fn.convert("ptrtoint", self.expr(v), "i64") for v in (buffer.data, shadow.root))
             start = fn.binary("sub", here, there)
-        elif not shadow.marks and shadow.written is None:
+        if not is_view and not shadow.marks and shadow.written is None:
             return []
         made: list[Cell] = []
         for element, on in self._elements(index):

@@ -249,3 +249,17 @@ def test_scripts_are_checked_and_formatted(tool: Tool) -> None:
     tool("check", "wrong.mls", code=1)
     assert "wrong.mls:2" in tool.err
     tool("fmt", "--check", SAMPLE / "matmul-tiled.mls", SAMPLE / "matmul-sampled.mls")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--auto", "--trace", "t.mls"), ("--auto", "--func", "main"), ("--auto", "--seed", "1"),
+        ("--auto", "--dialect", "tvm"), ("--auto", "--data", "w.npz"), ("--auto", "--show-each"),
+        ("--script", "s.mls", "--why"),
+    ],
+)  # fmt: skip
+def test_options_without_a_meaning_are_refused(tool: Tool, given: tuple[str, ...]) -> None:
+    assert tool("schedule", "k.mlc", *given, code=2) == ""
+    assert "has no meaning with" in tool.err
+    assert not (tool.folder / "t.mls").exists()

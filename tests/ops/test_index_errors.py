@@ -149,13 +149,14 @@ CPU, GPU = "llvm{cpu=native}", "cuda{arch=sm_80}"
 WAYS = [
     (CPU, 0, "int32"), (CPU, 1, "int64"), (CPU, 2, "uint8"), (CPU, 2, "int32"), (CPU, 3, "int64"), ("llvm", 3, "int8"),
     (GPU, 0, "int32"), (GPU, 1, "uint8"), (GPU, 2, "int64"), (GPU, 3, "int32"),
+    (CPU, 0, "uint64"), (CPU, 2, "uint64"), (GPU, 2, "uint64"), (CPU, 3, "uint32"),
 ]  # fmt: skip
 _Way = Callable[..., Any]
 
 
 def module(dtype: str) -> IRModule:
     text = FUNCTIONS.replace("DTYPE", dtype)
-    if dtype in ("int8", "uint8"):  # what takes other dtypes only
+    if dtype not in ("int32", "int64"):  # what takes other dtypes only
         text = re.sub(r"@R.function\ndef (slices|gather_nd|gather_batches)\(.*?\n\n", "", text, flags=re.S)
     return mlcc.parse(text)
 
@@ -164,7 +165,7 @@ def extents(dtype: str, name: str, param: str) -> tuple[int, int]:
     """How many elements an index of a function picks from, and from where on it counts."""
     count = {"take_last": 5, "gather_last": 5, "gather_batches": 5, "nll_loss": 5, "nll_loss_mean": 5, "one_hot": 6}
     size = count.get(name, 5 if param == "j" and name in ("index_tensor", "index_put") else 7)
-    return size, 0 if dtype == "uint8" or name.startswith("nll") else -size
+    return size, 0 if dtype.startswith("uint") or name.startswith("nll") else -size
 
 
 def arguments(func: Any, name: str, dtype: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
@@ -193,7 +194,8 @@ def corrupted(values: np.ndarray[Any, Any], size: int, rng: np.random.Generator)
     info = np.iinfo(values.dtype)
     near = [size, size + 1, size + 1000, -size - 1, -size - 2, -1, int(info.max), int(info.min), int(info.max) - size]
     made = values.copy()
-    made.flat[rng.integers(values.size)] = int(rng.choice([v for v in near if info.min <= v <= info.max]))
+    fitting = [v for v in near if info.min <= v <= info.max]
+    made.flat[rng.integers(values.size)] = fitting[rng.integers(len(fitting))]
     return made
 
 

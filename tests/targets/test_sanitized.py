@@ -371,3 +371,35 @@ def main(B: T.Buffer((8,), "float32")):
 """
     with pytest.raises(mlcc.CompileError, match="no_such_function"):
         mlcc.build(mlcc.parse(text), sanitize=True)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        '(16,), "float32"',
+        '(8,), "float32", elem_offset=4',
+        '(2, 8), "float32"',
+        '(8,), "float64"',
+        '(5, 2), "float32", strides=(2, 1)',
+    ],
+)
+@pytest.mark.parametrize("memory", ["B", "D"])
+def test_views_that_reach_beyond_their_memory(view: str, memory: str) -> None:
+    """Whether a parameter or an allocation has fewer elements than a buffer that is declared on its data."""
+    rank, dtype = view.partition(")")[0].count(" ") + 1, "float64" if "64" in view else "float32"
+    dims = [int(n) for n in view.partition(")")[0].strip("(").split(",") if n]
+    names = ["i", "j"][:rank]
+    text = f"""
+@T.prim_func
+def main(B: T.Buffer((8,), "float32")):
+    D = T.alloc_buffer((8,), "float32")
+    for i in range(8):
+        D[i] = T.float32(1)
+        B[i] = D[i]
+    C = T.decl_buffer({view}, data={memory}.data)
+    for {", ".join(names)} in T.grid({", ".join(map(str, dims))}):
+        C[{", ".join(names)}] = T.{dtype}(0)
+"""
+    code, message = fault(build(text), np.zeros(8, "float32"))
+    assert code == "E0870"
+    assert f"of `C` is outside the memory of `{memory}`" in message

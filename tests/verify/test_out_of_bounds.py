@@ -73,3 +73,26 @@ def test_large_functions_take_no_longer_than_reading_them() -> None:
     start = time.process_time()
     assert verify(module) == []
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("index", "greatest"),
+    [
+        ("i % 9", 8),
+        ("(i * 4 + 3) % 9", 8),
+        ("T.truncmod(i, 11)", 10),
+        ("(7 - i) % 9", 8),
+        ("T.if_then_else(i == 7, 8, 0)", 8),
+    ],
+)
+def test_indices_that_are_extreme_inside_of_a_loop(index: str, greatest: int) -> None:
+    text = f"""
+@T.prim_func
+def main(B: T.Buffer((8,), "float32")):
+    for i in range(64):
+        B[{index}] = T.float32(0)
+"""
+    (found,) = verify(mlcc.parse(text))
+    assert f"index {greatest} of dimension 0, which has 8" in found.message
+    fine = text.replace("(8,)", f"({greatest + 1},)")
+    assert verify(mlcc.parse(fine)) == []
