@@ -187,9 +187,11 @@ def _generate(
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
     from mlcc.passes.levels import OPERATORS
+    from mlcc.passes.stages import BLOCKS, stage_of
     from mlcc.runtime.loader import load
 
-    made = build(module, "llvm{cpu=native}", pipeline=OPERATORS, allow_native=False, sanitize=True)
+    pipeline = OPERATORS if stage_of(module) == BLOCKS else ""
+    made = build(module, "llvm{cpu=native}", pipeline=pipeline, allow_native=False, sanitize=True)
     return load(made)[func](*arrays)  # type: ignore[no-any-return]
 
 

@@ -41,6 +41,8 @@ def test_numbers(compiled: Any, index: int) -> None:
     op = get(call.op.name)
     assert op is not None
     used = [a for i, a in enumerate(inputs) if i not in op.impl.shape_only]
+    if op.short in ("sum", "prod") and not inputs[0].size:  # over nothing: a fill, which takes no operand
+        used = []
     given = [tvm.runtime.tensor(a) for a in (*used, *outputs)]
     compiled[f"f{index}"](*given)
     exact = not any(np.issubdtype(w.dtype, np.floating) for w in wanted)
