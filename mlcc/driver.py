@@ -167,7 +167,7 @@ def _generate(
     module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
     allow_native: bool, sanitize: bool,
 ) -> Artifact | CudaArtifact:  # fmt: skip
-    from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
+    from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
     wrong = _operators_left(module, NATIVE_OPERATORS)
     if wrong:
@@ -198,7 +198,7 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
 def _never_lowered(module: IRModule) -> list[Diagnostic]:
     """Findings (E0509) on operators that have no lowering at all."""
     from mlcc import ops
-    from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
+    from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
     known = map(ops.get, ops.names())
     lowered = {op.short for op in known if op is not None and (op.impl.lower or op.impl.expand)}

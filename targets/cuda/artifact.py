@@ -18,7 +18,7 @@ from mlcc.runtime.plan_files import Parts, write_archive, write_text
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
-from mlcc.targets.llvm.objfile import c_identifier
+from mlcc.targets.plan.exports import c_identifier
 from mlcc.targets.source import LANGUAGES, emit_source
 
 if TYPE_CHECKING:

@@ -17,14 +17,13 @@ from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.plan import VERSION
 from mlcc.targets.launch.program import LaunchContext, kernel_facts
 from mlcc.targets.launch.steps import function_plan
-from mlcc.targets.llvm.facts import function_facts, object_facts
-from mlcc.targets.llvm.host import messages, public_functions, symbol_of
-from mlcc.targets.llvm.module import fingerprint
-from mlcc.targets.llvm.plan import HostFunction
-from mlcc.targets.llvm.plan_build import plan_relax
-from mlcc.targets.llvm.plan_memory import lay_out
-from mlcc.targets.llvm.plan_prim import plan_prim
-from mlcc.targets.llvm.shared import Planning
+from mlcc.targets.plan.context import Planning
+from mlcc.targets.plan.exports import messages, public_functions, symbol_of
+from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
+from mlcc.targets.plan.memory import lay_out
+from mlcc.targets.plan.planner import plan_relax
+from mlcc.targets.plan.prim import plan_prim
+from mlcc.targets.plan.steps import HostFunction
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from mlcc.runtime.device import SCALARS
 from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
-from mlcc.targets.llvm.context import numbered
-from mlcc.targets.llvm.signature import KernelSignature, signature
+from mlcc.targets.plan.exports import numbered
+from mlcc.targets.plan.signature import KernelSignature, signature
 
 
 @dataclass(frozen=True, slots=True)

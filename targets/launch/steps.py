@@ -13,8 +13,10 @@ from mlcc.ir import tir
 from mlcc.runtime.plan import POINTER_ALIGNMENT
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
-from mlcc.targets.llvm.facts import symbol_names
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.plan.context import AnyPlanning
+from mlcc.targets.plan.manifest import symbol_names
+from mlcc.targets.plan.prim import offset_bytes
+from mlcc.targets.plan.steps import (
     Branch,
     CallKernel,
     CallPacked,
@@ -32,8 +34,6 @@ from mlcc.targets.llvm.plan import (
     Value,
     walk_steps,
 )
-from mlcc.targets.llvm.plan_prim import offset_bytes
-from mlcc.targets.llvm.shared import AnyPlanning
 
 
 def function_plan(func: HostFunction, shared: AnyPlanning) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from mlcc.targets.llvm.header import c_header
 from mlcc.targets.llvm.host_run import CONSTANTS
 from mlcc.targets.llvm.link import shared_library
 from mlcc.targets.llvm.native import Natives, compile_with
-from mlcc.targets.llvm.objfile import Buffer, Definition, NewSection, c_identifier, finish
+from mlcc.targets.llvm.objfile import Buffer, Definition, NewSection, finish
+from mlcc.targets.plan.exports import c_identifier
 
 KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}
 

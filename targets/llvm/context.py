@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
-from mlcc.ir.checked import INDEX
 from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
-from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.signature import Kernel
+from mlcc.targets.plan.context import Planning
+from mlcc.targets.plan.exports import numbered
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.native import NativeFunction
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 # `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
-
-# what a check of sanitized code finds, in place of the name of a Python exception
-OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"
-CHECKS = (INDEX, OUTSIDE, UNWRITTEN, RACE)
-_KIND_CODES = {kind: KIND_BY_NAME[kind.upper()].code for kind in CHECKS}
-_ASSERTION = KIND_BY_NAME["ASSERT"].code
-
-
-def numbered(errors: dict[tuple[str, str], int], kind: str, message: str) -> int:
-    """The code of a failed check, from the table or added to it; equal messages share one."""
-    return errors.setdefault((kind, message), _KIND_CODES.get(kind, _ASSERTION) | len(errors) + 1 << DETAIL_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +112,6 @@ class ModuleContext:
         from mlcc.targets.llvm.kernel import emit_kernel
 
         return self.kernels.get(name) or emit_kernel(name, self)
+
+
+Shared = Planning[ModuleContext]

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.runtime.abi import ALIGNMENT, KINDS, dtype_code
 from mlcc.runtime.manifest import Value, read, show, show_shape
-from mlcc.targets.llvm.objfile import c_identifier
+from mlcc.targets.plan.exports import c_identifier
 
 _DLPACK = """\
 /* The tensors of DLPack (https://dmlc.github.io/dlpack): skipped where dlpack.h itself is included first. */

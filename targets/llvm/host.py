@@ -8,27 +8,21 @@ packed functions are called, `PREFIX_set_packed` and `PREFIX_set_packed_slot`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from mlcc.errors import CompileError, Diagnostic, Label, error, together
+from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.ir import relax, tir
-from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, KINDS, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
-from mlcc.targets.llvm.context import CHECKS, PACKED_CALL
+from mlcc.runtime.abi import DETAIL_SHIFT, KIND_BY_NAME, PLACEHOLDER_PREFIX, SLOT_SHIFT, SLOTS
+from mlcc.targets.llvm.context import PACKED_CALL, Shared
 from mlcc.targets.llvm.faults import add_fault_text, carries_faults
 from mlcc.targets.llvm.host_c import emit_c_functions
 from mlcc.targets.llvm.host_query import Query
 from mlcc.targets.llvm.host_run import Run
 from mlcc.targets.llvm.ir_text import quoted
-from mlcc.targets.llvm.objfile import c_identifier
-from mlcc.targets.llvm.plan import HostFunction
-from mlcc.targets.llvm.plan_build import plan_relax
-from mlcc.targets.llvm.plan_memory import lay_out
-from mlcc.targets.llvm.plan_prim import plan_prim
 from mlcc.targets.llvm.pool import SET_PARALLEL_FOR, SET_THREADS, carries_pool
-from mlcc.targets.llvm.shared import AnyPlanning, Shared
-
-SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
-MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
+from mlcc.targets.plan.exports import messages, public_functions, symbol_of
+from mlcc.targets.plan.memory import lay_out
+from mlcc.targets.plan.planner import plan_relax
+from mlcc.targets.plan.prim import plan_prim
+from mlcc.targets.plan.steps import HostFunction
 
 _TIME = """define i32 @{name}(
   ptr %run, ptr %args, ptr %symbols, ptr %workspace, i64 %number, ptr %clock, ptr %out
@@ -175,38 +169,6 @@ plain:
   ret ptr %text"""
 
 
-def symbol_of(name: str, suffix: str = "") -> str:
-    """The exported symbol of a function, under the prefix that stands for the artifact's own."""
-    return f"{PLACEHOLDER_PREFIX}_{c_identifier(name)}{suffix}"
-
-
-def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
-    """The functions that the artifact exports, in order. Raises CompileError where two would have one C symbol."""
-    found = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
-    taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_WIDE}
-    wrong: list[Diagnostic] = []
-    for name, func in found.items():
-        for suffix in SUFFIXES:
-            symbol = symbol_of(name, suffix)
-            other = taken.setdefault(symbol, name)
-            if other != name:
-                what = f"function `{other}`" if other else "the artifact itself"
-                message = (
-                    f"`{name}` and {what} would both be the C symbol `{symbol.replace(PLACEHOLDER_PREFIX, 'PREFIX')}`"
-                )
-                related = (Label(found[other].span, "the other function"),) if other in found else ()
-                wrong.append(error("E0750", message, func.span, related=related, help="rename one, or make it private"))
-                break
-    if wrong:
-        raise CompileError(wrong)
-    return found
-
-
-def _is_composite(func: relax.Function | tir.PrimFunc) -> bool:
-    """Functions made by fusion are called by others only."""
-    return bool(func.attrs.get("Primitive")) or bool(func.attrs.get("Composite"))
-
-
 def emit_host(shared: Shared) -> list[HostFunction]:
     """Plan and emit every public function. Raises CompileError with all that has no native form."""
     made: list[HostFunction] = []
@@ -276,20 +238,6 @@ def _packed_functions(shared: Shared) -> None:
         result = f"%now.{index}"
     lines += [f"  ret i32 {result}", "}"]
     module.helper(by_name, "\n".join(lines))
-
-
-def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
-    """Every error code of the object with its text."""
-    for (_, text), code in shared.texts.items():
-        yield code, text
-    for (kind, text), code in shared.ctx.errors.items():
-        plain = kind in ("AssertionError", "RuntimeError", *CHECKS) and text
-        yield code, text if plain else f"{kind}: {text}".rstrip(": ")
-    for index, spec in enumerate(shared.packed_specs()):
-        for kind, verb in (("PACKED_UNSET", "is not set"), ("PACKED_FAILED", "failed")):
-            yield KIND_BY_NAME[kind].code | index + 1 << DETAIL_SHIFT, f"packed function `{spec.name}` {verb}"
-    for entry in KINDS:
-        yield entry.code, entry.text
 
 
 def error_text(shared: Shared) -> str:

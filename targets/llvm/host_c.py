@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlcc.runtime.abi import ALIGNMENT
-from mlcc.targets.llvm.dims import DimCode
+from mlcc.targets.llvm.context import Shared
+from mlcc.targets.llvm.dim_code import DimCode
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
-from mlcc.targets.llvm.plan import HostFunction, Leaf
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.plan.steps import HostFunction, Leaf
 
 _ON_STACK = 16 * 1024  # workspaces of a known size up to this are on the stack
 

@@ -11,7 +11,7 @@ from mlcc.targets.llvm.context import PACKED_CALL
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import NULL, integer
 from mlcc.targets.llvm.ir_text import Value as Operand
-from mlcc.targets.llvm.plan import CallPacked, Scalar, Shape, Step, Tensor, Text, Value, walk_steps
+from mlcc.targets.plan.steps import CallPacked, Scalar, Shape, Step, Tensor, Text, Value, walk_steps
 
 _TENSOR_CELLS = 6  # 64-bit words of a DLTensor
 

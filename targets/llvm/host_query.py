@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.runtime.abi import OFFSET
-from mlcc.targets.llvm.dims import DimCode, plain
+from mlcc.targets.llvm.context import Shared
+from mlcc.targets.llvm.dim_code import DimCode
 from mlcc.targets.llvm.host_tensors import HELPER as CHECK
 from mlcc.targets.llvm.host_tensors import RANGE, row
 from mlcc.targets.llvm.host_tensors import TEXT as CHECK_TEXT
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value, integer
-from mlcc.targets.llvm.plan import HostFunction, Leaf
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.plan.dims import plain
+from mlcc.targets.plan.steps import HostFunction, Leaf
 
 _MOST_BYTES = 1 << 46  # of a workspace; sums of sizes below it fit 64 bits
 OVERLAPS = "mlcc_overlaps"

@@ -13,12 +13,16 @@ from mlcc.ir.dtypes import FLOAT64
 from mlcc.ir.node import walk
 from mlcc.runtime.abi import OFFSET
 from mlcc.targets.llvm import casts
-from mlcc.targets.llvm.dims import DimCode
+from mlcc.targets.llvm.context import Shared
+from mlcc.targets.llvm.dim_code import DimCode
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.host_packed import PackedCalls
 from mlcc.targets.llvm.ir_text import NULL, FunctionText, integer
 from mlcc.targets.llvm.ir_text import Value as Operand
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.llvm.signature import param_type
+from mlcc.targets.llvm.types import memory_type
+from mlcc.targets.plan.prim import offset_bytes
+from mlcc.targets.plan.steps import (
     ZERO,
     Branch,
     CallKernel,
@@ -37,9 +41,6 @@ from mlcc.targets.llvm.plan import (
     tensors_of,
     walk_steps,
 )
-from mlcc.targets.llvm.plan_prim import offset_bytes
-from mlcc.targets.llvm.shared import Shared
-from mlcc.targets.llvm.types import memory_type
 
 CONSTANTS = "mlcc_unnamed_prefix_constants"
 _LONG = 300  # steps
@@ -216,7 +217,7 @@ class Run:
                 value = casts.cast(self.emitter, value, arg.value.dtype, param.var.dtype)
                 values.append(casts.to_memory(self.emitter, value, param.var.dtype))
             else:
-                values.append(self._resized(value, param.type))
+                values.append(self._resized(value, param_type(param)))
         values += [self.code.value(s) for s in step.symbols]
         if sig.result is not None:
             values.append(fn.alloca(memory_type(sig.result)))

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from mlcc.ir import tir
 from mlcc.runtime.abi import CPU, CUDA_HOST, OFFSET, dtype_code, dtype_word
-from mlcc.targets.llvm.plan import Leaf
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.llvm.context import Shared
+from mlcc.targets.plan.steps import Leaf
 
 HELPER = "mlcc_check_tensors"
 ANY, NOT_NEGATIVE = -1, -2

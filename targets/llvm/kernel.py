@@ -13,8 +13,9 @@ from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import Value
 from mlcc.targets.llvm.sanitized import SanitizedEmitter
-from mlcc.targets.llvm.signature import Kernel, KernelSignature, signature
+from mlcc.targets.llvm.signature import Kernel, llvm_params
 from mlcc.targets.llvm.storage import Storage
+from mlcc.targets.plan.signature import KernelSignature, signature
 
 __all__ = ["Kernel", "KernelSignature", "emit_kernel", "signature"]
 
@@ -57,7 +58,7 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     storage = Storage(lowered.body, known, options.stack_bytes, callee_workspace(lowered, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
-    types = sig.llvm_params()
+    types = llvm_params(sig)
     param_attrs = [f"{noalias}noundef" if type == "ptr" else "noundef" for type, _ in types[:-1]]
     fn = ctx.module.function(
         "i32", kernel.symbol, types, param_attrs=[*param_attrs, "noalias align 64"], attrs=ctx.function_attrs

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.recursion import deep, uncollected
@@ -11,14 +9,14 @@ from mlcc.runtime.machine import required
 from mlcc.target import Target
 from mlcc.targets.llvm.artifact import Artifact
 from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.context import EmitOptions, ModuleContext
-from mlcc.targets.llvm.facts import function_facts, object_facts
-from mlcc.targets.llvm.host import emit_host, symbol_of
+from mlcc.targets.llvm.context import EmitOptions, ModuleContext, Shared
+from mlcc.targets.llvm.host import emit_host
 from mlcc.targets.llvm.ir_text import ModuleText
 from mlcc.targets.llvm.native import import_kernels
 from mlcc.targets.llvm.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.pool import carries_pool
-from mlcc.targets.llvm.shared import Shared
+from mlcc.targets.plan.exports import symbol_of
+from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 
 def compile_module(
@@ -59,10 +57,3 @@ def _compile(
     artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
     artifact.compile()
     return artifact
-
-
-def fingerprint(module: IRModule) -> str:
-    """A hash of the lowered module's text, constants by their content."""
-    from mlcc.grammar.printer import script
-
-    return hashlib.sha256(script(module, data=False).encode()).hexdigest()

@@ -6,7 +6,6 @@ added here, streamed from where the data lie. The result is a list of pieces; on
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -137,9 +136,3 @@ def _with_checksum(pieces: list[Buffer]) -> list[Buffer]:
 
 
 # ---------------------------------------------------------------- names
-
-
-def c_identifier(name: str) -> str:
-    """`name` with every character that C does not take in names made `_`."""
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{made}" if not made or made[0].isdigit() else made

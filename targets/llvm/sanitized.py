@@ -13,11 +13,12 @@ from mlcc.ir.node import replace
 from mlcc.passes.lowering import sanitize
 from mlcc.passes.lowering.sanitize import Parallel, Shadow, Shadows, place_of
 from mlcc.targets.llvm import casts, index_checks
-from mlcc.targets.llvm.context import OUTSIDE, RACE, UNWRITTEN, ModuleContext
+from mlcc.targets.llvm.context import ModuleContext
 from mlcc.targets.llvm.emitter import Emitter
 from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
 from mlcc.targets.llvm.storage import Memory
 from mlcc.targets.llvm.types import zero
+from mlcc.targets.plan.exports import OUTSIDE, RACE, UNWRITTEN
 
 _TRUE = Value("i1", "true")
 _MOST_TEXTS = 60_000  # error codes have 16 bits for the number of their text

@@ -20,35 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.ir import tir
-from mlcc.ir.dtypes import DType
-from mlcc.passes.lowering.symbols import symbols_of
 from mlcc.targets.llvm.types import memory_type
-
-
-@dataclass(frozen=True, slots=True)
-class KernelParam:
-    """A parameter: its variable, its LLVM type, and its buffer if it has one."""
-
-    var: tir.Var
-    type: str
-    buffer: tir.Buffer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSignature:
-    """What a caller has to pass; see the module's text for the order."""
-
-    params: tuple[KernelParam, ...]
-    symbols: tuple[tir.Var, ...]
-    result: DType | None = None
-
-    def llvm_params(self) -> list[tuple[str, str]]:
-        """(type, name hint) of every parameter of the LLVM function."""
-        made = [(p.type, p.buffer.name if p.buffer is not None else p.var.name) for p in self.params]
-        made += [("i64", s.name) for s in self.symbols]
-        if self.result is not None:
-            made.append(("ptr", "result"))
-        return [*made, ("ptr", "workspace")]
+from mlcc.targets.plan.signature import KernelParam, KernelSignature
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +34,15 @@ class Kernel:
     workspace: tir.Expr
 
 
-def signature(func: tir.PrimFunc) -> KernelSignature:
-    """The calling convention of a PrimFunc."""
-    params = tuple(
-        KernelParam(var, "ptr" if var.dtype.is_handle else memory_type(var.dtype), buffer)
-        for var, buffer in zip(func.params, func.buffers, strict=True)
-    )
-    return KernelSignature(params, symbols_of(func), func.ret_dtype)
+def param_type(param: KernelParam) -> str:
+    """The LLVM type of a parameter."""
+    return "ptr" if param.var.dtype.is_handle else memory_type(param.var.dtype)
+
+
+def llvm_params(signature: KernelSignature) -> list[tuple[str, str]]:
+    """(type, name hint) of every parameter of the LLVM function."""
+    made = [(param_type(p), p.buffer.name if p.buffer is not None else p.var.name) for p in signature.params]
+    made += [("i64", s.name) for s in signature.symbols]
+    if signature.result is not None:
+        made.append(("ptr", "result"))
+    return [*made, ("ptr", "workspace")]

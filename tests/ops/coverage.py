@@ -27,7 +27,7 @@ from mlcc.ir.narrow import decode
 from mlcc.ops.relations import evaluate
 from mlcc.ops.values import tensor_info
 from mlcc.passes.lower_to_tir import shapes_known
-from mlcc.targets.llvm.plan_calls import NATIVE_OPERATORS
+from mlcc.targets.plan.calls import NATIVE_OPERATORS
 from tests.generate import op_calls
 from tests.generate.op_calls import NoSuchElements, OpCall
 from tests.ops import numbers

@@ -77,6 +77,19 @@ def test_imports_go_one_way() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+# what parts of targets/ may import of it: planning is for any target, the launch plan for any GPU
+WITHIN_TARGETS = {"plan": ("plan",), "launch": ("plan", "launch")}
+
+
+@pytest.mark.parametrize("part", WITHIN_TARGETS)
+def test_planning_knows_no_target(part: str) -> None:
+    allowed = tuple(f"mlcc.targets.{name}" for name in WITHIN_TARGETS[part])
+    for module, path in modules().items():
+        if module.startswith(f"mlcc.targets.{part}"):
+            others = [t for t in imported(path) if t.startswith("mlcc.targets.") and not t.startswith(allowed)]
+            assert not others, f"{module} imports {others}"
+
+
 def test_runtime_needs_little() -> None:
     """runtime/ imports only errors, the standard library and numpy."""
     import sys

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlcc.ir import tir
-from mlcc.targets.llvm.signature import signature
+from mlcc.targets.plan.signature import signature
 from tests.targets.build import from_bfloat16, to_bfloat16
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}

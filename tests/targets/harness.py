@@ -17,6 +17,7 @@ from mlcc.targets.llvm.context import PACKED_CALL, EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import ModuleText, Value
 from mlcc.targets.llvm.kernel import Kernel, emit_kernel
 from mlcc.targets.llvm.pool import carries_pool
+from mlcc.targets.llvm.signature import llvm_params
 from tests.lower import lower_all
 
 HOST = Machine(cpu="generic")
@@ -41,7 +42,7 @@ def kernel_module(func: tir.PrimFunc, machine: Machine, options: EmitOptions | N
     functions = lower_all({"f": func}, lowering_for(machine, options))
     text = ModuleText(machine.triple)
     kernel = emit_kernel("f", ModuleContext(text, functions, machine.enabled, options, machine.function_attrs))
-    fn = text.function("i32", "run", kernel.signature.llvm_params(), linkage="")
+    fn = text.function("i32", "run", llvm_params(kernel.signature), linkage="")
     fn.ret(fn.call("i32", f"@{kernel.symbol}", fn.params))
     return text
 
@@ -83,12 +84,12 @@ class Native:
         _keep.append(engine)
         if carries_pool(self.ctx.module):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # its threads outlive the interpreter
-        types = [_SCALARS[t] for t, _ in self.kernel.signature.llvm_params()]
+        types = [_SCALARS[t] for t, _ in llvm_params(self.kernel.signature)]
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(engine.get_function_address("run"))
 
     def _export(self) -> None:
         module, sig = self.ctx.module, self.kernel.signature
-        fn = module.function("i32", "run", sig.llvm_params(), linkage="")
+        fn = module.function("i32", "run", llvm_params(sig), linkage="")
         fn.ret(fn.call("i32", f"@{self.kernel.symbol}", fn.params))
         if self.ctx.packed:
             callback = _packed_type(self._on_packed)

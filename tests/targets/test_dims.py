@@ -15,7 +15,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.runtime.loader import load
 from mlcc.runtime.manifest import evaluate, show
-from mlcc.targets.llvm.dims import as_json, plain, widen
+from mlcc.targets.plan.dims import as_json, plain, widen
 
 A, B = tir.Var("a", INT64), tir.Var("b", INT32)
 ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod, tir.Min, tir.Max)

@@ -6,8 +6,8 @@ import random
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.targets.llvm.plan import Memory, Place
-from mlcc.targets.llvm.plan_memory import pack_fixed
+from mlcc.targets.plan.memory import pack_fixed
+from mlcc.targets.plan.steps import Memory, Place
 
 
 def drawn(seed: int, chain: bool) -> list[Memory]:

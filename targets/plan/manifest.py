@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import mlcc
 from mlcc.ir import tir
+from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
 from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
-from mlcc.targets.llvm.dims import as_json
-from mlcc.targets.llvm.plan import HostFunction, Leaf, Param
-from mlcc.targets.llvm.shared import AnyPlanning
+from mlcc.targets.plan.context import AnyPlanning
+from mlcc.targets.plan.dims import as_json
+from mlcc.targets.plan.steps import HostFunction, Leaf, Param
 
 
 def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
@@ -109,3 +111,10 @@ def object_facts(
             "bytes": sum(c.nbytes for c in shared.constants),
         },
     }
+
+
+def fingerprint(module: IRModule) -> str:
+    """A hash of the lowered module's text, constants by their content."""
+    from mlcc.grammar.printer import script
+
+    return hashlib.sha256(script(module, data=False).encode()).hexdigest()

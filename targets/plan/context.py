@@ -14,8 +14,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
 from mlcc.runtime.abi import ALIGNMENT, DETAIL_SHIFT, KIND_BY_NAME
 from mlcc.runtime.manifest import PackedSpec
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.signature import KernelSignature
+from mlcc.targets.plan.signature import KernelSignature
 
 
 class PlannedKernel(Protocol):
@@ -103,4 +102,3 @@ class Planning(Generic[C]):
 
 
 AnyPlanning = Planning[Any]  # planning looks at nothing of the context but what `PlanContext` has
-Shared = Planning[ModuleContext]

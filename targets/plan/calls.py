@@ -10,8 +10,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.runtime.abi import dtype_code
-from mlcc.targets.llvm.dims import as_number, widen
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.plan.branch import condition as condition_of
+from mlcc.targets.plan.dims import as_number, widen
+from mlcc.targets.plan.steps import (
     CallKernel,
     CallPacked,
     Check,
@@ -28,10 +29,9 @@ from mlcc.targets.llvm.plan import (
     Value,
     byte_size,
 )
-from mlcc.targets.llvm.plan_branch import condition as condition_of
 
 if TYPE_CHECKING:
-    from mlcc.targets.llvm.plan_build import Planner
+    from mlcc.targets.plan.planner import Planner
 
 PRINT = "mlcc.print"  # the packed function behind R.print
 

@@ -10,7 +10,7 @@ from mlcc.errors import CompileError, Span, error
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import walk
-from mlcc.targets.llvm.dims import Dims, plain
+from mlcc.targets.plan.dims import Dims, plain
 
 NOT_KNOWN = tir.IntImm(INT64, -1)  # in the manifest, where the data decide a value
 

@@ -7,9 +7,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import READ, WRITE, effects
-from mlcc.targets.llvm.dims import Dims, as_number, widen
-from mlcc.targets.llvm.plan import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
-from mlcc.targets.llvm.shared import AnyPlanning
+from mlcc.targets.plan.context import AnyPlanning
+from mlcc.targets.plan.dims import Dims, as_number, widen
+from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, Param, Place, Scalar, Tensor, byte_size
 
 
 def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:

@@ -15,7 +15,7 @@ from mlcc.errors import CompileError, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.targets.llvm.dims import Dims
+from mlcc.targets.plan.dims import Dims
 
 ZERO = tir.IntImm(INT64, 0)
 

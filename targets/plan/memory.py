@@ -13,18 +13,8 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.runtime.abi import ALIGNMENT
-from mlcc.targets.llvm.dims import Dims
-from mlcc.targets.llvm.plan import (
-    Branch,
-    CallKernel,
-    Copy,
-    HostFunction,
-    Memory,
-    Place,
-    Step,
-    tensors_of,
-    walk_steps,
-)
+from mlcc.targets.plan.dims import Dims
+from mlcc.targets.plan.steps import Branch, CallKernel, Copy, HostFunction, Memory, Place, Step, tensors_of, walk_steps
 
 
 def lay_out(func: HostFunction) -> None:

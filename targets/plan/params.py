@@ -6,8 +6,8 @@ from mlcc.errors import Span
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
-from mlcc.targets.llvm.dims import Dims, as_number, widen
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.plan.dims import Dims, as_number, widen
+from mlcc.targets.plan.steps import (
     Leaf,
     Memory,
     Param,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError, Span
 from mlcc.ir import relax, tir
-from mlcc.targets.llvm.dims import choose
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.plan.dims import choose
+from mlcc.targets.plan.steps import (
     Branch,
     Copy,
     Memory,
@@ -23,7 +23,7 @@ from mlcc.targets.llvm.plan import (
 )
 
 if TYPE_CHECKING:
-    from mlcc.targets.llvm.plan_build import Planner
+    from mlcc.targets.plan.planner import Planner
 
 
 def branch(p: Planner, expr: relax.If, scope: Scope) -> Value:

@@ -15,10 +15,12 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import substitute
-from mlcc.targets.llvm import plan_branch, plan_calls
-from mlcc.targets.llvm.dims import Dims, as_number, plain, widen
-from mlcc.targets.llvm.measured import NOT_KNOWN, Measured
-from mlcc.targets.llvm.plan import (
+from mlcc.targets.plan import branch, calls
+from mlcc.targets.plan.context import AnyPlanning
+from mlcc.targets.plan.dims import Dims, as_number, plain, widen
+from mlcc.targets.plan.measured import NOT_KNOWN, Measured
+from mlcc.targets.plan.params import Parameters
+from mlcc.targets.plan.steps import (
     ZERO,
     Check,
     Closure,
@@ -42,8 +44,6 @@ from mlcc.targets.llvm.plan import (
     byte_size,
     refusal,
 )
-from mlcc.targets.llvm.plan_params import Parameters
-from mlcc.targets.llvm.shared import AnyPlanning
 
 T = TypeVar("T")
 _MOST_CALLS = 100_000  # calls of relax functions in one plan; their bodies are planned into it
@@ -193,11 +193,11 @@ class Planner:
             case relax.TupleGetItem(tuple_value=inner, index=index):
                 return self._item(self.value(inner, scope), index, expr)
             case relax.If():
-                return plan_branch.branch(self, expr, scope)
+                return branch.branch(self, expr, scope)
             case relax.SeqExpr():
                 return self.sequence(expr, scope)
             case relax.Call():
-                return plan_calls.call(self, expr, scope)
+                return calls.call(self, expr, scope)
             case relax.Function():
                 return Closure("a nested function", expr, scope)
             case relax.GlobalVar(name=name):

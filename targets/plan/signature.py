@@ -1,0 +1,33 @@
+"""What calling a PrimFunc takes, in the terms of its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.passes.lowering.symbols import symbols_of
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParam:
+    """A parameter: its variable, and its buffer if it has one."""
+
+    var: tir.Var
+    buffer: tir.Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSignature:
+    """What a caller has to pass: the parameters, and a value for each symbol, each variable that shapes, strides and
+    offsets of the buffers introduce and that is not itself a parameter, in order of first occurrence."""
+
+    params: tuple[KernelParam, ...]
+    symbols: tuple[tir.Var, ...]
+    result: DType | None = None
+
+
+def signature(func: tir.PrimFunc) -> KernelSignature:
+    """The calling convention of a PrimFunc."""
+    params = tuple(KernelParam(var, buffer) for var, buffer in zip(func.params, func.buffers, strict=True))
+    return KernelSignature(params, symbols_of(func), func.ret_dtype)
