@@ -59,6 +59,34 @@ def test_split_layouts_of_scalars() -> None:
     assert "permute_dims(lv2, axes=[])" in made.script()
 
 
+def test_split_layouts_of_extents_that_may_be_1() -> None:
+    """TVM's pads a bias of one channel to four, so that it reaches the first alone."""
+    text = """\
+@R.function
+def main(x: R.Tensor(dtype="float32", ndim=4), w: R.Tensor(dtype="float32", ndim=4),
+         b: R.Tensor(dtype="float32", ndim=4)) -> R.Tensor(dtype="float32", ndim=4):
+    n, h, v, hw, vw, nb = T.int64(), T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
+    k, hb, vb = T.int64(), T.int64(), T.int64()
+    with R.dataflow():
+        x1 = R.match_cast(x, R.Tensor((n, 8, h, v), "float32"))
+        w1 = R.match_cast(w, R.Tensor((4, 8, hw, vw), "float32"))
+        c: R.Tensor(dtype="float32", ndim=4) = R.nn.conv2d(x1, w1, out_dtype="float32")
+        b1 = R.match_cast(b, R.Tensor((nb, k, hb, vb), "float32"))
+        y: R.Tensor(dtype="float32", ndim=4) = R.add(c, b1)
+        R.output(y)
+    return y
+"""
+    module = mlcc.parse(text)
+    other = mlcc.parse(theirs(text, T.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]})).script())
+    ours = mlcc.run_passes(module, 'convert-layout{layouts={"nn.conv2d": ["NCHW4c", "OIHW4o"]}}')
+    rng = np.random.default_rng(1)
+    shapes = [(2, 8, 5, 5), (4, 8, 3, 3), (1, 1, 1, 1)]
+    given: list[Any] = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    want = run_function(module, "main", given)
+    np.testing.assert_allclose(run_function(ours, "main", given), want, 1e-4, 1e-4)
+    assert not np.allclose(run_function(other, "main", given), want, 1e-4, 1e-4)
+
+
 def test_layouts_that_change_numbers() -> None:
     """An operator that reads its operand in the order of memory is not turned."""
     text = CONV.format(body="y = R.repeat(c, repeats=2)")
@@ -151,3 +179,22 @@ class Module:
     assert "T.reads(x[vi - T.int64(2), vj])" in made
     ours = str(mlcc.run_passes(mlcc.parse(text), "fuse-tir"))
     assert "T.reads(x[vi - T.int64(2):" in ours
+
+
+def test_products_of_unknown_dtypes() -> None:
+    text = """\
+@R.function
+def main(a: R.Tensor((4, 3)), b: R.Tensor((3, 2))):
+    return R.matmul(a, b)
+"""
+    with pytest.raises(Exception, match="dtype of both operands must be known"):
+        theirs(text, T.LegalizeOps())
+    assert "R.matmul" in str(mlcc.run_passes(mlcc.parse(text), "lower-to-tir"))
+
+
+def test_median_of_an_unknown_rank() -> None:
+    x = tvm.relax.Var("x", tvm.relax.TensorType(dtype="float32", ndim=-1))
+    made = tvm.relax.BlockBuilder().normalize(tvm.relax.op.median(x, keepdims=True))
+    assert isinstance(made.ty, tvm.relax.TupleType)
+    text = '@R.function\ndef main(x: R.Tensor(dtype="float32")):\n    return R.median(x, keepdims=True)\n'
+    assert str(mlcc.parse(text)["main"].ret_struct_info) == 'R.Tensor(dtype="float32")'
