@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlcc import te
@@ -90,7 +91,20 @@ def canonical_index(
     """`index` counted from the front and clamped to what a slice of that direction can reach."""
     if assume_inbound:
         return index
-    backward = (tir.const_int(stride) or 1) < 0
+    return _by_direction(stride, known, lambda backward: _clamped(index, extent, backward, known))
+
+
+def _by_direction(stride: tir.Expr, known: Analyzer, make: Callable[[bool], tir.Expr]) -> tir.Expr:
+    """What `make` gives for a stride that goes backward or not; by its sign where that is not known."""
+    if isinstance(stride, tir.IntImm) or prove(construct.greater_equal(stride, int64(0)), known):
+        return make((tir.const_int(stride) or 1) < 0)
+    negative = construct.less(stride, int64(0))
+    if prove(negative, known):
+        return make(True)
+    return te.if_then_else(Scalar(negative), Scalar(make(True)), Scalar(make(False))).expr
+
+
+def _clamped(index: tir.Expr, extent: tir.Expr, backward: bool, known: Analyzer) -> tir.Expr:
     number, size = tir.const_int(index), tir.const_int(extent)
     if number is not None and size is not None:
         number += size if number < 0 else 0
@@ -111,11 +125,17 @@ def canonical_index(
 
 def _slice_extent(begin: tir.Expr, end: tir.Expr, stride: tir.Expr, known: Analyzer) -> tir.Expr:
     """The number of steps from begin to end."""
-    if (tir.const_int(stride) or 1) < 0:
-        span, step = construct.sub(begin, end), construct.negate(stride)
-    else:
-        span, step = construct.sub(end, begin), stride
-    extent = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
+    decided = isinstance(stride, tir.IntImm) or prove(construct.greater_equal(stride, int64(0)), known)
+
+    def steps(backward: bool) -> tir.Expr:
+        span = construct.sub(begin, end) if backward else construct.sub(end, begin)
+        step = construct.negate(stride) if backward else stride
+        if not decided:  # the other direction is computed, too
+            step = construct.maximum(step, int64(1))
+        made = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
+        return made if decided else construct.maximum(made, int64(0))
+
+    extent = _by_direction(stride, known, steps)
     return int64(0) if isinstance(extent, tir.IntImm) and extent.value < 0 else extent
 
 
