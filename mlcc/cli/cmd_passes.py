@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import click
@@ -139,13 +140,13 @@ def command(
     if check_each is not None:
         from mlcc.cli.native_faults import report_faults
         from mlcc.cli.options import load_inputs
-        from mlcc.driver import run_compiled
+        from mlcc.driver import run_compiled, run_emulated
         from mlcc.passes.check_each import CheckEach
 
         report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
             load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=say,
-            compiled=run_compiled,
+            compiled=run_compiled, emulated=partial(run_emulated, where) if where.kind == "cuda" else None,
         )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)

@@ -11,28 +11,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mlcc.errors import CompileError, Diagnostic, Label, error
+from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING, lowering_text
 from mlcc.passes.lowering.options import LowerOptions, lower_options
-from mlcc.passes.manager import Pass, PassContext, Pipeline
-from mlcc.passes.stages import BLOCKS, STAGE, STEP, stage_of
+from mlcc.passes.manager import Pass, PassContext, Pipeline, pass_class
+from mlcc.passes.stages import BLOCKS, KERNELS, STAGE, STEP, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
     """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0546 where it
-    was lowered for another kind."""
+    was lowered for another kind, E0545 where its attributes contradict one another."""
     last = module.attrs.get(STEP)
     steps = LOWERING[kind]
+    _check_attributes(stage_of(module), last)
     if last is None:
         return steps
     if last not in steps:
         message = f"the module was lowered for another target: `{last}` is no step for {kind}"
         raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
     return steps[steps.index(str(last)) + 1 :]
+
+
+def _check_attributes(stage: str, last: object) -> None:
+    """Raises CompileError E0545 unless `last` is a step of lowering that gives `stage`."""
+    names = {name: None for steps in LOWERING.values() for name in steps}
+    if last is not None and last not in names:
+        help = did_you_mean(str(last), names)
+        raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
+    if stage == KERNELS:
+        help = "in place of `lower-gpu`, run `lower`: what it makes can be compiled"
+        raise CompileError(error("E0545", "kernels that stand apart from their launches are for reading", help=help))
+    step = None if last is None else pass_class(str(last))
+    gives = step.gives if step is not None and issubclass(step, LoweringStep) else BLOCKS
+    if stage != gives:
+        behind = "no step of lowering" if last is None else f"`{last}`"
+        message = f"`{STAGE}` is `{stage}`, but behind {behind} (`{STEP}`) a module is of {gives}"
+        raise CompileError(error("E0545", message))
 
 
 def reached(module: IRModule, stage: str, step: str) -> IRModule:

@@ -160,6 +160,23 @@ def test_check_each(mlcc: Tool) -> None:
     assert "`main` is compiled" in mlcc.err
 
 
+@pytest.mark.parametrize("options", [(), ("--check-work", "0"), ("-t", "cuda"), ("-t", "cuda", "--check-work", "0")])
+def test_check_each_step_of_lowering(mlcc: Tool, options: tuple[str, ...]) -> None:
+    mlcc.npz("x.npz", A=f32(16, 16))
+    text = """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 16):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    mlcc("passes", mlcc.file("k.mlc", text), "-O2", *options, "--check-each", "x.npz", "-o", "out.mlc")
+    assert "check-each: flatten-buffers: the same numbers" in mlcc.err
+
+
 def test_list_and_help_pass(mlcc: Tool) -> None:
     listed = mlcc("passes", "--list")
     for name in ("bind-params", "fold-constants", "canonicalize", "dead-code", "remove-unused", "ewise-fma", "fuse",

@@ -13,6 +13,7 @@ import mlcc
 from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING
 from mlcc.passes.manager import Pipeline
 from mlcc.passes.stages import STAGE, STEP
@@ -109,3 +110,35 @@ def test_a_module_for_another_target() -> None:
     lowered = mlcc.run_passes(parse_file(str(KERNELS[0])), "lower")
     with pytest.raises(CompileError, match="E0546.*lowered for another target"):
         mlcc.build(lowered, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({STAGE: "flat"}, "`mlcc.stage` is `flat`, but behind no step of lowering"),
+        ({STAGE: "round"}, "`mlcc.stage` is `round`"),
+        ({STEP: "unroll-loops"}, "`mlcc.stage` is `blocks`, but behind `unroll-loops` .* is of flat"),
+        ({STAGE: "flat", STEP: "unrol-loops"}, "is no step of lowering.*did you mean `unroll-loops`"),
+        ({STAGE: "flat", STEP: 5}, "`mlcc.step` is `5`, which is no step of lowering"),
+    ],
+)
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_attributes_that_are_not_true(attributes: dict[str, object], text: str, sanitize: bool) -> None:
+    module = parse_file(str(KERNELS[0])).copy()
+    module.attrs = Attrs(attributes)
+    with pytest.raises(CompileError, match=f"(?s)E0545.*{text}"):
+        mlcc.build(module, sanitize=sanitize)
+
+
+def test_blocks_where_there_are_to_be_none() -> None:
+    module = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))).copy()
+    module.attrs = Attrs({STAGE: "loops", STEP: "realize-blocks"})
+    with pytest.raises(CompileError, match="E0545.*is a block, and the module says that it has none"):
+        mlcc.build(module)
+
+
+def test_kernels_that_stand_apart_are_to_read() -> None:
+    apart = mlcc.run_passes(parse_file(str(KERNELS[-1])), "lower-gpu", target="cuda")
+    for again in (apart, mlcc.parse(mlcc.script(apart))):
+        with pytest.raises(CompileError, match="E0545.*for reading"):
+            mlcc.build(again, "cuda", pipeline="")
