@@ -1,8 +1,7 @@
 """Stages of lowering, and the base of its passes.
 
 A module says in its attributes how far its PrimFuncs are lowered: `mlcc.stage` is the form that they have, `mlcc.step`
-the last step that made it. A step takes the stage before it, and runs once: what it is given tells whether the steps
-that it builds on were run.
+the last step that made it. A step runs once, and right behind the one before it in the list: what it is given tells.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class LoweringStep(Pass):
         raise NotImplementedError
 
     def _check(self, module: IRModule, ctx: PassContext) -> None:
-        """Raises CompileError for a module of another stage, or one that has been through this step."""
+        """Raises CompileError for a module that has been through this step, or not through all before it."""
         kind = ctx.target.kind
         if self.name not in LOWERING[kind]:
             other = next(k for k, names in LOWERING.items() if self.name in names)
@@ -115,8 +114,10 @@ class LoweringStep(Pass):
             message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
             rest = f"the steps left are {','.join(left)}" if left else "no step is left"
             raise CompileError(error("E0545", message, help=rest))
-        stage = stage_of(module)
-        if stage != self.takes:
-            message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
-            before = left[: left.index(self.name)]
-            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before" if before else None))
+        before = left[: left.index(self.name)]
+        if before:
+            stage = stage_of(module)
+            message = f"`{self.name}` comes behind `{before[-1]}`, which the module has not been through"
+            if stage != self.takes:
+                message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
+            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before"))

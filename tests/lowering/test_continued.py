@@ -81,7 +81,7 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     module = parse_file(str(KERNELS[0]))
     target = TARGETS[1]
     whole = code(module, target, build_pipeline(module, Target.parse(target), 2, None))
-    part = mlcc.run_passes(module, "O2,lower-to-tir,realize-blocks,simplify-divisions", target=target)
+    part = mlcc.run_passes(module, "O2,init-empty-reductions,realize-blocks,simplify-divisions", target=target)
     assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions"}
     for pipeline in (None, ""):
         made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
@@ -93,6 +93,7 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     [
         ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` comes before `select-parallel-loops`"),
         ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* before"),
+        ("llvm", "realize-blocks", "E0545", "comes behind `init-empty-reductions`, which"),
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
@@ -142,3 +143,6 @@ def test_kernels_that_stand_apart_are_to_read() -> None:
     for again in (apart, mlcc.parse(mlcc.script(apart))):
         with pytest.raises(CompileError, match="E0545.*for reading"):
             mlcc.build(again, "cuda", pipeline="")
+    again.attrs = Attrs({STAGE: "flat", STEP: "select-unrolled-loops"})
+    with pytest.raises(CompileError, match="E0729.*launches kernels, and `f_kernel` is none"):
+        mlcc.build(again, "cuda")
