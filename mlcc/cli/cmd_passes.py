@@ -70,20 +70,24 @@ def command(
     if list_passes:
         return _list(target)
     from mlcc.passes.manager import PassContext, Pipeline, help_text, run_pipeline
+    from mlcc.target import Target
 
     if help_pass is not None:
         from mlcc.errors import CompileError, did_you_mean, error
         from mlcc.passes import ALIASES, PASSES
+        from mlcc.passes.levels import group_text
         from mlcc.typed_options import kebab
 
         help_pass = kebab(help_pass)
+        group = group_text(help_pass, Target.parse(target).kind)
+        if group is not None:
+            click.echo(f"{help_pass}: {group}")
+            return 0
         if help_pass not in PASSES and help_pass not in ALIASES:
             help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` names them all"
             raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
         click.echo(help_text(help_pass))
         return 0
-    from mlcc.target import Target
-
     where = Target.parse(target)
     if print_pipeline:
         from mlcc.passes.levels import whole_text

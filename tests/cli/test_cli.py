@@ -184,6 +184,9 @@ def test_list_and_help_pass(mlcc: Tool) -> None:
         assert name in listed
         mlcc("passes", "--help-pass", name)
     assert mlcc("passes", "--help-pass", "fuse_tir") == mlcc("passes", "--help-pass", "fuse-tir")
+    assert mlcc("passes", "--help-pass", "lower").startswith("lower: remove-unused-functions,init-empty-reductions")
+    mlcc("passes", "-p", "lower{a=1}", mlcc.file("g.mlc", GRAPH), code=1)
+    assert "`lower` stands for several passes and has no options" in mlcc.err
     mlcc("passes", "--help-pass", "fuze", code=1)
     assert "fuse" in mlcc.err
     assert "lower-to-tir" in mlcc("passes", "-O3", "--print-pipeline")
