@@ -153,10 +153,11 @@ def build_pipeline(
     CompileError for what is wrong with the text of the pipeline.
     """
     from mlcc.passes.levels import level_text
-    from mlcc.passes.lowering.stage import with_lowering
+    from mlcc.passes.lowering.stage import steps_left, with_lowering
     from mlcc.passes.manager import Pipeline
     from mlcc.passes.stages import BLOCKS, stage_of
 
+    steps_left(module, target.kind)  # whether it may be compiled for the target at all
     if pipeline is None:
         pipeline = level_text(opt_level, target.kind) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
@@ -193,6 +194,14 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     pipeline = OPERATORS if stage_of(module) == BLOCKS else ""
     made = build(module, "llvm{cpu=native}", pipeline=pipeline, allow_native=False, sanitize=True)
     return load(made)[func](*arrays)  # type: ignore[no-any-return]
+
+
+def run_emulated(target: str | Target, module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
+    """Lower a module for a target that is a GPU, from where it stands, and call one of its functions by emulation."""
+    from mlcc.runtime.loader import load
+
+    made = build(module, target, pipeline="", allow_native=False)
+    return load(made, emulate=True)[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _never_lowered(module: IRModule) -> list[Diagnostic]:

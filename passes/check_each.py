@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, did_you_mean, error, render
 from mlcc.ir import relax, tir
+from mlcc.ir.effects import WRITE, effects
 from mlcc.ir.module import Func, IRModule
-from mlcc.ir.node import walk
 from mlcc.passes.manager import Observer, Pass, Pipeline
 from mlcc.passes.narrow_floats import promoted_module
+from mlcc.passes.stages import STEP
 from mlcc.passes.work import module_work
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class CheckEach(Observer):
     """Runs a function of the module on given arrays around every pass and compares the results with the first ones.
 
     Up to `limit` operations the interpreter runs it, past that `compiled`, if there is one, which is to check accesses
-    as the interpreter does; the report says which.
+    as the interpreter does; the report says which. What is lowered in part `emulated` runs, if there is one: code of
+    one thread among many.
     `guilty` is the first pass after which a result left the tolerance. Arrays that a pass has bound as constants are
     not passed; where some are bound by a pass and not given, checking begins behind it. Of a TIR function the results
     are the buffers that it writes; those need no array.
@@ -39,6 +41,7 @@ class CheckEach(Observer):
     def __init__(
         self, inputs: Mapping[str, np.ndarray], func: str = "main", rtol: float = 1e-4, atol: float = 1e-5,
         limit: int = 10_000_000, write: Write | None = None, compiled: Compiled | None = None,
+        emulated: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.inputs = inputs
         self.func = func
@@ -47,6 +50,7 @@ class CheckEach(Observer):
         self.limit = limit
         self.write = write or (lambda text: None)
         self.compiled = compiled
+        self.emulated = emulated
         self.guilty: str | None = None
         self._expected: list[np.ndarray] | None = None
         self._interpret = True
@@ -92,7 +96,9 @@ class CheckEach(Observer):
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
         arrays, results = self._arrays(func)
         module = promoted_module(module)  # what functions of operators mean until then
-        if self.compiled is not None and not self._interpret:
+        if self.emulated is not None and STEP in module.attrs:
+            returned = self.emulated(module, self.func, arrays)
+        elif self.compiled is not None and not self._interpret:
             returned = self.compiled(module, self.func, arrays)
         else:
             from mlcc.interp import run_function
@@ -111,9 +117,10 @@ class CheckEach(Observer):
         arrays: list[np.ndarray] = []
         filled = []
         wrong = []
+        written = _written(func)
         for name, buffer in _parameters(func):
             given = self.inputs.get(name)
-            is_result = buffer is not None and buffer in _written(func)
+            is_result = buffer is not None and buffer.data in written
             if given is None and is_result and buffer is not None:
                 given = _zeros(buffer)
             if given is None:
@@ -160,12 +167,11 @@ def _parameters(func: Func) -> list[tuple[str, tir.Buffer | None]]:
     return [(b.name if b is not None else p.name, b) for p, b in pairs]
 
 
-def _written(func: Func) -> set[tir.Buffer]:
-    return (
-        {n.buffer for n in walk(func.body) if isinstance(n, tir.BufferStore)}
-        if isinstance(func, tir.PrimFunc)
-        else set()
-    )
+def _written(func: Func) -> set[tir.Var]:
+    """The data of the buffers that a TIR function writes, itself or through views of them."""
+    if not isinstance(func, tir.PrimFunc):
+        return set()
+    return {data for data, use in effects(func, certain=True).items() if use & WRITE}
 
 
 def _zeros(buffer: tir.Buffer) -> np.ndarray | None:

@@ -12,7 +12,9 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import IterKind, Stmt
 from mlcc.passes.gpu import DeviceKernel, device_program
+from mlcc.passes.lowering.stage import reached
 from mlcc.passes.manager import Pass, PassContext, Pipeline, run_pipeline
+from mlcc.passes.stages import KERNELS, STEP
 from mlcc.target import Target
 
 
@@ -33,7 +35,7 @@ class LowerGpu(Pass):
         ctx = replace(ctx, target=target)
         module = run_pipeline(Pipeline.parse("lower", target="cuda"), module, ctx)
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-        made = module.copy()
+        made = reached(module, KERNELS, str(module.attrs.get(STEP)))
         for name, func in functions.items():
             program = device_program(name, func)
             made.functions[name] = tir.PrimFunc(func.params, func.buffers, func.attrs, program.host, func.ret_dtype)

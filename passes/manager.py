@@ -121,6 +121,8 @@ def pass_class(name: str) -> type[Pass]:
 def make_pass(item: Item) -> Pass:
     """The pass that an item of a pipeline's text names. Raises CompileError."""
     name = kebab(item.name)
+    if group_text(name) is not None:
+        raise CompileError(error("E0502", f"`{name}` stands for several passes and has no options", item.name_span))
     if name not in PASSES and name not in ALIASES:
         help = did_you_mean(name, [*PASSES, *ALIASES, *GROUPS]) or "`mlcc passes --list` names them all"
         raise CompileError(error("E0501", f"no pass `{item.name}`", item.name_span, help=help))

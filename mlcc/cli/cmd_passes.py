@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import click
@@ -69,20 +70,24 @@ def command(
     if list_passes:
         return _list(target)
     from mlcc.passes.manager import PassContext, Pipeline, help_text, run_pipeline
+    from mlcc.target import Target
 
     if help_pass is not None:
         from mlcc.errors import CompileError, did_you_mean, error
         from mlcc.passes import ALIASES, PASSES
+        from mlcc.passes.levels import group_text
         from mlcc.typed_options import kebab
 
         help_pass = kebab(help_pass)
+        group = group_text(help_pass, Target.parse(target).kind)
+        if group is not None:
+            click.echo(f"{help_pass}: {group}")
+            return 0
         if help_pass not in PASSES and help_pass not in ALIASES:
             help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` names them all"
             raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
         click.echo(help_text(help_pass))
         return 0
-    from mlcc.target import Target
-
     where = Target.parse(target)
     if print_pipeline:
         from mlcc.passes.levels import whole_text
@@ -139,13 +144,13 @@ def command(
     if check_each is not None:
         from mlcc.cli.native_faults import report_faults
         from mlcc.cli.options import load_inputs
-        from mlcc.driver import run_compiled
+        from mlcc.driver import run_compiled, run_emulated
         from mlcc.passes.check_each import CheckEach
 
         report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
             load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=say,
-            compiled=run_compiled,
+            compiled=run_compiled, emulated=partial(run_emulated, where) if where.kind == "cuda" else None,
         )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)

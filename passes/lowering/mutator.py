@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.node import Attrs, Node, map_children, map_value, replace
 from mlcc.ir.tir import Expr, Stmt
@@ -171,7 +172,8 @@ class Mutator:
         return map_children(node, self.node)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
-        raise NotImplementedError("blocks are lowered before this rewriting")
+        message = f"`{node.block.name}` is a block, and the module says that it has none (`mlcc.stage`)"
+        raise CompileError(error("E0545", message, node.block.span))
 
 
 _LEAVES = (tir.IntImm, tir.FloatImm, tir.StringImm)

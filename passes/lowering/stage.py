@@ -1,8 +1,7 @@
 """Stages of lowering, and the base of its passes.
 
 A module says in its attributes how far its PrimFuncs are lowered: `mlcc.stage` is the form that they have, `mlcc.step`
-the last step that made it. A step takes the stage before it, and runs once: what it is given tells whether the steps
-that it builds on were run.
+the last step that made it. A step runs once, and right behind the one before it in the list: what it is given tells.
 """
 
 from __future__ import annotations
@@ -11,28 +10,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mlcc.errors import CompileError, Diagnostic, Label, error
+from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING, lowering_text
 from mlcc.passes.lowering.options import LowerOptions, lower_options
-from mlcc.passes.manager import Pass, PassContext, Pipeline
-from mlcc.passes.stages import BLOCKS, STAGE, STEP, stage_of
+from mlcc.passes.manager import Pass, PassContext, Pipeline, pass_class
+from mlcc.passes.stages import BLOCKS, KERNELS, STAGE, STEP, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
     """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0546 where it
-    was lowered for another kind."""
+    was lowered for another kind, E0545 where its attributes contradict one another."""
     last = module.attrs.get(STEP)
     steps = LOWERING[kind]
+    _check_attributes(stage_of(module), last)
     if last is None:
         return steps
     if last not in steps:
         message = f"the module was lowered for another target: `{last}` is no step for {kind}"
         raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
     return steps[steps.index(str(last)) + 1 :]
+
+
+def _check_attributes(stage: str, last: object) -> None:
+    """Raises CompileError E0545 unless `last` is a step of lowering that gives `stage`."""
+    names = {name: None for steps in LOWERING.values() for name in steps}
+    if last is not None and last not in names:
+        help = did_you_mean(str(last), names)
+        raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
+    if stage == KERNELS:
+        help = "in place of `lower-gpu`, run `lower`: what it makes can be compiled"
+        raise CompileError(error("E0545", "kernels that stand apart from their launches are for reading", help=help))
+    step = None if last is None else pass_class(str(last))
+    gives = step.gives if step is not None and issubclass(step, LoweringStep) else BLOCKS
+    if stage != gives:
+        behind = "no step of lowering" if last is None else f"`{last}`"
+        message = f"`{STAGE}` is `{stage}`, but behind {behind} (`{STEP}`) a module is of {gives}"
+        raise CompileError(error("E0545", message))
 
 
 def reached(module: IRModule, stage: str, step: str) -> IRModule:
@@ -86,7 +103,7 @@ class LoweringStep(Pass):
         raise NotImplementedError
 
     def _check(self, module: IRModule, ctx: PassContext) -> None:
-        """Raises CompileError for a module of another stage, or one that has been through this step."""
+        """Raises CompileError for a module that has been through this step, or not through all before it."""
         kind = ctx.target.kind
         if self.name not in LOWERING[kind]:
             other = next(k for k, names in LOWERING.items() if self.name in names)
@@ -97,8 +114,10 @@ class LoweringStep(Pass):
             message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
             rest = f"the steps left are {','.join(left)}" if left else "no step is left"
             raise CompileError(error("E0545", message, help=rest))
-        stage = stage_of(module)
-        if stage != self.takes:
-            message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
-            before = left[: left.index(self.name)]
-            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before" if before else None))
+        before = left[: left.index(self.name)]
+        if before:
+            stage = stage_of(module)
+            message = f"`{self.name}` comes behind `{before[-1]}`, which the module has not been through"
+            if stage != self.takes:
+                message = f"`{self.name}` takes a module of {self.takes}, and this one has {stage}"
+            raise CompileError(error("E0545", message, help=f"run {','.join(before)} before"))

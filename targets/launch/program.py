@@ -116,6 +116,9 @@ class _HostCode:
     def step(self, stmt: tir.Stmt) -> list[dict[str, Any]]:
         match stmt:
             case tir.Evaluate(value=tir.Call(op=relax.GlobalVar(name=name), args=args)):
+                if name not in self.kernels:
+                    message = f"the host of a device launches kernels, and `{name}` is none"
+                    raise CompileError(error("E0729", message, stmt.span))
                 return [self.launch(self.kernels[name], args)]
             case tir.Evaluate(value=tir.IntImm() | tir.Var()):
                 return []

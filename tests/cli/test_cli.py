@@ -160,6 +160,23 @@ def test_check_each(mlcc: Tool) -> None:
     assert "`main` is compiled" in mlcc.err
 
 
+@pytest.mark.parametrize("options", [(), ("--check-work", "0"), ("-t", "cuda"), ("-t", "cuda", "--check-work", "0")])
+def test_check_each_step_of_lowering(mlcc: Tool, options: tuple[str, ...]) -> None:
+    mlcc.npz("x.npz", A=f32(16, 16))
+    text = """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 16):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    mlcc("passes", mlcc.file("k.mlc", text), "-O2", *options, "--check-each", "x.npz", "-o", "out.mlc")
+    assert "check-each: flatten-buffers: the same numbers" in mlcc.err
+
+
 def test_list_and_help_pass(mlcc: Tool) -> None:
     listed = mlcc("passes", "--list")
     for name in ("bind-params", "fold-constants", "canonicalize", "dead-code", "remove-unused", "ewise-fma", "fuse",
@@ -167,6 +184,9 @@ def test_list_and_help_pass(mlcc: Tool) -> None:
         assert name in listed
         mlcc("passes", "--help-pass", name)
     assert mlcc("passes", "--help-pass", "fuse_tir") == mlcc("passes", "--help-pass", "fuse-tir")
+    assert mlcc("passes", "--help-pass", "lower").startswith("lower: remove-unused-functions,init-empty-reductions")
+    mlcc("passes", "-p", "lower{a=1}", mlcc.file("g.mlc", GRAPH), code=1)
+    assert "`lower` stands for several passes and has no options" in mlcc.err
     mlcc("passes", "--help-pass", "fuze", code=1)
     assert "fuse" in mlcc.err
     assert "lower-to-tir" in mlcc("passes", "-O3", "--print-pipeline")

@@ -13,6 +13,7 @@ import mlcc
 from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs
 from mlcc.passes.levels import LOWERING
 from mlcc.passes.manager import Pipeline
 from mlcc.passes.stages import STAGE, STEP
@@ -80,7 +81,7 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     module = parse_file(str(KERNELS[0]))
     target = TARGETS[1]
     whole = code(module, target, build_pipeline(module, Target.parse(target), 2, None))
-    part = mlcc.run_passes(module, "O2,lower-to-tir,realize-blocks,simplify-divisions", target=target)
+    part = mlcc.run_passes(module, "O2,init-empty-reductions,realize-blocks,simplify-divisions", target=target)
     assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions"}
     for pipeline in (None, ""):
         made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
@@ -92,6 +93,7 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     [
         ("llvm", "lower,realize-blocks", "E0545", "`realize-blocks` comes before `select-parallel-loops`"),
         ("llvm", "vectorize-loops", "E0545", "run init-empty-reductions,realize-blocks,.*flatten-buffers.* before"),
+        ("llvm", "realize-blocks", "E0545", "comes behind `init-empty-reductions`, which"),
         ("llvm", "insert-barriers", "E0546", "pass -t cuda"),
         ("cuda", "unroll-loops", "E0546", "pass -t llvm"),
         ("cuda", "flatten-buffers", "E0545", "takes a module of loops, and this one has blocks"),
@@ -109,3 +111,38 @@ def test_a_module_for_another_target() -> None:
     lowered = mlcc.run_passes(parse_file(str(KERNELS[0])), "lower")
     with pytest.raises(CompileError, match="E0546.*lowered for another target"):
         mlcc.build(lowered, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({STAGE: "flat"}, "`mlcc.stage` is `flat`, but behind no step of lowering"),
+        ({STAGE: "round"}, "`mlcc.stage` is `round`"),
+        ({STEP: "unroll-loops"}, "`mlcc.stage` is `blocks`, but behind `unroll-loops` .* is of flat"),
+        ({STAGE: "flat", STEP: "unrol-loops"}, "is no step of lowering.*did you mean `unroll-loops`"),
+        ({STAGE: "flat", STEP: 5}, "`mlcc.step` is `5`, which is no step of lowering"),
+    ],
+)
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_attributes_that_are_not_true(attributes: dict[str, object], text: str, sanitize: bool) -> None:
+    module = parse_file(str(KERNELS[0])).copy()
+    module.attrs = Attrs(attributes)
+    with pytest.raises(CompileError, match=f"(?s)E0545.*{text}"):
+        mlcc.build(module, sanitize=sanitize)
+
+
+def test_blocks_where_there_are_to_be_none() -> None:
+    module = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))).copy()
+    module.attrs = Attrs({STAGE: "loops", STEP: "realize-blocks"})
+    with pytest.raises(CompileError, match="E0545.*is a block, and the module says that it has none"):
+        mlcc.build(module)
+
+
+def test_kernels_that_stand_apart_are_to_read() -> None:
+    apart = mlcc.run_passes(parse_file(str(KERNELS[-1])), "lower-gpu", target="cuda")
+    for again in (apart, mlcc.parse(mlcc.script(apart))):
+        with pytest.raises(CompileError, match="E0545.*for reading"):
+            mlcc.build(again, "cuda", pipeline="")
+    again.attrs = Attrs({STAGE: "flat", STEP: "select-unrolled-loops"})
+    with pytest.raises(CompileError, match="E0729.*launches kernels, and `f_kernel` is none"):
+        mlcc.build(again, "cuda")
