@@ -17,7 +17,7 @@ from mlcc.targets.llvm.context import PACKED_CALL, EmitOptions, ModuleContext
 from mlcc.targets.llvm.ir_text import ModuleText, Value
 from mlcc.targets.llvm.kernel import Kernel, emit_kernel
 from mlcc.targets.llvm.pool import carries_pool
-from mlcc.targets.llvm.signature import llvm_params
+from mlcc.targets.llvm.signature import llvm_params, param_type
 from tests.lower import lower_all
 
 HOST = Machine(cpu="generic")
@@ -109,7 +109,7 @@ class Native:
         for param, arg in zip(self.kernel.signature.params, args, strict=True):
             if isinstance(arg, np.ndarray):
                 given.append(arg.ctypes.data)
-            elif isinstance(arg, np.generic) and param.type in ("i8", "i16"):
+            elif isinstance(arg, np.generic) and param_type(param) in ("i8", "i16"):
                 given.append(int.from_bytes(arg.tobytes(), "little"))
             else:
                 given.append(arg.item() if isinstance(arg, np.generic) else arg)
