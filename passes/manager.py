@@ -92,6 +92,10 @@ class Pipeline:
         wrong: list[Diagnostic] = []
         for item in parse_list(text, source_name, "E0500"):
             group = None if item.options else group_text(item.name, target)
+            if group is not None and kebab(item.name) == "lower-loops" and target != "llvm":
+                message = f"`lower-loops` lowers for llvm, and the target is {target}"
+                wrong.append(error("E0546", message, item.name_span, help="run `lower`"))
+                continue
             if group is not None:
                 made += Pipeline.parse(group).passes
                 continue

@@ -142,7 +142,7 @@ def _guarded(condition: Expr, body: Body) -> Body:
 
 @dataclass(frozen=True)
 class RealizeBlocks(LoweringStep):
-    """Put the values of their axes into blocks, and plain code in their place; predicates become conditions.
+    """Replace blocks by plain code: axes by the values that they are bound to, predicates by conditions.
 
     Before:  with T.block("C"): vi = T.axis.spatial(8, i + 1); C[vi] = A[vi]
     After:   C[i + 1] = A[i + 1]

@@ -10,6 +10,7 @@ from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.grammar.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import walk
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.gpu import DeviceKernel, device_program
 from mlcc.recursion import deep, uncollected
@@ -50,13 +51,20 @@ class LaunchModule:
 def rolled_kernels(functions: Mapping[str, tir.PrimFunc]) -> list[DeviceKernel]:
     """The kernels of lowered functions before loops are unrolled. One that takes other arguments then (loops that turn
     out to be empty may use some) is as it is launched."""
-    made = []
+    made: list[DeviceKernel] = []
     with deep():
         for name, func in functions.items():
             launched = device_program(name, func).kernels
+            if not _has_unrolled(func):
+                made += launched
+                continue
             rolled = {k.name: k for k in device_program(name, func, unroll=False).kernels}
             made += [rolled[k.name] if _given(rolled[k.name]) == _given(k) else k for k in launched]
     return made
+
+
+def _has_unrolled(func: tir.PrimFunc) -> bool:
+    return any(isinstance(n, tir.For) and n.kind is tir.ForKind.UNROLLED for n in walk(func))
 
 
 def _given(kernel: DeviceKernel) -> list[tuple[str, str]]:

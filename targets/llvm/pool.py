@@ -39,12 +39,6 @@ _ATTRIBUTES = "noinline optnone nounwind"
 _SYSTEMS = {"x86_64-unknown-linux-gnu": _X86_64, "aarch64-unknown-linux-gnu": _AARCH64}
 
 
-def has_pool(triple: str) -> bool:
-    """Whether there is a pool for a machine: it speaks to the Linux kernel, by the numbers of an architecture. Parallel
-    loops of others run serially."""
-    return triple in _SYSTEMS
-
-
 def add_pool(module: ModuleText) -> None:
     """Have the module carry the pool; `RUN_WORK` and the others may be called then."""
     module.helper(RUN, pool_text(module.triple))
