@@ -20,8 +20,8 @@ import numpy as np
 import mlcc
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.graph import all_bindings, tir_callee
-from mlcc.passes.levels import level_text
+from mlcc.passes.manage.levels import level_text
+from mlcc.relax.queries import all_bindings, tir_callee
 
 TARGET = "llvm{cpu=native}"
 

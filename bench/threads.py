@@ -61,9 +61,9 @@ def _empty() -> None:
     from mlcc.runtime import elf, externs
     from mlcc.runtime.image import link_image
     from mlcc.runtime.threads import tell_pool
-    from mlcc.targets.llvm.compile import Machine, compile_text
-    from mlcc.targets.llvm.ir_text import ModuleText
-    from mlcc.targets.llvm.pool import add_pool
+    from mlcc.targets.llvm.codegen.ir_text import ModuleText
+    from mlcc.targets.llvm.codegen.pool import add_pool
+    from mlcc.targets.llvm.object.compile import Machine, compile_text
 
     module = ModuleText(Machine().triple)
     add_pool(module)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
-from mlcc.grammar.tree import Cst
+from mlcc.grammar.syntax.tree import Cst
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.global_info import GlobalInfo
 from mlcc.ir.relax import GlobalVar

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.attribute_values import attribute
 from mlcc.grammar.context import Scope, Walk
-from mlcc.grammar.tree import Cst
-from mlcc.grammar.values import Evaluator
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.attribute_values import attribute
+from mlcc.grammar.tir.values import Evaluator
 from mlcc.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice, device_name, find_device
 from mlcc.ir.node import Attrs
 

@@ -12,7 +12,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.tree import Cst
+from mlcc.grammar.syntax.tree import Cst
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import TensorData, storage_dtype
 

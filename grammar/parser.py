@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, did_you_mean
-from mlcc.grammar import attribute_values
 from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.global_infos import read_global_infos
-from mlcc.grammar.syntax import Tree, parse_syntax, read_source
-from mlcc.grammar.tir_calls import declared_dtype
-from mlcc.grammar.tir_types import result_annotation
-from mlcc.grammar.tir_walk import walk_prim_func
-from mlcc.grammar.tree import Cst
-from mlcc.grammar.values import Evaluator
+from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import attribute_values
+from mlcc.grammar.tir.calls import declared_dtype
+from mlcc.grammar.tir.types import result_annotation
+from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.walk import walk_prim_func
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
@@ -230,7 +230,7 @@ class _Reader:
     def _function(self, cst: Cst) -> Func:
         if self._function_kind(cst) == "T":
             return walk_prim_func(self.walk, cst)
-        from mlcc.grammar.relax_walk import walk_function
+        from mlcc.grammar.relax.walk import walk_function
 
         before = len(self.walk.diagnostics)
         made = walk_function(self.walk, cst)

@@ -7,8 +7,8 @@ from typing import Any
 
 from mlcc.errors import CompileError, Source
 from mlcc.grammar.context import Walk
-from mlcc.grammar.syntax import parse_syntax
-from mlcc.grammar.tree import Cst
+from mlcc.grammar.syntax.reader import parse_syntax
+from mlcc.grammar.syntax.tree import Cst
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*(?!\w*\s*[.(])")
 

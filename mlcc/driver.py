@@ -13,9 +13,9 @@ from mlcc.ir.module import IRModule
 if TYPE_CHECKING:
     from mlcc.files import Content
     from mlcc.ir import relax
+    from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
-    from mlcc.passes.manager import Observer, Pipeline
-    from mlcc.target import Target
+    from mlcc.passes.manage.manager import Observer, Pipeline
     from mlcc.targets.cuda.artifact import CudaArtifact
     from mlcc.targets.llvm.artifact import Artifact as Artifact
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def parse_file(path: str) -> IRModule:
     """The module of a file; `-` is standard input. Raises CompileError."""
     from mlcc.files import read_bytes
-    from mlcc.grammar.syntax import decode
+    from mlcc.grammar.syntax.reader import decode
 
     folder = None if path == "-" else os.path.dirname(path) or "."
     return parse_text(decode(read_bytes(path), path), path, folder)
@@ -50,7 +50,7 @@ def write_module(
     """
     from mlcc.files import npz_bytes
     from mlcc.grammar.constants import data_file_line, npz_arrays
-    from mlcc.grammar.printer import constant_data, script
+    from mlcc.grammar.printer.printer import constant_data, script
     from mlcc.outputs import Outputs, holds, is_stream, mark
 
     outputs = outputs or Outputs()
@@ -83,9 +83,9 @@ def run_passes(
     Paths in the pipeline are taken from `folder`. `builds`: code is generated from the result. Raises CompileError for
     what is wrong with either.
     """
-    from mlcc.passes.manager import PassContext, Pipeline, run_pipeline
-    from mlcc.passes.observers import VerifyEach
-    from mlcc.target import Target
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.manager import PassContext, Pipeline, run_pipeline
+    from mlcc.passes.manage.observers import VerifyEach
 
     where = Target.parse(target)
     pipeline = Pipeline.parse(passes, target=where.kind) if isinstance(passes, str) else passes
@@ -109,10 +109,10 @@ def build(
     run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Gives an
     `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and `manifest`. Raises CompileError.
     """
-    from mlcc.passes.levels import LOWERING
-    from mlcc.passes.observers import VerifyEach
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.levels import LOWERING
+    from mlcc.passes.manage.observers import VerifyEach
     from mlcc.runtime import settings
-    from mlcc.target import Target
     from mlcc.verify import check
 
     settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE")
@@ -137,8 +137,8 @@ def build(
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
-        from mlcc.passes.manager import PassContext, PassFailed, Pipeline
-        from mlcc.passes.reproducer import write_reproducer
+        from mlcc.passes.manage.manager import PassContext, PassFailed, Pipeline
+        from mlcc.passes.manage.reproducer import write_reproducer
 
         path = write_reproducer(lowered, Pipeline(), PassContext(where), exc, f"mlcc compile FILE -t '{where}' -p ''")
         raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
@@ -152,10 +152,10 @@ def build_pipeline(
     A module that is lowered in part goes on from there. Sanitized code is lowered as it is generated. Raises
     CompileError for what is wrong with the text of the pipeline.
     """
-    from mlcc.passes.levels import level_text
     from mlcc.passes.lowering.stage import steps_left, with_lowering
-    from mlcc.passes.manager import Pipeline
-    from mlcc.passes.stages import BLOCKS, stage_of
+    from mlcc.passes.manage.levels import level_text
+    from mlcc.passes.manage.manager import Pipeline
+    from mlcc.passes.manage.stages import BLOCKS, stage_of
 
     steps_left(module, target.kind)  # whether it may be compiled for the target at all
     if pipeline is None:
@@ -187,8 +187,8 @@ def _generate(
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
-    from mlcc.passes.levels import OPERATORS
-    from mlcc.passes.stages import BLOCKS, stage_of
+    from mlcc.passes.manage.levels import OPERATORS
+    from mlcc.passes.manage.stages import BLOCKS, stage_of
     from mlcc.runtime.loader import load
 
     pipeline = OPERATORS if stage_of(module) == BLOCKS else ""
@@ -218,8 +218,8 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
     """Findings (E0509) on operators that public functions and what they call have, but those that the target knows
     itself: one per operator and reason, with its first place, how often it occurs, on which lines, and why."""
     from mlcc.ir import relax, tir
-    from mlcc.passes.dead_code import keep_reachable
-    from mlcc.passes.graph import all_bindings
+    from mlcc.passes.graph.dead_code import keep_reachable
+    from mlcc.relax.queries import all_bindings
 
     public = {name for name, func in module.functions.items() if not func.is_private}
     found = []
@@ -237,7 +237,7 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
 def _why_left(short: str, call: relax.Call) -> str:
     """Why a call was not lowered, or how it could be."""
     from mlcc import ops
-    from mlcc.passes.lower_to_tir import shapes_known
+    from mlcc.passes.graph.lower_to_tir import shapes_known
 
     known = ops.get(short)
     if known is None or known.impl.lower is None:

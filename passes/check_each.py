@@ -9,10 +9,10 @@ from mlcc.errors import CompileError, did_you_mean, error, render
 from mlcc.ir import relax, tir
 from mlcc.ir.effects import WRITE, effects
 from mlcc.ir.module import Func, IRModule
-from mlcc.passes.manager import Observer, Pass, Pipeline
-from mlcc.passes.narrow_floats import promoted_module
-from mlcc.passes.stages import STEP
-from mlcc.passes.work import module_work
+from mlcc.passes.lowering.narrow_floats import promoted_module
+from mlcc.passes.lowering.work_estimate import module_work
+from mlcc.passes.manage.manager import Observer, Pass, Pipeline
+from mlcc.passes.manage.stages import STEP
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,7 @@ CONSTANTS_SECTION = ".rodata.mlcc"
 ALIGNMENT = 64  # of workspaces, constants and planned buffers
 CPU, CUDA_HOST = 1, 3  # DLDeviceType values that a CPU function can read
 
-# how files with a launch plan begin: a zip, or PTX with the manifest in its first line (`mlcc.runtime.plan_files`)
+# how files with a launch plan begin: a zip, or PTX with the manifest in its first line (`mlcc.runtime.launch.files`)
 ZIP_START, MANIFEST_LINE = b"PK\x03\x04", b"// mlcc manifest: "
 
 PLACEHOLDER_PREFIX = "mlcc_unnamed_prefix"  # stands for PREFIX in symbols until an artifact is given its name

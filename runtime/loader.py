@@ -24,8 +24,8 @@ from mlcc.runtime.packed import Frames, make_trampoline
 from mlcc.runtime.timing import Timer
 
 if TYPE_CHECKING:
-    from mlcc.runtime.device import Device
-    from mlcc.runtime.plan_files import Parts
+    from mlcc.runtime.launch.device import Device
+    from mlcc.runtime.launch.files import Parts
 
 
 _PLANS = (ZIP_START, MANIFEST_LINE)  # how files with a launch plan begin
@@ -73,7 +73,7 @@ def read_manifest(path: str) -> dict[str, Any]:
     try:
         data = read_file(path)
         if data.startswith(_PLANS):
-            from mlcc.runtime import plan_files
+            from mlcc.runtime.launch import files as plan_files
 
             raw = plan_files.read_parts(data, path, with_constants=False).manifest
             manifest.read(raw)
@@ -114,8 +114,8 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
 
 def _load_plan(data: bytes, path: str | None, device: Device | None, emulate: bool | None) -> Functions:
     """`emulate`: with checks, without, or not at all."""
-    from mlcc.runtime import plan_files
-    from mlcc.runtime.plan_executable import PlanExecutable
+    from mlcc.runtime.launch import files as plan_files
+    from mlcc.runtime.launch.executable import PlanExecutable
 
     parts = plan_files.read_parts(data, path)
     facts = manifest.read(parts.manifest)

@@ -1,4 +1,4 @@
-"""Makes targets/llvm/vmath/coefficients.py: polynomials of least relative error, by Lawson's iteration in 60 digits.
+"""Make the polynomials of targets/llvm/codegen/vmath/coefficients.py, of least relative error, by Lawson's iteration.
 
     python scripts/minimax.py [--check]      # needs mpmath; --check only compares with the file
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.machine.target import Target
 from mlcc.passes.gpu import DeviceProgram, device_program
-from mlcc.passes.levels import LOWERING
 from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.manager import pass_class
-from mlcc.target import Target
+from mlcc.passes.manage.levels import LOWERING
+from mlcc.passes.manage.manager import pass_class
 
 
 def _steps(kind: str, last: str | None = None) -> Iterator[LoweringStep]:

@@ -14,7 +14,7 @@ import mlcc
 from bench.gpu.peers import Once, peers
 from bench.gpu.workloads import Workload, reference, widened, workloads
 from mlcc.errors import MlccError
-from mlcc.gpus import best_for
+from mlcc.machine.gpu import best_for
 from mlcc.runtime.cuda import default_device
 from mlcc.runtime.cuda.device import CudaDevice
 

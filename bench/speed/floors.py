@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
-from mlcc.host import caches, cpu_features
+from mlcc.machine.host import caches, cpu_features
 
 LEVELS = ("L1", "L2", "L3", "DRAM")
 

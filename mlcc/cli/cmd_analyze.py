@@ -38,7 +38,7 @@ def command(
     from mlcc.cli.main import report
     from mlcc.cli.options import build_artifact, load_inputs, need_gpu
     from mlcc.errors import MlccError
-    from mlcc.gpu_facts import GpuFacts
+    from mlcc.machine.gpu_tables import GpuFacts
     from mlcc.runtime.loader import load
     from mlcc.targets.emulate.report import MeasuringDevice
 

@@ -18,7 +18,7 @@ def command() -> None:
 @command.command("stat")
 def stat() -> int:
     """Say where the cache is and what it holds."""
-    from mlcc.cache import store
+    from mlcc.cache.folder import store
 
     place = store()
     if place is None:
@@ -34,7 +34,7 @@ def stat() -> int:
 @command.command("clear")
 def clear() -> int:
     """Remove everything from the cache."""
-    from mlcc.cache import store
+    from mlcc.cache.folder import store
 
     place = store()
     gone = 0 if place is None else place.clear()

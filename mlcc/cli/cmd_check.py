@@ -18,7 +18,7 @@ def command(files: tuple[str, ...]) -> int:
     from mlcc.driver import parse_file
     from mlcc.errors import MlccError
     from mlcc.files import read_bytes
-    from mlcc.grammar.syntax import parse_syntax, read_source
+    from mlcc.grammar.syntax.reader import parse_syntax, read_source
     from mlcc.verify import check
 
     findings = []

@@ -53,8 +53,8 @@ def command(
     as source text to read are .cu (CUDA C) and .metal.
     """
     from mlcc.files import Content
+    from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
-    from mlcc.target import Target
 
     gpu = Target.parse(target).kind == "cuda"
     if gpu and header is not None:
@@ -85,7 +85,7 @@ def command(
         made = artifact.files(output, emit, outputs, data) if gpu else artifact.files(output, emit)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None:
-        from mlcc.targets.llvm.header import c_header
+        from mlcc.targets.llvm.object.header import c_header
 
         made = {**made, header: c_header(facts)}
     outputs.save(made)

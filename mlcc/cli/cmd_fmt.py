@@ -14,8 +14,8 @@ import click
 def command(files: tuple[str, ...], in_place: bool, only_check: bool) -> int:
     """Format each FILE (default: standard input) in the canonical layout. Meaning and comments stay."""
     from mlcc.files import read_bytes, write_atomic
-    from mlcc.grammar.fmt import format_text
-    from mlcc.grammar.syntax import decode
+    from mlcc.grammar.fmt.canonical import format_text
+    from mlcc.grammar.syntax.reader import decode
 
     changed = []
     for path in files or ("-",):

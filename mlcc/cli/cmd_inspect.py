@@ -33,8 +33,8 @@ def assembled(file: str, manifest: dict[str, Any]) -> None:
     """Add to the kernels of a manifest what NVIDIA's assembler makes of them, where it is installed and takes them."""
     from dataclasses import asdict
 
+    from mlcc.runtime.launch.files import read_parts
     from mlcc.runtime.loader import read_file
-    from mlcc.runtime.plan_files import read_parts
     from mlcc.targets.cuda.ptxas import PtxasError, assemble
 
     code = read_parts(read_file(file), file, with_constants=False).code

@@ -69,14 +69,14 @@ def command(
     """
     if list_passes:
         return _list(target)
-    from mlcc.passes.manager import PassContext, Pipeline, help_text, run_pipeline
-    from mlcc.target import Target
+    from mlcc.machine.target import Target
+    from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, run_pipeline
 
     if help_pass is not None:
         from mlcc.errors import CompileError, did_you_mean, error
+        from mlcc.options.typed import kebab
         from mlcc.passes import ALIASES, PASSES
-        from mlcc.passes.levels import group_text
-        from mlcc.typed_options import kebab
+        from mlcc.passes.manage.levels import group_text
 
         help_pass = kebab(help_pass)
         group = group_text(help_pass, Target.parse(target).kind)
@@ -90,15 +90,15 @@ def command(
         return 0
     where = Target.parse(target)
     if print_pipeline:
-        from mlcc.passes.levels import whole_text
+        from mlcc.passes.manage.levels import whole_text
 
         usual = whole_text(level, where.kind)
         click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)))
         return 0
     from mlcc.driver import build_pipeline, parse_text
     from mlcc.files import read_bytes
-    from mlcc.grammar.syntax import decode
-    from mlcc.passes.reproducer import directive
+    from mlcc.grammar.syntax.reader import decode
+    from mlcc.passes.manage.reproducer import directive
 
     chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p", where.kind)
     text = decode(read_bytes(file), file)
@@ -120,13 +120,13 @@ def command(
     if chosen is None:
         chosen = build_pipeline(module, where, level, None)
 
-    from mlcc.passes import observers as looking
+    from mlcc.passes.manage import observers as looking
 
     observers: list[Any] = dump_observers(dump_before, dump_after, dump_dir, timing, outputs.save_part)
     if diff:
         observers.append(looking.Diff(say))
     if why_fuse:
-        from mlcc.passes.why_fuse import WhyFuse
+        from mlcc.passes.fusion.why_fuse import WhyFuse
 
         observers.append(WhyFuse(say))
         if not any(p.name == "fuse" for p in chosen.passes):
@@ -165,10 +165,10 @@ def command(
 
 
 def _list(target: str) -> int:
+    from mlcc.machine.target import Target
     from mlcc.passes import ALIASES, PASSES
-    from mlcc.passes.levels import LEVELS, level_text, lowering_text
-    from mlcc.passes.manager import summary
-    from mlcc.target import Target
+    from mlcc.passes.manage.levels import LEVELS, level_text, lowering_text
+    from mlcc.passes.manage.manager import summary
 
     width = max(map(len, [*PASSES, *ALIASES]))
     for name in PASSES:

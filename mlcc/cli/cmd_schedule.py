@@ -58,12 +58,12 @@ def command(
     from mlcc.cli.options import check_data_option
     from mlcc.driver import parse_file, write_module
     from mlcc.files import read_bytes
-    from mlcc.grammar.printer_literals import quote
-    from mlcc.grammar.syntax import read_source
+    from mlcc.grammar.printer.literals import quote
+    from mlcc.grammar.syntax.reader import read_source
     from mlcc.outputs import Outputs
+    from mlcc.passes.schedule.mls.run import run_script
+    from mlcc.passes.schedule.mls.show import ShowEach
     from mlcc.passes.schedule.schedule import Schedule
-    from mlcc.passes.schedule.script_run import run_script
-    from mlcc.passes.schedule.show import ShowEach
     from mlcc.verify import check
 
     check_data_option(data, output, dialect)

@@ -39,7 +39,7 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
         return value
     from dataclasses import replace
 
-    from mlcc.target import Target
+    from mlcc.machine.target import Target
 
     target = Target.parse(value)
     if target.kind != "llvm":
@@ -151,7 +151,7 @@ def dump_observers(
 ) -> list[Any]:
     """The observers that `dump_options` and `--dump-before` ask for; `save` writes a file of `folder`. Raises
     CompileError E0501 for a pass that there is not."""
-    from mlcc.passes import observers as looking
+    from mlcc.passes.manage import observers as looking
 
     made: list[Any] = []
     if before is not None or after is not None or folder is not None:
@@ -186,7 +186,7 @@ def pipeline_files(pipeline: str | None, folder: str = ".") -> list[str]:
     """The files that the passes of a pipeline's text read. Raises CompileError for what is wrong with the text."""
     if pipeline is None or "{" not in pipeline:
         return []
-    from mlcc.passes.manager import Pipeline
+    from mlcc.passes.manage.manager import Pipeline
 
     return [os.path.join(folder, name) for name in Pipeline.parse(pipeline, "-p").files()]
 
@@ -265,7 +265,7 @@ def build_object(
         made: bytes = artifact.emit(artifact.loadable)
         return made
 
-    from mlcc.kept import kept_object
+    from mlcc.cache.object_cache import kept_object
 
     options = {
         "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
@@ -278,7 +278,7 @@ def build_object(
 def need_gpu(target: str, code: str) -> None:
     """Raises CompileError for a target that is no GPU."""
     from mlcc.errors import CompileError, error
-    from mlcc.target import Target
+    from mlcc.machine.target import Target
 
     if Target.parse(target).kind != "cuda":
         raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))

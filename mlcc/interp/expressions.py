@@ -16,7 +16,7 @@ from mlcc.interp import numbers
 from mlcc.interp.memory import Pointer
 from mlcc.interp.numbers import Value
 from mlcc.interp.state import State
-from mlcc.interp.windows import forms_of
+from mlcc.interp.strided_views import forms_of
 from mlcc.ir import relax, tir
 from mlcc.ir.tir import Expr
 

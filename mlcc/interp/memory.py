@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlcc.interp.numbers import stored
-from mlcc.interp.windows import Steps, Window
+from mlcc.interp.strided_views import Steps, Window
 from mlcc.ir.dtypes import DType
 
 Address = Any  # an integer, or an int64 array of them

@@ -11,7 +11,7 @@ import numpy as np
 from mlcc.errors import CallError, Label, error
 from mlcc.interp.memory import Conflict, Pointer, Region, Storage, View, Violation, compact_strides
 from mlcc.interp.numbers import Value, from_memory, stored, to_memory
-from mlcc.interp.windows import Form, Steps, Window
+from mlcc.interp.strided_views import Form, Steps, Window
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import is_narrow

@@ -14,7 +14,7 @@ from mlcc.interp.expressions import ExprCompiler, kept, pointer_of, unsupported
 from mlcc.interp.loops import Facts, Nest
 from mlcc.interp.memory import Pointer, Region, View, compact_strides
 from mlcc.interp.state import State, make_view
-from mlcc.interp.windows import Form, Steps, form_of, forms_of
+from mlcc.interp.strided_views import Form, Steps, form_of, forms_of
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm, IterKind
 

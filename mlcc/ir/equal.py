@@ -214,6 +214,6 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
 
 
 def _excerpt(root: Any, path: list[tuple[Any, str]]) -> str:
-    from mlcc.grammar.printer import excerpt  # like `script`, which the design lists: for messages alone
+    from mlcc.grammar.printer.printer import excerpt
 
     return excerpt(root, path)

@@ -82,7 +82,7 @@ class IRModule:
 
     def script(self, dialect: str = "mlcc") -> str:
         """The module as text; see `mlcc.script`."""
-        from mlcc.grammar.printer import script  # the one upward import that the design lists
+        from mlcc.grammar.printer.printer import script
 
         return script(self, dialect=dialect)
 

@@ -84,7 +84,7 @@ class Node(_Spanned):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __str__(self) -> str:
-        from mlcc.grammar.printer import script  # the one upward import that the design lists
+        from mlcc.grammar.printer.printer import script
 
         return script(self).rstrip("\n")
 

@@ -8,8 +8,8 @@ from typing import Any
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.relax.look import all_bindings, live_vars
-from mlcc.relax.make import make_seq
+from mlcc.relax.construct import make_seq
+from mlcc.relax.queries import all_bindings, live_vars
 from mlcc.relax.visitor import PyExprVisitor
 
 __all__ = ["all_global_vars", "all_vars", "bound_vars", "free_vars", "post_order_visit", "remove_all_unused"]

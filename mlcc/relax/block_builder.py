@@ -16,7 +16,7 @@ from mlcc.ir.node import Attrs
 from mlcc.ops import values
 from mlcc.ops.relations import Fit, fit
 from mlcc.relax import convert
-from mlcc.relax.make import flat, function_info, global_vars, make_function, make_seq
+from mlcc.relax.construct import flat, function_info, global_vars, make_function, make_seq
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.normal import Normalizer, refuse_inner, refuse_nested
 from mlcc.relax.scopes import DataflowScope, FunctionScope, TestingScope, misuse, parameters

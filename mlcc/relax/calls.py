@@ -10,8 +10,8 @@ from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ops import values
 from mlcc.relax import convert
+from mlcc.relax.construct import prim_value as _prim_value
 from mlcc.relax.convert import newer_names
-from mlcc.relax.make import prim_value as _prim_value
 from mlcc.relax.op import call
 
 OutInfo = relax.StructInfo | Sequence[relax.StructInfo]

@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
-from mlcc.relax.make import make_tuple, prim_value, shape_expr
+from mlcc.relax.construct import make_tuple, prim_value, shape_expr
 
 Result = TypeVar("Result")
 

@@ -11,8 +11,8 @@ from mlcc.ir.node import map_children, replace
 from mlcc.ops.relations import Fit, fit
 from mlcc.relax import convert
 from mlcc.relax.block_builder import BlockBuilder
+from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple, same_info
 from mlcc.relax.dispatch import Dispatcher, method_of
-from mlcc.relax.make import flat, get_item, make_function, make_seq, make_tuple, same_info
 from mlcc.relax.normal import make_if
 
 

@@ -13,7 +13,8 @@ from mlcc.errors import CompileError, Span, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ops import signature, values
-from mlcc.relax import convert, make
+from mlcc.relax import construct as make
+from mlcc.relax import convert
 from mlcc.relax.convert import as_expr, struct_info
 
 

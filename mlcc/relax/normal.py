@@ -12,7 +12,7 @@ from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute
 from mlcc.ops.infer import erase, match_info
 from mlcc.ops.relations import Fit, common, fit, variables
-from mlcc.relax.make import flat, get_item, make_function, make_seq, make_tuple
+from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple
 
 COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)
 

@@ -13,7 +13,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.ops import values
 from mlcc.relax import convert
-from mlcc.relax.make import call_tir, get_item, prim_value, tensor_info
+from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
 from mlcc.te.scalar import Scalar, Value
 
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import Stmt
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.attention.fill import Fill
 from mlcc.passes.attention.parts import Combine, Parts, Share
 from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.tiles import Tile, small_tile_for, tile_for
-from mlcc.passes.auto_schedule.untouched import MADE_BY, SCHEDULED
-from mlcc.passes.gpu.sync import MANUAL
+from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED
+from mlcc.passes.gpu.insert_barriers import MANUAL
 
 
 def kernel(what: Attention, facts: GpuFacts) -> tir.PrimFunc | None:

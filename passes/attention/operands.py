@@ -13,8 +13,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE, INT64, DType
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import rewrite_bottom_up, substitute
-from mlcc.passes.lower_to_tir import Arguments, scalar_constant, shapes_known
-from mlcc.passes.pattern_match import Index
+from mlcc.passes.graph.lower_to_tir import Arguments, scalar_constant, shapes_known
+from mlcc.passes.patterns.pattern_match import Index
 from mlcc.te.tensor import Tensor, TensorLoad
 
 VIEWS = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT32, INT64
 from mlcc.ir.tir import Expr, Stmt
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.attention.fill import Fill, factor, tiles
 from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.text import Text, read

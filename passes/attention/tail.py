@@ -10,8 +10,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.tir import Expr
 from mlcc.passes.attention.operands import Operands, regroup
-from mlcc.passes.graph import Uses
-from mlcc.passes.pattern_match import Index
+from mlcc.passes.patterns.pattern_match import Index
+from mlcc.relax.queries import Uses
 
 _PERMUTE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 

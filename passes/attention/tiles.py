@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.attention.spec import Attention
 
 PIECE = 4  # floats that a thread loads from shared memory at a time

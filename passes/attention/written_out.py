@@ -17,8 +17,8 @@ from mlcc.passes.attention.operands import CHEAP, VIEWS, Operands, element, regr
 from mlcc.passes.attention.spec import Attention, Element
 from mlcc.passes.attention.tail import Tail
 from mlcc.passes.attention.wide import widened
-from mlcc.passes.graph import Uses
-from mlcc.passes.pattern_match import Index
+from mlcc.passes.patterns.pattern_match import Index
+from mlcc.relax.queries import Uses
 from mlcc.te.scalar import raw
 from mlcc.te.tensor import Tensor
 

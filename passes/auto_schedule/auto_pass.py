@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.choose import Facts, answers, facts_of, report
-from mlcc.passes.manager import Observer, Pass, PassContext
+from mlcc.passes.manage.manager import Observer, Pass, PassContext
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlcc.cpu_facts import CpuFacts
 from mlcc.errors import CompileError
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.halves import compute_halves_in_float32
 from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
-from mlcc.passes.auto_schedule.untouched import why_left_alone
-from mlcc.passes.graph import all_bindings, tir_callee
+from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.trace import Trace
-from mlcc.target import Target
+from mlcc.relax.queries import all_bindings, tir_callee
 
 Facts = CpuFacts | GpuFacts
 

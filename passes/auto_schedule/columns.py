@@ -18,8 +18,8 @@ from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, share_out, vector_place, worth_threads
+from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies, windows_along
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
-from mlcc.passes.auto_schedule.windows import copied_windows, place_copies, windows_along
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 UNROLLED = 16  # elements of a window that are written out one after the other

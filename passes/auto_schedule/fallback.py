@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mlcc.errors import CompileError
+from mlcc.passes.auto_schedule.full_reductions import total
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, NotThis
 from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest
-from mlcc.passes.auto_schedule.totals import total
 
 
 def fallback(kernel: Kernel) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Generic, NoReturn, TypeVar
 
-from mlcc.cpu_facts import CpuFacts
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.analysis.scope import consumers, is_output, producers
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.passes.schedule.scope import consumers, is_output, producers
 
 
 class NotThis(Exception):

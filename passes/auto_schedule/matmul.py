@@ -15,9 +15,8 @@ from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.dots import why_no_dots
+from mlcc.passes.auto_schedule.dot_products import why_no_dots
 from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
-from mlcc.passes.auto_schedule.halves import widened
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
@@ -31,6 +30,7 @@ from mlcc.passes.auto_schedule.products import (
     tile_stores,
 )
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
+from mlcc.passes.auto_schedule.widen_half import widened
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves

@@ -7,7 +7,7 @@ from mlcc.passes.auto_schedule.rule import Rule
 RULES: tuple[Rule, ...] = (
     Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),
-    Rule("dots", "dots:dots"),
+    Rule("dots", "dot_products:dots"),
     Rule("conv", "conv:conv"),
     Rule("transposes", "transposes:transposes"),
     Rule("elementwise", "elementwise:elementwise"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.cpu_facts import CpuFacts
+from mlcc.machine.cpu_tables import CpuFacts
 
 LATENCY = 8  # sums under way at once that keep the multipliers busy: latency 4, two of them
 ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: one element from L1, spread out; a vector of a panel from L2

@@ -1,7 +1,7 @@
 """TensorIR for GPUs: kernels as the code of one thread, and host code that launches them (see `device`).
 
-The steps are passes (`mlcc.passes.levels.LOWERING`), one module each; `device_program` then takes kernels and host code
-apart.
+The steps are passes (`mlcc.passes.manage.levels.LOWERING`), one module each; `device_program` then takes kernels and host
+code apart.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
-from mlcc.passes.gpu.dynamic import dynamic_shared
-from mlcc.passes.gpu.narrow import narrow_kernel
-from mlcc.passes.gpu.split import split_host_device
+from mlcc.passes.gpu.dynamic_shared import dynamic_shared
+from mlcc.passes.gpu.narrow_indices import narrow_kernel
+from mlcc.passes.gpu.split_host_device import split_host_device
 from mlcc.passes.lowering.options import GPU_UNROLL_LIMIT
 from mlcc.passes.lowering.unroll import unroll_loops
 

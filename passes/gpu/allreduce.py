@@ -19,15 +19,15 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.cross_thread import SCOPE
+from mlcc.passes.gpu.combine_threads import SCOPE
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
-from mlcc.passes.gpu.kernels import change_kernels
+from mlcc.passes.gpu.form_kernels import change_kernels
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.schedule.reducers import apply_reducer
-from mlcc.passes.stages import LOOPS
+from mlcc.passes.manage.stages import LOOPS
+from mlcc.passes.schedule.analysis.reducers import apply_reducer
 
 WARP = 32
 Values = list[Expr]

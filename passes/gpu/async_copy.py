@@ -23,7 +23,7 @@ from mlcc.passes.gpu.pipeline import ASYNC
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 SIZES = (4, 8, 16)
 

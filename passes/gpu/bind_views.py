@@ -13,7 +13,7 @@ from mlcc.passes.lowering.match_buffer import match, matched, with_strides
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import LOOPS
+from mlcc.passes.manage.stages import LOOPS
 
 
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:

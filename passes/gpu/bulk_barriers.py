@@ -16,15 +16,15 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.barriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
-from mlcc.passes.gpu.kernels import change_kernels
+from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.mbarriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 _VOID = DType.of("void")
 _WORD = DType.of("uint32")

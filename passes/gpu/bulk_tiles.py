@@ -31,8 +31,8 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
-from mlcc.passes.gpu.kernels import change_kernels
-from mlcc.passes.gpu.permuted import Permutation
+from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.gpu.swizzle import Permutation
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import compact_strides
@@ -40,8 +40,8 @@ from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import LOOPS
-from mlcc.runtime.tensor_map import MOST_BOX, MOST_DIMS
+from mlcc.passes.manage.stages import LOOPS
+from mlcc.runtime.launch.tensor_map import MOST_BOX, MOST_DIMS
 
 TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"
 # arguments of a tile: pointer, offset, map, key, slot, slots, boxes, the axis along which they lie in the tensor, the

@@ -16,10 +16,10 @@ from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import Node, children, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.gpu.axes import AXES, thread_axis
+from mlcc.passes.gpu.thread_axes import AXES, thread_axis
 from mlcc.passes.lowering.accesses import is_steady
-from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.lowering.vector_legality import mentions
 
 
 @dataclass(slots=True, eq=False)

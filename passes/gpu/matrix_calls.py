@@ -19,7 +19,7 @@ from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.gpu.views import resolve_views
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 _AXIS = "threadIdx.x"
 

@@ -23,10 +23,10 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import Attrs, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.gpu.device import block_barrier
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
 from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles, waits
-from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -44,7 +44,7 @@ from mlcc.passes.lowering.pipeline_parts import (
 )  # fmt: skip
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import has_jump, nested_bodies
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
 VOID = DType.of("void")

@@ -7,7 +7,7 @@ All but box, steps, rank and swizzle (0, 32, 64 or 128 bytes, PTX ISA "Swizzling
 Elements of a box outside of the tensor are zeros; stores leave them out.
 
 Limits are those of cuTensorMapEncodeTiled (CUDA driver API, "Tensor Map Object Management"); what is not known when a
-kernel is compiled is checked at its launch (`mlcc.runtime.tensor_map`).
+kernel is compiled is checked at its launch (`mlcc.runtime.launch.tensor_map`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
 from mlcc.ir.tir import Expr
-from mlcc.runtime.tensor_map import DTYPES, MOST_BOX, MOST_DIMS, MOST_STEP, STRIDE_UNIT, SWIZZLES, MapSpec
+from mlcc.runtime.launch.tensor_map import DTYPES, MOST_BOX, MOST_DIMS, MOST_STEP, STRIDE_UNIT, SWIZZLES, MapSpec
 
 __all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
 

@@ -16,12 +16,12 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.placed import Place, Placed
+from mlcc.passes.gpu.buffer_offsets import Place, Placed
 from mlcc.passes.lowering.accesses import is_steady
 from mlcc.passes.lowering.flatten import flat_buffer
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 _SMALL = 64  # nodes of a value that takes the place of its name
 

@@ -17,13 +17,13 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.placed import Place, Placed, enlarged, fragment_sizes
+from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
 

@@ -21,12 +21,12 @@ from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
 from mlcc.ir.visit import rewrite_bottom_up, substitute
+from mlcc.passes.gpu.buffer_offsets import OFFSETS
 from mlcc.passes.gpu.divergence import Varying
-from mlcc.passes.gpu.placed import OFFSETS
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 WARP = 32
 _WIDTHS = {"warp": WARP, "warpgroup": 128}  # scope: how many threads along the axis share its memory

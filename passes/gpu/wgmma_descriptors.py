@@ -19,12 +19,12 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr
 from mlcc.passes.gpu.matrix_calls import wrong_call
-from mlcc.passes.gpu.permuted import Permutation, permutations
+from mlcc.passes.gpu.swizzle import Permutation, permutations
 from mlcc.passes.gpu.wgmma_layout import MODES
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 _BITS = DType.of("uint64")
 _LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say

@@ -21,7 +21,7 @@ from mlcc.passes.gpu.matrix_calls import wrong_call
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 _SIZE = 16
 _ELEMENTS = _SIZE * _SIZE

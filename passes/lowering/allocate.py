@@ -16,7 +16,7 @@ Body = tuple[tir.Stmt, ...]
 
 
 ALIGN = "buffer_dim_align"  # of an allocation: (axis, factor, offset), ...
-PERMUTED = "permuted_layout"  # of an allocation in shared memory: what blocks ask of it, see `mlcc.passes.gpu.permuted`
+PERMUTED = "permuted_layout"  # of an allocation in shared memory: what blocks ask of it, see `mlcc.passes.gpu.swizzle`
 
 
 def place_allocations(

@@ -30,13 +30,13 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
-from mlcc.passes.lowering.lanes import mentions
+from mlcc.passes.lowering.allocation_depth import depth_of, self_contained
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.lowering.sink import depth_of, self_contained
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
-from mlcc.passes.stages import LOOPS
+from mlcc.passes.lowering.vector_legality import mentions
+from mlcc.passes.manage.stages import LOOPS
 
 _OF_WARPS = ("warp", "warpgroup", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
 _SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)

@@ -10,7 +10,7 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import BLOCKS
+from mlcc.passes.manage.stages import BLOCKS
 
 
 @dataclass(frozen=True)

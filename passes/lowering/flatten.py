@@ -25,7 +25,7 @@ from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
-from mlcc.passes.stages import FLAT, LOOPS
+from mlcc.passes.manage.stages import FLAT, LOOPS
 
 _PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from mlcc.cpus import features_of
-from mlcc.dot_products import Pair, dot_pairs
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.target import Target
+from mlcc.machine.cpu import features_of
+from mlcc.machine.dot_products import Pair, dot_pairs
+from mlcc.machine.target import Target
 
 GPU_UNROLL_LIMIT = 1024  # statements that a loop comes to
 
@@ -22,7 +22,7 @@ class LowerOptions:
     `mask_bits` are the sizes of elements that the target loads and stores under a mask of lanes; with `cheap_masks` at
     no more than the cost of doing it without. `edge_limit` bounds the statements (as unrolled) of code that is copied
     to be free of conditions; 0 copies none. `reassociate`: vectorized reductions of floats need not ask for it.
-    `dots` are the dtypes of operands of which the CPU adds up products of neighbours (`mlcc.dot_products`).
+    `dots` are the dtypes of operands of which the CPU adds up products of neighbours (`mlcc.machine.dot_products`).
     `threads`: parallel loops may run on several. `kernels`: the code is a GPU's, for one of many threads.
     """
 

@@ -20,13 +20,13 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases, AliasMutator
-from mlcc.passes.lowering.lanes import Linear, linear, mentions
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.lowering.vector_legality import Linear, linear, mentions
 from mlcc.passes.lowering.work import of_iteration
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping threads costs more
 

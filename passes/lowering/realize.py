@@ -17,7 +17,7 @@ from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import BLOCKS, LOOPS
+from mlcc.passes.manage.stages import BLOCKS, LOOPS
 
 
 def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:

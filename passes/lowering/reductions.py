@@ -21,10 +21,10 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
+from mlcc.passes.lowering.vector_legality import mentions
 
 REASSOCIATE = "reassociate"
 _OPERATORS = (tir.Add, tir.Mul, tir.Min, tir.Max)

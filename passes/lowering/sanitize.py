@@ -5,7 +5,7 @@ function's own, a byte of shadow memory for each element says whether it was wri
 memory that their iterations share, shadow memory holds the numbers of the iterations that last wrote and read each
 element, at each depth of nested parallel loops. Iterations are numbered through the whole call, so that what an earlier
 loop left behind is less than the first number (`base`) of a loop that runs. The code generator looks at the shadow
-memory before each access (`mlcc.targets.llvm.sanitized`).
+memory before each access (`mlcc.targets.llvm.codegen.sanitized`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mlcc.ir.node import EMPTY, Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.accesses import Collector
 from mlcc.passes.lowering.aliases import Aliases
+from mlcc.passes.lowering.allocation_depth import depth_of
 from mlcc.passes.lowering.flatten import flat_buffer, flatten_buffers
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.realize import realize_blocks
-from mlcc.passes.lowering.sink import depth_of
 from mlcc.passes.lowering.threads import serial_threads
 
 INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is one of its dimension

@@ -15,10 +15,10 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
-from mlcc.passes.levels import LOWERING, lowering_text
 from mlcc.passes.lowering.options import LowerOptions, lower_options
-from mlcc.passes.manager import Pass, PassContext, Pipeline, pass_class
-from mlcc.passes.stages import BLOCKS, KERNELS, STAGE, STEP, stage_of
+from mlcc.passes.manage.levels import LOWERING, lowering_text
+from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, pass_class
+from mlcc.passes.manage.stages import BLOCKS, KERNELS, STAGE, STEP, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from mlcc.ir.node import replace as changed
 from mlcc.ir.tir import ForKind
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.accesses import Access, Scope, Uses
-from mlcc.passes.lowering.lanes import mentions
+from mlcc.passes.lowering.vector_legality import mentions
 
 _fresh = count(-1, -1)  # numbers of scopes that no other access shares
 

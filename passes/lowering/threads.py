@@ -19,7 +19,7 @@ from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.mutator import Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import LOOPS
+from mlcc.passes.manage.stages import LOOPS
 
 _BETWEEN_THREADS = frozenset(
     f"tir.{name}"

@@ -14,7 +14,7 @@ from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.stages import FLAT
+from mlcc.passes.manage.stages import FLAT
 
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:

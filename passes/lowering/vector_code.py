@@ -12,11 +12,11 @@ from mlcc.ir.checked import CheckedIndex, checked_index
 from mlcc.ir.dtypes import BOOL
 from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.lowering.dots import as_dot
+from mlcc.passes.lowering.dot_products import as_dot
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.lanes import mentions
 from mlcc.passes.lowering.mutator import Body, Mutator
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.vector_legality import mentions
 
 # pure intrinsics that work lane by lane on vectors
 _LANEWISE = frozenset(

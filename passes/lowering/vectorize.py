@@ -18,13 +18,13 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.aliases import AliasMutator
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.lanes import in_lockstep
 from mlcc.passes.lowering.mutator import Body
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.reductions import REASSOCIATE, find_reduction, reduce_in_vectors
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
-from mlcc.passes.stages import FLAT
+from mlcc.passes.lowering.vector_legality import in_lockstep
+from mlcc.passes.manage.stages import FLAT
 
 _UNROLLED = 4
 

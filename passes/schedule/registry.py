@@ -106,7 +106,7 @@ def find(name: str) -> Primitive:
     if name not in _WHERE:
         raise Refusal("E0610", f"a schedule has no primitive `{name}`", help=did_you_mean(name, [*_WHERE, *ALIASES]))
     if name not in _DEFINED:
-        importlib.import_module(f"mlcc.passes.schedule.{_WHERE[name]}")
+        importlib.import_module(f"mlcc.passes.schedule.primitives.{_WHERE[name]}")
     return _DEFINED[name]
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import used_vars
-from mlcc.passes.schedule.bindings import inherit_bindings, kept_bindings
+from mlcc.passes.schedule.analysis.bindings import inherit_bindings, kept_bindings
 from mlcc.passes.schedule.handles import OPERATORS, BlockRV, ExprRV, Handle, LoopRV
-from mlcc.passes.schedule.outer_regions import complete_regions
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.rewrite.outer_regions import complete_regions
 from mlcc.passes.schedule.tree import Rebuild, Tree
 
 if TYPE_CHECKING:

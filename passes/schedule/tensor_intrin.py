@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.passes.schedule.intrins.tensor_cores import catalogue, module_of
 from mlcc.passes.schedule.refusal import Refusal
-from mlcc.passes.schedule.tensor_cores import catalogue, module_of
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
@@ -130,7 +130,7 @@ def make_intrin(
 def _read(file: str, folder: str | None) -> IRModule:
     from mlcc.files import read_bytes
     from mlcc.grammar.parser import parse
-    from mlcc.grammar.syntax import decode
+    from mlcc.grammar.syntax.reader import decode
 
     path = os.path.join(folder or "", file)
     if folder is not None:

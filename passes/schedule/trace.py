@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.printer_literals import imm_text, plain_float, quote
+from mlcc.grammar.printer.literals import imm_text, plain_float, quote
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.index_maps import IndexMapArg, renewed, spelled

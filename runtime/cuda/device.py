@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 from mlcc.errors import CallError, LoadError, MachineError, error
 from mlcc.runtime.cuda import driver as cuda
 from mlcc.runtime.cuda.driver import ArgumentBlock, Driver, DriverError
-from mlcc.runtime.device import Device, Extents, KernelSpec, Limits, MemoryInfo, out_of_memory
-from mlcc.runtime.tensor_map import STRIDE_UNIT, TensorMap
+from mlcc.runtime.launch.device import Device, Extents, KernelSpec, Limits, MemoryInfo, out_of_memory
+from mlcc.runtime.launch.tensor_map import STRIDE_UNIT, TensorMap
 
 _CUDA = 2  # DLPack's number for the memory of NVIDIA GPUs
 _ZEROS = 256  # bytes

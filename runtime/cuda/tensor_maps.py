@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from mlcc.runtime.cuda.driver import DriverError
-from mlcc.runtime.tensor_map import BYTES, DTYPES, TensorMap
+from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, TensorMap
 
 LIBRARY = "libcuda.so.1"
 _ALIGNMENT = 64

@@ -12,8 +12,8 @@ from typing import Any
 
 from mlcc.runtime.cuda import tensor_maps
 from mlcc.runtime.cuda.driver import FUNCTION_MAX_DYNAMIC_SHARED, ArgumentBlock, DriverError, NoDriver
-from mlcc.runtime.device import Extents
-from mlcc.runtime.tensor_map import TensorMap
+from mlcc.runtime.launch.device import Extents
+from mlcc.runtime.launch.tensor_map import TensorMap
 
 
 def open_driver() -> PycudaDriver:

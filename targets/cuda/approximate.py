@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mlcc.targets.llvm.vmath.ops import Code, Num
+from mlcc.targets.llvm.codegen.vmath.ops import Code, Num
 
 _LOG2_E = 1.4426950408889634
 _LOG2_E_PARTS = (

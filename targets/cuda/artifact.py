@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlcc.errors import CompileError, error
 from mlcc.files import Content, npz_bytes
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir.tensor_data import TensorData
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
-from mlcc.runtime.plan_files import Parts, write_archive, write_text
+from mlcc.runtime.launch.files import Parts, write_archive, write_text
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule

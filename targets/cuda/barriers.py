@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
-from mlcc.targets.llvm.ir_text import Value, integer
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import zero
+from mlcc.targets.llvm.codegen.ir_text import Value, integer
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import zero
 
 if TYPE_CHECKING:
     from mlcc.targets.cuda.emitter import DeviceEmitter

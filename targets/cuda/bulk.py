@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mlcc.ir import tir
 from mlcc.passes.gpu.tensor_map import MOST_DIMS
 from mlcc.targets.cuda.barriers import int32, name_of, require, run_asm, shared_address
-from mlcc.targets.llvm.ir_text import Value
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import memory_type, zero
+from mlcc.targets.llvm.codegen.ir_text import Value
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import memory_type, zero
 
 if TYPE_CHECKING:
     from mlcc.targets.cuda.emitter import DeviceEmitter

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from mlcc.gpus import Arch
+from mlcc.machine.gpu import Arch
 from mlcc.passes.gpu.device import DeviceKernel
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.codegen.context import ModuleContext
+from mlcc.targets.llvm.codegen.refuse import unsupported
 
 DYNAMIC_SHARED = "mlcc_shared"  # the start of what a launch adds to the static shared memory
 _NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")

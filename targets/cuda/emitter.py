@@ -16,10 +16,11 @@ from mlcc.targets.cuda import barriers, bulk, intrinsics, tensor_cores, wgmma
 from mlcc.targets.cuda.addresses import split_index
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.storage import ALIGNMENT, DeviceStorage
-from mlcc.targets.llvm import calls, noting
-from mlcc.targets.llvm.emitter import Emitter
-from mlcc.targets.llvm.ir_text import NULL, FunctionText, Value
-from mlcc.targets.llvm.refuse import unsupported
+from mlcc.targets.llvm.codegen import calls
+from mlcc.targets.llvm.codegen import gpu_index_checks as noting
+from mlcc.targets.llvm.codegen.emitter import Emitter
+from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value
+from mlcc.targets.llvm.codegen.refuse import unsupported
 
 
 class DeviceEmitter(Emitter):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float
 from mlcc.ir.dtypes import FLOAT32, DType
-from mlcc.targets.llvm import casts, memory
-from mlcc.targets.llvm.device_externs import extern
-from mlcc.targets.llvm.ir_text import Value, floating, integer, vector
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import memory_type, register_type, zero
+from mlcc.targets.llvm.codegen import casts, memory
+from mlcc.targets.llvm.codegen.device_externs import extern
+from mlcc.targets.llvm.codegen.ir_text import Value, floating, integer, vector
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import memory_type, register_type, zero
 
 if TYPE_CHECKING:
     from mlcc.targets.cuda.emitter import DeviceEmitter

@@ -10,14 +10,14 @@ from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import accumulators
-from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
+from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.storage import GLOBAL, DeviceStorage
 from mlcc.targets.cuda.unrolling import loops_to_unroll
-from mlcc.targets.llvm import casts
-from mlcc.targets.llvm.ir_text import integer
-from mlcc.targets.llvm.types import memory_type
+from mlcc.targets.llvm.codegen import casts
+from mlcc.targets.llvm.codegen.ir_text import integer
+from mlcc.targets.llvm.codegen.types import memory_type
 
 MOST_THREADS = 1024
 MAP_ALIGNMENT = 64

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mlcc.gpus import Arch
 from mlcc.ir.module import IRModule
-from mlcc.target import Target
+from mlcc.machine.gpu import Arch
+from mlcc.machine.target import Target
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.launch import plan_module

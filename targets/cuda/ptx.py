@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mlcc.errors import CompileError, error
-from mlcc.gpu_facts import GpuFacts
-from mlcc.gpus import Arch
 from mlcc.ir import tir
+from mlcc.machine.gpu import Arch
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.target import Target
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.shared_layout import dynamic_alignment
-from mlcc.target import Target
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
 from mlcc.targets.cuda.selectable import mended
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions
-from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 
 TRIPLE = "nvptx64-nvidia-cuda"
 OLDEST_LLVM = (22,)

@@ -8,13 +8,13 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.passes.gpu.shared_layout import alignment_of, dynamic_layout
 from mlcc.targets.cuda.context import DYNAMIC_SHARED, DeviceContext
-from mlcc.targets.llvm.ir_text import Value
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.storage import byte_size
-from mlcc.targets.llvm.types import memory_type
+from mlcc.targets.llvm.codegen.ir_text import Value
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.storage import byte_size
+from mlcc.targets.llvm.codegen.types import memory_type
 
 if TYPE_CHECKING:
-    from mlcc.targets.llvm.emitter import Emitter
+    from mlcc.targets.llvm.codegen.emitter import Emitter
 
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.passes.gpu.mma_layout import DTYPES, Mma
-from mlcc.targets.llvm.ir_text import Value, integer
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import memory_type, zero
+from mlcc.targets.llvm.codegen.ir_text import Value, integer
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import memory_type, zero
 
 if TYPE_CHECKING:
     from mlcc.targets.cuda.emitter import DeviceEmitter

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu.placed import OFFSETS
-from mlcc.targets.llvm.storage import bodies
+from mlcc.passes.gpu.buffer_offsets import OFFSETS
+from mlcc.targets.llvm.codegen.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
 MOST_BYTES = 2048  # of a buffer in registers, of which a thread has 255

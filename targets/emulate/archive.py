@@ -10,12 +10,12 @@ from typing import Any
 
 import mlcc
 from mlcc.errors import CompileError, LoadError, error
-from mlcc.gpu_facts import GpuFacts
 from mlcc.grammar.parser import parse
 from mlcc.ir import tir
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.recursion import deep, uncollected
-from mlcc.runtime.plan_files import SOURCE, Parts
+from mlcc.runtime.launch.files import SOURCE, Parts
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.launch.module import rolled_kernels
 from mlcc.targets.launch.program import kernel_form

@@ -18,11 +18,11 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.targets.emulate.collectives import GROUPS, Gathered, name_of
-from mlcc.targets.llvm.ir_text import Value, integer
-from mlcc.targets.llvm.types import zero
+from mlcc.targets.llvm.codegen.ir_text import Value, integer
+from mlcc.targets.llvm.codegen.types import zero
 
 if TYPE_CHECKING:
-    from mlcc.targets.llvm.emitter import Emitter
+    from mlcc.targets.llvm.codegen.emitter import Emitter
 
 BARRIER = "emulate.barrier"  # T.barrier(what, address, amount, thread): one thread's doing, see the constants below
 INIT, ARRIVE, LANDED, WAIT = range(4)  # amount: arrivals to count; bytes to expect; bytes that came; parity

@@ -1,7 +1,7 @@
 """Bulk copies as the loads and stores that they are here, done at once; the bytes complete at the barrier.
 
-A kernel gets a tensor map as plain numbers (`mlcc.runtime.tensor_map.plain`); what is fixed of it is known here. The
-elements are moved as unsigned integers, bit by bit. With checks what a load writes to shared memory is the copy
+A kernel gets a tensor map as plain numbers (`mlcc.runtime.launch.tensor_map.plain`); what is fixed of it is known here.
+The elements are moved as unsigned integers, bit by bit. With checks what a load writes to shared memory is the copy
 engine's doing, which threads may use when they have waited at the barrier.
 """
 
@@ -15,7 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.tensor_map import TensorMap
-from mlcc.runtime.tensor_map import MOST_DIMS
+from mlcc.runtime.launch.tensor_map import MOST_DIMS
 from mlcc.targets.emulate.barriers import LANDED, act
 from mlcc.targets.emulate.checks import COPIED
 from mlcc.targets.emulate.collectives import name_of

@@ -14,11 +14,11 @@ from mlcc.targets.emulate.barriers import barrier_of, functions
 from mlcc.targets.emulate.checks import Checks, Root
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.emitter import ThreadEmitter
-from mlcc.targets.llvm import casts, memory
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.ir_text import FunctionText, Value, integer, vector
-from mlcc.targets.llvm.storage import Storage
-from mlcc.targets.llvm.types import register_type, zero
+from mlcc.targets.llvm.codegen import casts, memory
+from mlcc.targets.llvm.codegen.context import ModuleContext
+from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer, vector
+from mlcc.targets.llvm.codegen.storage import Storage
+from mlcc.targets.llvm.codegen.types import register_type, zero
 
 _FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # spreads the values of loop variables over a word
 _MARKS = "mlcc_emulate_marks"

@@ -14,18 +14,18 @@ from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.state import State
 from mlcc.ir import tir
 from mlcc.ir.narrow import encode
+from mlcc.machine.target import Target
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
-from mlcc.target import Target
 from mlcc.targets.emulate import checks
 from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.findings import Findings
 from mlcc.targets.emulate.kernel import emit_kernel
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.types import memory_type
+from mlcc.targets.llvm.codegen.context import ModuleContext
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.types import memory_type
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 
 _TYPES: dict[str, Any] = {
     "ptr": ctypes.c_void_p, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,

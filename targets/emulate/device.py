@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.errors import CallError, LoadError, error
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir.node import walk
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
-from mlcc.runtime.device import Extents, HostDevice, KernelSpec, Limits
+from mlcc.runtime.launch.device import Extents, HostDevice, KernelSpec, Limits
 from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, load_kernels
 from mlcc.targets.launch.program import static_shared
 

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 from mlcc.ir import tir
 from mlcc.targets.emulate import barriers
-from mlcc.targets.llvm import calls, casts, index_checks, memory, noting
-from mlcc.targets.llvm.device_externs import extern
-from mlcc.targets.llvm.emitter import Emitter
-from mlcc.targets.llvm.ir_text import Value
-from mlcc.targets.llvm.refuse import unsupported
-from mlcc.targets.llvm.types import is_small_float, memory_type, zero
+from mlcc.targets.llvm.codegen import calls, casts, index_checks, memory
+from mlcc.targets.llvm.codegen import gpu_index_checks as noting
+from mlcc.targets.llvm.codegen.device_externs import extern
+from mlcc.targets.llvm.codegen.emitter import Emitter
+from mlcc.targets.llvm.codegen.ir_text import Value
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import is_small_float, memory_type, zero
 
 Emit = Callable[[Any, tir.Call], Value]
 

@@ -29,16 +29,16 @@ from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.collectives import name_of
 from mlcc.targets.emulate.copies import asynchronous_copy, matrix_rows
 from mlcc.targets.emulate.emitter import NOTED_INDEX, ThreadEmitter
+from mlcc.targets.emulate.happens_before import CheckedSplitter
 from mlcc.targets.emulate.hoist import hoist_collectives
-from mlcc.targets.emulate.meetings import CheckedSplitter
 from mlcc.targets.emulate.split import Region, Splitter
 from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.emulate.wgmma import Sums
-from mlcc.targets.llvm import casts
-from mlcc.targets.llvm.context import ModuleContext
-from mlcc.targets.llvm.ir_text import NULL, Value, integer
-from mlcc.targets.llvm.storage import Storage
-from mlcc.targets.llvm.types import memory_type
+from mlcc.targets.llvm.codegen import casts
+from mlcc.targets.llvm.codegen.context import ModuleContext
+from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
+from mlcc.targets.llvm.codegen.storage import Storage
+from mlcc.targets.llvm.codegen.types import memory_type
 
 
 def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False, trace: bool = False) -> Checks:

@@ -17,7 +17,7 @@ from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
 from mlcc.runtime.abi import RECORD, filled
-from mlcc.runtime.tensor_map import plain, tensor_map
+from mlcc.runtime.launch.tensor_map import plain, tensor_map
 from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate, load_kernels
 
 

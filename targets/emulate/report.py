@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mlcc.errors import Diagnostic
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
-from mlcc.runtime.device import Extents
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.runtime.launch.device import Extents
 from mlcc.targets.emulate.analysis import Access, accesses, whole_blocks
 from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate
 from mlcc.targets.emulate.device import EmulatedDevice

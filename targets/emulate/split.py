@@ -19,7 +19,7 @@ from mlcc.ir.node import children, node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.targets.emulate.collectives import BARRIERS, EXCHANGES, GROUPS, Gathered, is_collective, name_of
 from mlcc.targets.emulate.threads import Body, Threads
-from mlcc.targets.llvm.storage import bodies
+from mlcc.targets.llvm.codegen.storage import bodies
 
 POINTERS = frozenset(f"tir.{n}" for n in ("tvm_access_ptr", "address_of", "handle_add_byte_offset", "ptr_byte_offset"))
 RETURNS = frozenset({"tir.ret", "tir.thread_return"})

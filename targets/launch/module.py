@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import CompileError, Diagnostic, together
-from mlcc.grammar.printer import script
+from mlcc.grammar.printer.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
@@ -15,7 +15,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.gpu import DeviceKernel, device_program
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.abi import DETAIL_SHIFT
-from mlcc.runtime.plan import VERSION
+from mlcc.runtime.launch.plan import VERSION
 from mlcc.targets.launch.program import LaunchContext, kernel_facts
 from mlcc.targets.launch.steps import function_plan
 from mlcc.targets.plan.context import Planning

@@ -23,8 +23,8 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, device_program
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.runtime.abi import ALIGNMENT
-from mlcc.runtime.device import SCALARS
-from mlcc.runtime.tensor_map import BYTES as MAP_BYTES
+from mlcc.runtime.launch.device import SCALARS
+from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
 from mlcc.targets.plan.exports import numbered

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.runtime.plan import POINTER_ALIGNMENT
+from mlcc.runtime.launch.plan import POINTER_ALIGNMENT
 from mlcc.targets.launch.names import Names
 from mlcc.targets.launch.scalars import as_json
 from mlcc.targets.plan.context import AnyPlanning

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mlcc.ir.module import IRModule
-    from mlcc.target import Target
+    from mlcc.machine.target import Target
     from mlcc.targets.llvm.artifact import Artifact
 
 

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mlcc.cache import store
+from mlcc.cache.folder import store
+from mlcc.cache.object_cache import code_key
 from mlcc.errors import CompileError, error
 from mlcc.files import Content, write_files
 from mlcc.ir.tensor_data import TensorData
-from mlcc.kept import code_key
 from mlcc.outputs import check_suffix, kind_of
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
-from mlcc.targets.llvm.compile import Compiled, Machine, compile_text
-from mlcc.targets.llvm.header import c_header
-from mlcc.targets.llvm.host_run import CONSTANTS
-from mlcc.targets.llvm.link import shared_library
-from mlcc.targets.llvm.native import Natives, compile_with
-from mlcc.targets.llvm.objfile import Buffer, Definition, NewSection, finish
+from mlcc.targets.llvm.host.run import CONSTANTS
+from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
+from mlcc.targets.llvm.object.header import c_header
+from mlcc.targets.llvm.object.link import shared_library
+from mlcc.targets.llvm.object.native import Natives, compile_with
+from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
 from mlcc.targets.plan.exports import c_identifier
 
 KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.machine.target import Target
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.machine import required
-from mlcc.target import Target
 from mlcc.targets.llvm.artifact import Artifact
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.context import EmitOptions, ModuleContext, Shared
-from mlcc.targets.llvm.host import emit_host
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.native import import_kernels
-from mlcc.targets.llvm.pool import VERSION as POOL_VERSION
-from mlcc.targets.llvm.pool import carries_pool
+from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
+from mlcc.targets.llvm.codegen.pool import carries_pool
+from mlcc.targets.llvm.host.entry_points import emit_host
+from mlcc.targets.llvm.object.compile import Machine
+from mlcc.targets.llvm.object.native import import_kernels
 from mlcc.targets.plan.exports import symbol_of
 from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 

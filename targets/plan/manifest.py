@@ -115,6 +115,6 @@ def object_facts(
 
 def fingerprint(module: IRModule) -> str:
     """A hash of the lowered module's text, constants by their content."""
-    from mlcc.grammar.printer import script
+    from mlcc.grammar.printer.printer import script
 
     return hashlib.sha256(script(module, data=False).encode()).hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mlcc.errors import Span
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.targets.llvm.vmath import coefficients
+from mlcc.targets.llvm.codegen.vmath import coefficients
 from mlcc.targets.source.dialect import Dialect, Param, refuse
 from mlcc.targets.source.tensor_cores import copied_bytes
 

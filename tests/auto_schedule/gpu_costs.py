@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import mlcc
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.targets.cuda import ptxas
 from mlcc.targets.emulate.report import KernelReport, MeasuringDevice
 from tests.auto_schedule.kernels import arguments, chosen, lowered

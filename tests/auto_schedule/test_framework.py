@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 import mlcc
-from mlcc.cpu_facts import CpuFacts
 from mlcc.errors import CallError
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
+from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.auto_schedule.choose import answer, report
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.rule import Rule

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import mlcc
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.row_share import RowShare, share_rows
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.targets.cuda import ptxas

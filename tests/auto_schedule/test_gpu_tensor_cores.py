@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.gpu_facts import GpuFacts
 from mlcc.ir import tir
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
-from mlcc.passes.levels import level_text
+from mlcc.passes.manage.levels import level_text
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.targets.build import from_bfloat16, to_bfloat16

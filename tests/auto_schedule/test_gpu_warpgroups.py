@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
 from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import choose
 from mlcc.targets.cuda import ptxas

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc import host
-from mlcc.cpu_facts import CpuFacts
-from mlcc.cpus import features_of
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
-from mlcc.passes.levels import level_text
+from mlcc.machine import host
+from mlcc.machine.cpu import features_of
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.machine.target import Target
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.target import Target
+from mlcc.passes.manage.levels import level_text
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 from tests.auto_schedule.test_conv import LAYOUTS

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.cpu_facts import CpuFacts
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.auto_schedule import matmul
 from mlcc.passes.auto_schedule.choose import Answer, answer
 from mlcc.passes.auto_schedule.tiles import best_tile

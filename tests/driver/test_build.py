@@ -10,7 +10,7 @@ import pytest
 import mlcc
 from mlcc.driver import build, parse_file, run_compiled, write_module
 from mlcc.errors import CompileError
-from mlcc.passes.manager import PassFailed
+from mlcc.passes.manage.manager import PassFailed
 
 HIGH_LEVEL = """
 @I.ir_module

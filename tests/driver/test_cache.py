@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc import cache, kept
-from mlcc.cache import Store, private_folder, store
+from mlcc.cache import folder as cache
+from mlcc.cache import object_cache as kept
+from mlcc.cache.folder import Store, private_folder, store
 from mlcc.errors import CompileError, error
 from mlcc.files import read_bytes
 

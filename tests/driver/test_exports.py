@@ -10,7 +10,7 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import relax
-from mlcc.passes.levels import level_text
+from mlcc.passes.manage.levels import level_text
 
 TEXT = """
 @I.ir_module

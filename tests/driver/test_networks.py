@@ -19,7 +19,7 @@ import mlcc
 from mlcc import driver
 from mlcc.interp import run_function
 from mlcc.ir import tir
-from mlcc.passes.bind_params import bind
+from mlcc.passes.graph.bind_params import bind
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 

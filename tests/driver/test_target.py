@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mlcc import host
 from mlcc.errors import CompileError
-from mlcc.target import Target
+from mlcc.machine import host
+from mlcc.machine.target import Target
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import mlcc
 from mlcc.errors import CallError, LoadError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.runtime.device import KernelSpec
+from mlcc.runtime.launch.device import KernelSpec
 from mlcc.targets.emulate.device import EmulatedDevice
 from tests.emulate.kernels import program, rand
 

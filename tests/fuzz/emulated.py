@@ -71,7 +71,7 @@ def _schedules(module: Any, target: str, level: int) -> list[str]:
     import mlcc
     from mlcc.passes.auto_schedule.as_script import as_script
     from mlcc.passes.auto_schedule.choose import answers, facts_of
-    from mlcc.passes.levels import level_text
+    from mlcc.passes.manage.levels import level_text
 
     lowered = mlcc.run_passes(module, level_text(level, "cuda").partition(",auto-schedule")[0], target=target)
     facts = facts_of(target)
@@ -141,7 +141,7 @@ def campaign(
     seconds: float, seed: int, kinds: Sequence[str], count: int = 1 << 30, write: Any = print
 ) -> tuple[Counter[str], list[str]]:
     """As many cases as there is time for, of all kinds alike: how many of each, what became of them, and findings."""
-    import mlcc.targets.llvm.compile  # noqa: F401  before children are made
+    import mlcc.targets.llvm.object.compile  # noqa: F401  before children are made
     import tests.fuzz.subjects  # noqa: F401
 
     end = time.monotonic() + seconds

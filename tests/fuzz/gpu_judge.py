@@ -19,10 +19,10 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.bind_threads import bind_module
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.gpu.bind_threads import bind_module
 from mlcc.passes.gpu import BLOCK
 from mlcc.passes.gpu.device import DeviceKernel
-from mlcc.target import Target
 from mlcc.targets.cuda.ptxas import PtxasError, assemble, find_ptxas, version
 from mlcc.targets.source import emit_source
 from tests.fuzz.emulated import ARCHS

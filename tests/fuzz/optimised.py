@@ -31,7 +31,7 @@ TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
 
 def cpus() -> list[str]:
     """Those that this machine has."""
-    from mlcc import host
+    from mlcc.machine import host
 
     features = " ".join(host.cpu_features())
     needs = {"x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}
@@ -41,10 +41,10 @@ def cpus() -> list[str]:
 @contextmanager
 def eager_threads() -> Iterator[None]:
     """Loops run in parallel however little they do."""
-    from mlcc.cpu_facts import CpuFacts
+    from mlcc.machine.cpu_tables import CpuFacts
     from mlcc.passes.lowering import loop_time
     from mlcc.passes.lowering import parallel as settled
-    from mlcc.targets.llvm import parallel as emitted
+    from mlcc.targets.llvm.codegen import parallel as emitted
 
     changed: tuple[tuple[Any, str, Any], ...] = (
         (CpuFacts, "parallel_operations", 1), (settled, "LEAST_WORK", 1), (emitted, "LEAST_PIECE", 1),
@@ -97,10 +97,10 @@ def _check(kind: str, seed: int, cpu: str) -> str:
 def _schedules(module: Any, target: str) -> list[str]:
     """Rules that broke, and a script that gives another module."""
     import mlcc
-    from mlcc.cpu_facts import CpuFacts
+    from mlcc.machine.cpu_tables import CpuFacts
     from mlcc.passes.auto_schedule.as_script import as_script
     from mlcc.passes.auto_schedule.choose import answers
-    from mlcc.passes.levels import level_text
+    from mlcc.passes.manage.levels import level_text
 
     lowered = mlcc.run_passes(module, level_text(3).partition(",auto-schedule")[0], target=target)
     facts = CpuFacts.of(target)
@@ -184,7 +184,7 @@ def campaign(
     count: int = 1 << 30, write: Any = print,
 ) -> tuple[Counter[str], list[str]]:  # fmt: skip
     """As many cases as there is time for, of all kinds alike: how many of each, and what was found."""
-    import mlcc.targets.llvm.compile  # noqa: F401  before children are made
+    import mlcc.targets.llvm.object.compile  # noqa: F401  before children are made
     import tests.fuzz.subjects  # noqa: F401
 
     end = time.monotonic() + seconds

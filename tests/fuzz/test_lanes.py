@@ -15,8 +15,8 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.object.compile import Machine
 from tests.fuzz.fences import fenced
 from tests.generate.lanes import Case, lanes
 from tests.lower import lower_func
@@ -92,7 +92,7 @@ def _in_child(seeds: range, cpus: tuple[str, ...], seconds: float) -> int:
 
 @pytest.mark.parametrize("cpu", CPUS)
 def test_lanes(cpu: str, fuzz_seconds: float) -> None:
-    from mlcc import host
+    from mlcc.machine import host
 
     if cpu == "x86-64-v4" and "avx512bw" not in " ".join(host.cpu_features()):
         pytest.skip("no AVX-512 here")

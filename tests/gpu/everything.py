@@ -19,8 +19,8 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas
-from mlcc.targets.llvm.calls import _LLVM_INTRINSICS
-from mlcc.targets.llvm.device_externs import EXTERNS
+from mlcc.targets.llvm.codegen.calls import _LLVM_INTRINSICS
+from mlcc.targets.llvm.codegen.device_externs import EXTERNS
 
 DTYPES = (
     "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64",

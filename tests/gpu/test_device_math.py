@@ -13,8 +13,8 @@ from bench import ulps
 from mlcc.targets.cuda import approximate
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH
 from mlcc.targets.cuda.ptx import TRIPLE
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.vmath import BINARY, UNARY, exponentials
+from mlcc.targets.llvm.codegen.vmath import BINARY, UNARY, exponentials
+from mlcc.targets.llvm.object.compile import Machine
 from tests.targets.build import call, elementwise
 from tests.targets.harness import Native
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 import mlcc.runtime.cuda
-from mlcc import CompileError, host
+from mlcc import CompileError
 from mlcc.errors import MachineError
-from mlcc.gpu_facts import GpuFacts
-from mlcc.gpus import ISA, best_for
+from mlcc.machine import host
+from mlcc.machine.gpu import ISA, best_for
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.target import Target
 from mlcc.runtime.cuda.device import CudaDevice
-from mlcc.target import Target
 from tests.runtime.fake_driver import FakeDriver
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.schedule.tensor_cores import catalogue
+from mlcc.passes.schedule.intrins.tensor_cores import catalogue
 from mlcc.passes.schedule.tensor_intrin import make_intrin
 from mlcc.targets.emulate import run_program
 from tests.lower import lower_gpu
@@ -20,7 +20,7 @@ NAMES = sorted(catalogue())
 
 @pytest.mark.parametrize("name", NAMES[::16])
 def test_texts_are_pairs_of_a_description_and_an_implementation(name: str) -> None:
-    from mlcc.passes.schedule.tensor_cores import module_of
+    from mlcc.passes.schedule.intrins.tensor_cores import module_of
 
     made = make_intrin(name, module_of(name), None)
     assert [b.dtype for b in made.desc.buffers if b] == [b.dtype for b in made.impl.buffers if b]
@@ -46,7 +46,7 @@ def test_programs_are_tvms(all_cases: bool) -> None:
 
 
 def _text(name: str) -> str:
-    from mlcc.passes.schedule.tensor_cores import module_of
+    from mlcc.passes.schedule.intrins.tensor_cores import module_of
 
     module = module_of(name)
     assert module is not None

@@ -14,8 +14,8 @@ from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.cuda.ptx import emit_ptx
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.vmath import BINARY, UNARY
+from mlcc.targets.llvm.codegen.vmath import BINARY, UNARY
+from mlcc.targets.llvm.object.compile import Machine
 from tests.gpu.everything import everything
 from tests.gpu.on_cpu import Kernels
 from tests.lower import lower_gpu

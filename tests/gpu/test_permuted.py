@@ -15,7 +15,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import walk
 from mlcc.passes.gpu import DeviceProgram
-from mlcc.passes.gpu.permuted import Permutation
+from mlcc.passes.gpu.swizzle import Permutation
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.emulate import run_program
 from tests.lower import lower_gpu

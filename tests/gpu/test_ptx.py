@@ -10,9 +10,9 @@ import pytest
 
 import mlcc
 from mlcc import CompileError
-from mlcc.gpus import DRIVERS, ISA, Arch
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.machine.gpu import DRIVERS, ISA, Arch
 from mlcc.passes.gpu import DeviceKernel
 from mlcc.targets.cuda.ptx import PtxModule, emit_ptx
 from mlcc.targets.cuda.ptxas import Assembled, assemble, find_ptxas, version

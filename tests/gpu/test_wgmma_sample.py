@@ -11,7 +11,7 @@ import mlcc
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.gpu import DeviceProgram
-from mlcc.passes.schedule.tensor_cores import module_of
+from mlcc.passes.schedule.intrins.tensor_cores import module_of
 from mlcc.passes.schedule.tensor_intrin import make_intrin
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas, version

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlcc.errors import CompileError, Source
-from mlcc.grammar.fmt import format_text
-from mlcc.grammar.syntax import parse_syntax
+from mlcc.grammar.fmt.canonical import format_text
+from mlcc.grammar.syntax.reader import parse_syntax
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
@@ -103,7 +103,7 @@ y = T.Select(some_long_condition_name_of_its_own_kind and another_one or another
 
 def noisy(text: str, seed: int, comments: bool) -> str:
     """The same program with other blanks, line breaks in brackets, indentation, and perhaps comments."""
-    from mlcc.grammar.fmt import read_lines
+    from mlcc.grammar.fmt.canonical import read_lines
 
     pick = random.Random(seed)
     out: list[str] = []

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlcc.grammar.printer import constant_data, script
-from mlcc.grammar.printer_literals import float_text, quote
-from mlcc.grammar.printer_names import RESERVED, Names, identifier
+from mlcc.grammar.printer.literals import float_text, quote
+from mlcc.grammar.printer.names import RESERVED, Names, identifier
+from mlcc.grammar.printer.printer import constant_data, script
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL, FLOAT32, INT32, INT64, DType

@@ -10,7 +10,7 @@ import pytest
 
 from mlcc.errors import CompileError
 from mlcc.grammar.parser import parse
-from mlcc.grammar.printer import script
+from mlcc.grammar.printer.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.equal import assert_structural_equal, structural_equal
 from mlcc.ir.module import IRModule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlcc.grammar.parser import parse
-from mlcc.grammar.printer import script
+from mlcc.grammar.printer.printer import script
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE, INT64

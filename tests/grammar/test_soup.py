@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import mlcc
 from mlcc.errors import CompileError, Source, render
-from mlcc.grammar.syntax import parse_syntax
+from mlcc.grammar.syntax.reader import parse_syntax
 
 VALID = """\
 n = TypeVar("n")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mlcc.errors import CompileError, Source
-from mlcc.grammar import tables
-from mlcc.grammar.syntax import Tree, parse_syntax, read_source
+from mlcc.grammar.syntax import tables
+from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
 
 
 def parse(text: str, start: str = "module") -> Tree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlcc.errors import CompileError, Diagnostic, Source
-from mlcc.grammar.syntax import parse_syntax
+from mlcc.grammar.syntax.reader import parse_syntax
 
 
 def errors(text: str, start: str = "module") -> list[tuple[str, int, int, str]]:

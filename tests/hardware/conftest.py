@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlcc.errors import MlccError
-from mlcc.gpus import best_for
+from mlcc.machine.gpu import best_for
 from mlcc.runtime.cuda import default_device
 from mlcc.runtime.cuda.device import CudaDevice
 

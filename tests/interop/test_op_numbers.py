@@ -9,8 +9,8 @@ import pytest
 
 from mlcc.ir import relax, tir
 from mlcc.ops import get
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 from tests.interop.tvm_text import to_tvm
 from tests.ops import numbers
 from tests.ops.cases import Case, Mine

@@ -9,8 +9,8 @@ import pytest
 
 from mlcc.errors import CompileError
 from mlcc.ops import get
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 from tests.interop import op_corpus, op_corpus_nn
 from tests.interop.op_cases import Theirs
 from tests.interop.tvm_text import rounded, to_tvm

@@ -14,8 +14,8 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule
-from mlcc.passes.bind_params import bind
-from mlcc.passes.manager import Pipeline
+from mlcc.passes.graph.bind_params import bind
+from mlcc.passes.manage.manager import Pipeline
 from mlcc.verify import check
 
 tvm = pytest.importorskip("tvm")

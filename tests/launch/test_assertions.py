@@ -12,7 +12,7 @@ import mlcc
 from mlcc.errors import CallError
 from mlcc.runtime import manifest
 from mlcc.runtime.abi import KIND_BY_NAME
-from mlcc.runtime.plan_executable import PlanExecutable
+from mlcc.runtime.launch.executable import PlanExecutable
 from tests.launch.texts import MLP, built
 from tests.runtime.devices import PythonDevice, array
 

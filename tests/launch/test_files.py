@@ -18,9 +18,9 @@ import mlcc
 from mlcc.cli.main import run as command
 from mlcc.errors import CompileError, LoadError, MlccError
 from mlcc.files import npz_bytes
-from mlcc.runtime.device import Device
+from mlcc.runtime.launch.device import Device
+from mlcc.runtime.launch.files import read_parts
 from mlcc.runtime.loader import read_manifest
-from mlcc.runtime.plan_files import read_parts
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptxas import find_ptxas
 from mlcc.targets.emulate.device import EmulatedDevice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mlcc
-from mlcc.runtime.device import Device
+from mlcc.runtime.launch.device import Device
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.emulate.device import EmulatedDevice
 

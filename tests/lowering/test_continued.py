@@ -14,10 +14,10 @@ from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
-from mlcc.passes.levels import LOWERING
-from mlcc.passes.manager import Pipeline
-from mlcc.passes.stages import STAGE, STEP
-from mlcc.target import Target
+from mlcc.machine.target import Target
+from mlcc.passes.manage.levels import LOWERING
+from mlcc.passes.manage.manager import Pipeline
+from mlcc.passes.manage.stages import STAGE, STEP
 from tests.generate.functions import Options, prim_func
 
 KERNELS = sorted((Path(__file__).resolve().parent / "steps").glob("*.mlc"))

@@ -10,7 +10,7 @@ from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.object.compile import Machine
 from tests.fuzz.test_lanes import fenced
 from tests.lower import lower_func
 from tests.lowering.test_edges import llvm_of

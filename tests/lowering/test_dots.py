@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc import host
-from mlcc.dot_products import dot_pairs
 from mlcc.interp import run_prim_func
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, ForKind
+from mlcc.machine import host
+from mlcc.machine.dot_products import dot_pairs
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.lower import lower_func
 from tests.targets.build import call, func
 from tests.targets.harness import Native, kernel_module

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc import host
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.machine import host
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.fuzz.test_lanes import fenced
 from tests.lower import lower_func
 from tests.targets.harness import Native, kernel_module

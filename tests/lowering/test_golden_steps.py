@@ -14,9 +14,9 @@ import pytest
 import mlcc
 from mlcc.driver import parse_file
 from mlcc.ir.node import Attrs
-from mlcc.passes.levels import LOWERING
-from mlcc.passes.stages import STAGE, STEP
-from mlcc.target import Target
+from mlcc.machine.target import Target
+from mlcc.passes.manage.levels import LOWERING
+from mlcc.passes.manage.stages import STAGE, STEP
 from mlcc.verify import check
 
 HERE = Path(__file__).resolve().parent / "steps"

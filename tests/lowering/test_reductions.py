@@ -12,8 +12,8 @@ from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.object.compile import Machine
 from tests.lower import lower_func
 from tests.lowering.test_edges import V3, V4, llvm_of
 from tests.targets.harness import Native

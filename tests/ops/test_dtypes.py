@@ -10,8 +10,8 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 from tests.ops.cases import Case, Mine, T
 
 

@@ -12,8 +12,8 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.interp import run_function
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 from tests.ops.cases import Case, Mine, T
 
 REDUCTIONS = [

@@ -43,8 +43,8 @@ def test_refused(case: Case, code: str, says: str) -> None:
 
 
 def test_no_implementation_for_a_dtype() -> None:
-    from mlcc.passes.lower_to_tir import LowerToTir
-    from mlcc.passes.manager import PassContext
+    from mlcc.passes.graph.lower_to_tir import LowerToTir
+    from mlcc.passes.manage.manager import PassContext
 
     module = Mine().module(Case("power", (T((2,), "int32"), T((2,), "int32"))))
     with pytest.raises(CompileError, match="no implementation for int32, int32"):

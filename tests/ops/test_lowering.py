@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
-from mlcc.target import Target
+from mlcc.machine.target import Target
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 from tests.ops import numbers
 from tests.ops.cases import Case, Mine, T
 

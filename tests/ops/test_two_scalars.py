@@ -9,8 +9,8 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.ir import relax
-from mlcc.passes.lower_to_tir import LowerToTir
-from mlcc.passes.manager import PassContext
+from mlcc.passes.graph.lower_to_tir import LowerToTir
+from mlcc.passes.manage.manager import PassContext
 
 ARITHMETIC = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "floor_divide": np.floor_divide,

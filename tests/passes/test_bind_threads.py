@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.gpu_facts import GpuFacts
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.bind_threads import bind_function
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.auto_schedule.gpu.bind_threads import bind_function
 from mlcc.verify import check
 from tests.lower import lower_gpu
 

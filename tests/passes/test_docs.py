@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 
 import mlcc
 from mlcc.ir import Attrs, IRModule, relax
-from mlcc.options import format_value
+from mlcc.options.text import format_value
+from mlcc.options.typed import kebab
 from mlcc.passes import ALIASES, PASSES
-from mlcc.passes.graph import all_bindings, get_item, make_function, make_seq, make_tuple, map_relax_functions
-from mlcc.passes.manager import Pass, PassContext, Pipeline, pass_class, run_pipeline
-from mlcc.typed_options import kebab
+from mlcc.passes.graph.relax_mutator import map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, pass_class, run_pipeline
+from mlcc.relax.construct import get_item, make_function, make_seq, make_tuple
+from mlcc.relax.queries import all_bindings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "passes.md").read_text()
 

@@ -8,7 +8,7 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule
-from mlcc.passes.graph import all_bindings, tir_callee
+from mlcc.relax.queries import all_bindings, tir_callee
 from tests.auto_schedule.kernels import NATIVE
 
 PIPELINE = "normalize,lower-to-tir,fold-transposes,dead-code"

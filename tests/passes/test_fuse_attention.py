@@ -13,7 +13,7 @@ import mlcc
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.passes.attention.operands import regroup
-from mlcc.passes.levels import level_text
+from mlcc.passes.manage.levels import level_text
 from mlcc.targets.cuda.ptxas import find_ptxas
 
 GPU = "cuda{arch=sm_90}"

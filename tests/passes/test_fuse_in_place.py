@@ -7,7 +7,7 @@ import pytest
 
 import mlcc
 from mlcc.interp import run_function
-from mlcc.passes.why_fuse import explain
+from mlcc.passes.fusion.why_fuse import explain
 
 TENSOR = 'R.Tensor((4,), "float32")'
 TEXT = """

@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.driver import parse_file
-from mlcc.passes.reproducer import directive
+from mlcc.passes.manage.reproducer import directive
 from mlcc.verify import check
 
 HERE = Path(__file__).resolve().parent / "cases"

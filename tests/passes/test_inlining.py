@@ -6,7 +6,7 @@ import time
 
 import mlcc
 from mlcc.ir import relax
-from mlcc.passes.graph import all_bindings
+from mlcc.relax.queries import all_bindings
 
 X = 'R.Tensor((4,), "float32")'
 

@@ -12,11 +12,12 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError, error
 from mlcc.ir import IRModule
-from mlcc.passes import ALIASES, PASSES, manager
-from mlcc.passes.dead_code import DeadCode
-from mlcc.passes.levels import LEVELS
-from mlcc.passes.manager import Observer, Pass, PassContext, PassFailed, Pipeline, Requirement, run_pipeline
-from mlcc.passes.reproducer import directive
+from mlcc.passes import ALIASES, PASSES
+from mlcc.passes.graph.dead_code import DeadCode
+from mlcc.passes.manage import manager
+from mlcc.passes.manage.levels import LEVELS
+from mlcc.passes.manage.manager import Observer, Pass, PassContext, PassFailed, Pipeline, Requirement, run_pipeline
+from mlcc.passes.manage.reproducer import directive
 
 
 def test_every_pass_is_listed_under_its_name() -> None:
@@ -161,7 +162,7 @@ def test_a_bug_leaves_a_reproducer_that_names_the_rest_of_the_pipeline(tmp_path:
 
 
 def test_files_that_options_name_go_along_with_a_reproducer(tmp_path: Path) -> None:
-    from mlcc.passes.bind_params import BindParams
+    from mlcc.passes.graph.bind_params import BindParams
 
     (tmp_path / "w.npz").write_bytes(b"weights")
     pipeline = Pipeline((Broken(), BindParams("w.npz")))

@@ -12,9 +12,9 @@ from mlcc.errors import CompileError
 from mlcc.ir import IRModule, relax
 from mlcc.ir.node import replace
 from mlcc.passes.check_each import CheckEach
-from mlcc.passes.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
-from mlcc.passes.observers import Diff, Dump, Timing, VerifyEach, parse_names
-from mlcc.passes.work import module_work
+from mlcc.passes.lowering.work_estimate import module_work
+from mlcc.passes.manage.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
+from mlcc.passes.manage.observers import Diff, Dump, Timing, VerifyEach, parse_names
 
 TEXT = """
 @I.ir_module

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlcc.errors import CompileError
-from mlcc.options import format_item, parse_list, parse_one
+from mlcc.options.text import format_item, parse_list, parse_one
 
 
 def values(text: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule, relax, tir
-from mlcc.passes.graph import all_bindings
+from mlcc.relax.queries import all_bindings
 
 PACKING = """
         for p, k, j in T.grid(3, 5, 4):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule, relax
-from mlcc.passes.graph import all_bindings
-from mlcc.passes.levels import LEVELS
+from mlcc.passes.manage.levels import LEVELS
+from mlcc.relax.queries import all_bindings
 from mlcc.verify import check
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "generate")]

@@ -12,8 +12,8 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.ir import IRModule, relax
-from mlcc.passes.graph import all_bindings
-from mlcc.passes.manager import PassContext, Pipeline, run_pipeline
+from mlcc.passes.manage.manager import PassContext, Pipeline, run_pipeline
+from mlcc.relax.queries import all_bindings
 from mlcc.verify import check
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]

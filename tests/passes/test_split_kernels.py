@@ -8,7 +8,7 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule
-from mlcc.passes.graph import all_bindings, tir_callee
+from mlcc.relax.queries import all_bindings, tir_callee
 
 
 def attention(query: str, key: str, extra: str = "", bias: str = "", value: str = "") -> IRModule:

@@ -12,10 +12,10 @@ import mlcc
 from mlcc.cli.main import run
 from mlcc.errors import CompileError
 from mlcc.ir import relax
-from mlcc.passes.fuse import Kinds, fused_groups
-from mlcc.passes.graph import all_bindings, used_vars
-from mlcc.passes.manager import Pipeline
-from mlcc.passes.why_fuse import explain
+from mlcc.passes.fusion.fuse import Kinds, fused_groups
+from mlcc.passes.fusion.why_fuse import explain
+from mlcc.passes.manage.manager import Pipeline
+from mlcc.relax.queries import all_bindings, used_vars
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "generate")]
 

@@ -26,7 +26,7 @@ def fenced(kind: str) -> list[object]:
 
 @pytest.mark.parametrize("text", fenced("mlc"))
 def test_mlc_examples(text: str) -> None:
-    from mlcc.grammar.fmt import format_text
+    from mlcc.grammar.fmt.canonical import format_text
     from mlcc.verify import check
 
     mod = mlcc.parse(text, name="example.mlc")
@@ -45,7 +45,7 @@ def test_mls_examples(text: str) -> None:
     """Scripts run on the kernel of their page, and change it; what their trace says gives the same."""
     (kernel,) = re.findall(r"^```mlc\n(.*?)^```", (ROOT / "docs" / "schedules.md").read_text(), re.S | re.M)
     from mlcc.errors import Source
-    from mlcc.passes.schedule.script_run import run_script
+    from mlcc.passes.schedule.mls.run import run_script
 
     mod = mlcc.parse(kernel)
     sch = mlcc.Schedule(mod, seed=0)

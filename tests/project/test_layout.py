@@ -14,12 +14,12 @@ PARTS = ("grammar", "passes", "targets", "runtime")
 
 # Lower may not import higher. Equal ranks may import each other only where `ALSO` says so.
 RANK = {
-    "mlcc.errors": 0, "mlcc.codes": 0, "mlcc.cache": 1, "mlcc.files": 1, "mlcc.options": 1, "mlcc.outputs": 1,
-    "mlcc.ir": 2, "mlcc.arith": 3, "mlcc.target": 3, "mlcc.kept": 3, "mlcc.grammar.printer": 4,
+    "mlcc.errors": 0, "mlcc.codes": 0, "mlcc.cache.folder": 1, "mlcc.files": 1, "mlcc.options.text": 1, "mlcc.outputs": 1,
+    "mlcc.ir": 2, "mlcc.arith": 3, "mlcc.machine.target": 3, "mlcc.cache.object_cache": 3, "mlcc.grammar.printer.printer": 4,
     "mlcc.grammar.constants": 4, "mlcc.te": 5, "mlcc.ops": 6, "mlcc.verify": 7, "mlcc.relax": 7, "mlcc.interp": 8,
     "mlcc.grammar": 9, "mlcc.passes": 10, "mlcc.targets": 11, "mlcc.driver": 12, "mlcc.cli": 14,
 }  # fmt: skip
-LAZY_UPWARD = {(f"mlcc.ir.{name}", "mlcc.grammar.printer") for name in ("node", "module", "equal")}
+LAZY_UPWARD = {(f"mlcc.ir.{name}", "mlcc.grammar.printer.printer") for name in ("node", "module", "equal")}
 
 
 def modules() -> dict[str, Path]:
@@ -55,7 +55,7 @@ def area(module: str) -> str | None:
 
 def rank(module: str) -> int | None:
     if module.startswith("mlcc.grammar.print"):
-        return RANK["mlcc.grammar.printer"]
+        return RANK["mlcc.grammar.printer.printer"]
     where = area(module)
     return None if where is None else RANK[where]
 

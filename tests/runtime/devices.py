@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, LoadError, error
-from mlcc.runtime.device import Extents, HostDevice, KernelSpec
+from mlcc.runtime.launch.device import Extents, HostDevice, KernelSpec
 
 Kernel = Callable[..., None]  # (grid, block, shared bytes, *arguments)
 

@@ -17,7 +17,7 @@ from mlcc.runtime.cuda.driver import (
     ArgumentBlock,
     DriverError,
 )
-from mlcc.runtime.tensor_map import TensorMap, plain
+from mlcc.runtime.launch.tensor_map import TensorMap, plain
 
 LIMITS = {
     MAX_THREADS: 1024, 2: 1024, 3: 1024, 4: 64, 5: (1 << 31) - 1, 6: 65535, 7: 65535, CAPABILITY_MAJOR: 8,

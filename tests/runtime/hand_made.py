@@ -9,7 +9,7 @@ from typing import Any
 
 from mlcc.runtime.abi import ABI_VERSION, MANIFEST_SECTION
 from mlcc.runtime.machine import arch
-from mlcc.targets.llvm.objfile import NewSection, finish
+from mlcc.targets.llvm.object.objfile import NewSection, finish
 
 PRELUDE = r"""
 #include <stdint.h>

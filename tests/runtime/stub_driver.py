@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from mlcc.runtime import manifest
-from mlcc.runtime.device import SCALARS, KernelSpec
-from mlcc.runtime.plan import read_plan
+from mlcc.runtime.launch.device import SCALARS, KernelSpec
+from mlcc.runtime.launch.plan import read_plan
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.emulate.device import EmulatedDevice
 from tests.runtime.fake_driver import LIMITS

@@ -14,7 +14,7 @@ import mlcc
 from mlcc.errors import CallError, LoadError, MachineError
 from mlcc.runtime.cuda.device import CudaDevice
 from mlcc.runtime.cuda.driver import ArgumentBlock
-from mlcc.runtime.device import KernelSpec
+from mlcc.runtime.launch.device import KernelSpec
 from tests.launch.texts import MLP, built
 from tests.runtime.devices import array
 from tests.runtime.fake_driver import FakeDriver

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlcc.errors import CallError
-from mlcc.runtime.device import KernelSpec, out_of_memory
+from mlcc.runtime.launch.device import KernelSpec, out_of_memory
 from tests.runtime.devices import PythonDevice, array
 
 

@@ -11,7 +11,7 @@ from mlcc.errors import CallError
 from mlcc.runtime.cuda import tensor_maps
 from mlcc.runtime.cuda.device import CudaDevice
 from mlcc.runtime.cuda.driver import ArgumentBlock, DriverError
-from mlcc.runtime.tensor_map import MapSpec, plain, tensor_map
+from mlcc.runtime.launch.tensor_map import MapSpec, plain, tensor_map
 from tests.runtime.fake_driver import FakeDriver
 
 SPEC = MapSpec("A", "bfloat16", (64, 128), (1, 1), 128)

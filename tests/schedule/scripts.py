@@ -6,10 +6,10 @@ from typing import Any
 
 import mlcc
 from mlcc.errors import CompileError, Diagnostic, Source, Span
-from mlcc.grammar.syntax import parse_syntax
+from mlcc.grammar.syntax.reader import parse_syntax
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import ExprRV, LoopRV
-from mlcc.passes.schedule.script_statements import Script
+from mlcc.passes.schedule.mls.statements import Script
 from mlcc.recursion import deep
 
 MATMUL = """

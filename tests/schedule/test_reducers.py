@@ -6,7 +6,7 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.passes.schedule.reducers import ReductionParts, reduction_parts
+from mlcc.passes.schedule.analysis.reducers import ReductionParts, reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 
 HEAD = """

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlcc
+from mlcc.passes.schedule.primitives.sampling import _factorize, _tile
 from mlcc.passes.schedule.random import Engine
-from mlcc.passes.schedule.sampling import _factorize, _tile
 from tests.schedule.tools import MATMUL, refused, schedule
 
 

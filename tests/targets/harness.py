@@ -12,12 +12,12 @@ import numpy as np
 
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions, cpu_options
-from mlcc.targets.llvm.compile import Machine, compile_text, target_machine
-from mlcc.targets.llvm.context import PACKED_CALL, EmitOptions, ModuleContext
-from mlcc.targets.llvm.ir_text import ModuleText, Value
-from mlcc.targets.llvm.kernel import Kernel, emit_kernel
-from mlcc.targets.llvm.pool import carries_pool
-from mlcc.targets.llvm.signature import llvm_params, param_type
+from mlcc.targets.llvm.codegen.context import PACKED_CALL, EmitOptions, ModuleContext
+from mlcc.targets.llvm.codegen.ir_text import ModuleText, Value
+from mlcc.targets.llvm.codegen.kernel import Kernel, emit_kernel
+from mlcc.targets.llvm.codegen.pool import carries_pool
+from mlcc.targets.llvm.codegen.signature import llvm_params, param_type
+from mlcc.targets.llvm.object.compile import Machine, compile_text, target_machine
 from tests.lower import lower_all
 
 HOST = Machine(cpu="generic")

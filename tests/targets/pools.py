@@ -14,7 +14,7 @@ from mlcc.passes.lowering import loop_time
 from mlcc.passes.lowering import parallel as choice
 from mlcc.runtime import image
 from mlcc.runtime.threads import RUN_WORK
-from mlcc.targets.llvm import parallel
+from mlcc.targets.llvm.codegen import parallel
 
 _LOOP = """
 @T.prim_func

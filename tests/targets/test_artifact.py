@@ -325,9 +325,9 @@ def test_the_manifest_says_what_the_machine_needs() -> None:
 
 def test_the_runtime_knows_every_feature() -> None:
     """What code may use, the loader can look for: each feature has a word of the kernel."""
-    from mlcc.cpus import CPUS
+    from mlcc.machine.cpu import CPUS
     from mlcc.runtime.machine import word_of
-    from mlcc.targets.llvm.machines import FEATURES
+    from mlcc.targets.llvm.object.machines import FEATURES
 
     for arch, cpus in CPUS.items():
         used = {f for features in cpus.values() for f in features} | set(FEATURES[arch])

@@ -17,7 +17,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
 from tests.targets.build import block, func, loop, var
 from tests.targets.harness import Native
 

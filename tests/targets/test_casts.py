@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from mlcc import host
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.construct import round_float, wrap
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm.compile import Machine
+from mlcc.machine import host
+from mlcc.targets.llvm.object.compile import Machine
 from tests.targets.build import call, elementwise, from_bfloat16, storage, to_bfloat16
 from tests.targets.harness import Native
 

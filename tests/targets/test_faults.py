@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from mlcc.machine.target import Target
 from mlcc.runtime import elf, externs
 from mlcc.runtime.abi import FIRST, FIRST_UNSIGNED, SECOND, SLOT_SHIFT, SLOTS, filled
 from mlcc.runtime.image import link_image
-from mlcc.target import Target
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.faults import FAULT, add_fault, add_fault_text
-from mlcc.targets.llvm.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault, add_fault_text
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 
 TEMPLATES = [
     f"index {FIRST} of {SECOND}",

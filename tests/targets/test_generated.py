@@ -10,8 +10,8 @@ from mlcc.errors import CallError
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.targets.llvm.compile import Machine
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.object.compile import Machine
 from tests.generate.functions import Options, prim_func
 from tests.lower import lower_func
 from tests.targets.arguments import arguments, assert_alike, duplicate

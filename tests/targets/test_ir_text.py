@@ -9,7 +9,7 @@ import struct
 import llvmlite.binding as llvm
 import pytest
 
-from mlcc.targets.llvm.ir_text import ModuleText, Value, float_bits, floating, global_name, integer, vector
+from mlcc.targets.llvm.codegen.ir_text import ModuleText, Value, float_bits, floating, global_name, integer, vector
 
 
 def sample() -> ModuleText:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlcc.errors import CompileError
-from mlcc.targets.llvm.apart import run_apart
+from mlcc.targets.llvm.object.child_process import run_apart
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mlcc.cpus import CPUS
 from mlcc.errors import CompileError
-from mlcc.target import Target
-from mlcc.targets.llvm import machines
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.libm import ALLOWED
+from mlcc.machine.cpu import CPUS
+from mlcc.machine.target import Target
+from mlcc.targets.llvm.codegen.libm import ALLOWED
+from mlcc.targets.llvm.object import machines
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = """

@@ -17,7 +17,7 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.runtime import elf
-from mlcc.targets.llvm import native
+from mlcc.targets.llvm.object import native
 
 ROOT = Path(__file__).resolve().parents[2]
 

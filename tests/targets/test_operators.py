@@ -16,7 +16,7 @@ from mlcc.ir.construct import truncdiv, wrap
 from mlcc.ir.dtypes import DType
 from mlcc.ir.intrinsics import INTRINSICS
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.object.compile import Machine
 from tests.targets.build import call, elementwise, from_bfloat16, func, node, storage, to_bfloat16
 from tests.targets.harness import Native
 
@@ -272,7 +272,7 @@ def test_any_byte_but_zero_is_true() -> None:
 def test_what_the_interpreter_knows_the_targets_know() -> None:
     from mlcc.interp import calls as interpreted
     from mlcc.targets.cuda.emitter import DeviceEmitter
-    from mlcc.targets.llvm import calls
+    from mlcc.targets.llvm.codegen import calls
 
     known = {*interpreted.MATH, *interpreted._BITS, *interpreted._SPECIAL, "if_then_else"} & set(INTRINSICS)
     arguments_only = {"type_annotation", "tvm_stack_make_array"}

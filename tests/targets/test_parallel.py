@@ -20,11 +20,11 @@ from mlcc.ir.tir import ForKind
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
 from mlcc.runtime.threads import RUN, RUN_WORK
-from mlcc.targets.llvm import parallel
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.context import EmitOptions
-from mlcc.targets.llvm.ir_text import ModuleText
-from mlcc.targets.llvm.pool import add_pool
+from mlcc.targets.llvm.codegen import parallel
+from mlcc.targets.llvm.codegen.context import EmitOptions
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.pool import add_pool
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.generate.functions import Options, prim_func
 from tests.targets.arguments import arguments, assert_alike, duplicate
 from tests.targets.build import func, loop, var

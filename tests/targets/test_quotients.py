@@ -10,7 +10,7 @@ import pytest
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.object.compile import Machine
 from tests.targets.harness import Native
 from tests.targets.test_vmath import CPUS, compiled_text
 

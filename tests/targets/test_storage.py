@@ -8,7 +8,7 @@ import pytest
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.targets.llvm.context import EmitOptions
+from mlcc.targets.llvm.codegen.context import EmitOptions
 from tests.targets.build import block, func, loop, var
 from tests.targets.harness import Native
 

@@ -9,8 +9,8 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import ForKind
 from mlcc.runtime.elf import read_object
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.libm import ALLOWED
+from mlcc.targets.llvm.codegen.libm import ALLOWED
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.generate.functions import prim_func
 from tests.targets.build import elementwise, func, loop
 from tests.targets.harness import kernel_module

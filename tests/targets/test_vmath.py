@@ -15,8 +15,8 @@ from bench import ulps
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm.compile import Machine, compile_text
-from mlcc.targets.llvm.vmath import BINARY, ROUNDING, UNARY
+from mlcc.targets.llvm.codegen.vmath import BINARY, ROUNDING, UNARY
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.targets.build import call, elementwise
 from tests.targets.harness import Native, kernel_module
 

@@ -9,8 +9,8 @@ import pytest
 import mlcc
 from mlcc.errors import MlccError
 from mlcc.interp import run_prim_func
-from mlcc.passes.manager import Pass
-from mlcc.passes.observers import VerifyEach
+from mlcc.passes.manage.manager import Pass
+from mlcc.passes.manage.observers import VerifyEach
 from mlcc.verify import verify
 from tests.generate.faults import planted
 from tests.generate.functions import prim_func

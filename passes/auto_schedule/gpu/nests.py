@@ -9,8 +9,8 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.nests import owned, vector_place
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.analysis.reducers import reduction_parts
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
-from mlcc.passes.schedule.reducers import reduction_parts
 from mlcc.passes.schedule.refusal import Refusal
 
 THREADS = 256  # of a block, where nothing else decides: enough to fill a multiprocessor, few enough to balance

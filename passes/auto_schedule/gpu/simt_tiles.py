@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 
 PIECE = 4  # rows and columns of a piece of a thread's tile: what one load of 16 bytes brings
 BANKS = 32  # of shared memory, 4 bytes wide

@@ -9,9 +9,9 @@ from math import prod
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
-from mlcc.passes.auto_schedule.halves import compute_halves_in_float32
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import only_product
+from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 FEW = 16  # vectors for which a thread has a sum each

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 
 # bytes or products per clock of a multiprocessor (A100, whitepaper); only what they are to one another counts
 PRODUCTS = 1024  # of 16 bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlcc.gpu_facts import GpuFacts
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import CACHE, CORES, LATENCY, SHARED, START, Sizes
 
 ROWS = 64  # of one product

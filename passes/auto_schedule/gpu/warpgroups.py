@@ -40,7 +40,7 @@ from mlcc.passes.auto_schedule.products import number_of, only_product
 from mlcc.passes.gpu.wgmma_layout import Wgmma
 from mlcc.passes.lowering.pipeline_parts import BULK
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
-from mlcc.runtime.tensor_map import MOST_DIMS
+from mlcc.runtime.launch.tensor_map import MOST_DIMS
 
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
 _ALONG = 16  # products of one instruction

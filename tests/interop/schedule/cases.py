@@ -895,7 +895,7 @@ def implemented(name: str) -> bool:
     try:
         registry.find(name)
         if name == "sample_compute_location":
-            importlib.import_module("mlcc.passes.schedule.compute_location")
+            importlib.import_module("mlcc.passes.schedule.primitives.compute_location")
     except (ModuleNotFoundError, KeyError):
         return False
     return True

@@ -12,12 +12,12 @@ tvm = pytest.importorskip("tvm")
 import mlcc  # noqa: E402
 from mlcc.ir.equal import assert_structural_equal  # noqa: E402
 from mlcc.ir.node import replace  # noqa: E402
-from mlcc.passes.schedule.dot_intrins import dots  # noqa: E402
-from mlcc.passes.schedule.m16n8k8 import m16n8k8  # noqa: E402
-from mlcc.passes.schedule.mfma import mfma  # noqa: E402
-from mlcc.passes.schedule.simdgroups import simdgroups  # noqa: E402
+from mlcc.passes.schedule.intrins.dot_products import dots  # noqa: E402
+from mlcc.passes.schedule.intrins.m16n8k8 import m16n8k8  # noqa: E402
+from mlcc.passes.schedule.intrins.mfma import mfma  # noqa: E402
+from mlcc.passes.schedule.intrins.simdgroups import simdgroups  # noqa: E402
+from mlcc.passes.schedule.intrins.tensor_cores import catalogue  # noqa: E402
 from mlcc.passes.schedule.state import State  # noqa: E402
-from mlcc.passes.schedule.tensor_cores import catalogue  # noqa: E402
 from mlcc.passes.schedule.tensor_intrin import find_intrin  # noqa: E402
 
 NAMES = [name for name, *_ in (*dots(), *simdgroups(), *m16n8k8(), *mfma())]

@@ -7,7 +7,7 @@ import pytest
 tvm = pytest.importorskip("tvm")
 
 from mlcc.ir import tir  # noqa: E402
-from mlcc.passes.schedule.reducers import reduction_parts  # noqa: E402
+from mlcc.passes.schedule.analysis.reducers import reduction_parts  # noqa: E402
 from mlcc.passes.schedule.refusal import Refusal  # noqa: E402
 from mlcc.passes.schedule.tree import Tree  # noqa: E402
 from tests.interop.harness import from_tvm, to_tvm  # noqa: E402

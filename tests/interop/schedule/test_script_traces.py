@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mlcc.errors import Source, Span
-from mlcc.grammar.syntax import parse_syntax
+from mlcc.grammar.syntax.reader import parse_syntax
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
-from mlcc.passes.schedule.script_statements import Script
+from mlcc.passes.schedule.mls.statements import Script
 
 tvm = pytest.importorskip("tvm")
 

@@ -1,0 +1,1 @@
+"""IR to text; `printer.script` is where it starts."""

@@ -1,0 +1,100 @@
+"""`if` in relax functions: both branches bind one name, which is the value of the whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.errors import Label
+from mlcc.grammar.context import Skip
+from mlcc.grammar.relax import expr as relax_expr
+from mlcc.grammar.relax.scope import Collector
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.ir import relax
+from mlcc.ir.node import replace
+from mlcc.ops.relations import common
+
+if TYPE_CHECKING:
+    from mlcc.grammar.relax.walk import _Walker
+
+
+def if_statement(walker: _Walker, cst: Cst) -> None:
+    """Walk an `if`, and bind its value."""
+    fw, walk = walker.fw, walker.walk
+    if fw.out.in_dataflow:
+        walk.fail("E0417", "no `if` inside a dataflow block", cst[3], help="end the block before it")
+    if not cst[5]:
+        walk.fail("E0417", "an `if` of a relax function has an `else`", cst[3], help="its value is that of one branch")
+    condition = _condition(walker, cst[3])
+    before = len(walk.diagnostics)
+    then, name, place = _branch(walker, cst, cst[4], "then")
+    other, second, at = _branch(walker, cst, cst[5], "else")
+    if name != second:
+        related = (Label(walk.span(place), f"the other branch ends by binding `{name}`"),)
+        walk.fail("E0417", f"this branch ends by binding `{second}`", at, "both bind one name", related=related)
+    if len(walk.diagnostics) != before:
+        raise Skip
+    info = common(_known(then), _known(other))
+    made = relax.If(condition, then, other, info, span=walk.span(cst[3]))
+    var = fw.variable(name, place[1], info, walk.span(place))
+    fw.out.bindings.append(relax.VarBinding(var, made, span=walk.span(cst[3])))
+    fw.define(place, var)
+
+
+def _known(branch: relax.SeqExpr) -> relax.StructInfo:
+    return branch.struct_info or relax.ObjectStructInfo()
+
+
+def _condition(walker: _Walker, cst: Cst) -> relax.Expr:
+    """A bool: a scalar, or a tensor without dimensions."""
+    made = walker.fw.leaf(relax_expr.expression(walker.fw, cst))
+    info = made.struct_info
+    if isinstance(info, relax.TensorStructInfo):
+        wrong = info.ndim not in (-1, 0) or not (info.dtype is None or info.dtype.is_bool)
+    elif isinstance(info, relax.PrimStructInfo):
+        wrong = not info.dtype.is_bool
+    else:
+        wrong = info is not None and not isinstance(info, relax.ObjectStructInfo)
+    if wrong:
+        walker.walk.note("E0417", "a condition is one bool", cst, help="a tensor without dimensions, or a scalar")
+    return made
+
+
+def _branch(walker: _Walker, cst: Cst, body: tuple[Cst, ...], which: str) -> tuple[relax.SeqExpr, str, Cst]:
+    """A branch as a sequence, the name that it binds last, and where."""
+    fw, walk = walker.fw, walker.walk
+    saved, fw.out = fw.out, Collector()
+    before = len(walk.diagnostics)
+    fw.inside += 1
+    try:
+        with fw.scope.frame(", and lives in that branch only"):
+            walker.statements(body)
+        fw.out.close()
+        blocks = fw.out.blocks
+    finally:
+        fw.inside -= 1
+        fw.out = saved
+    if len(walk.diagnostics) != before:
+        raise Skip
+    last = blocks[-1].bindings[-1] if blocks and blocks[-1].bindings else None
+    if last is None or isinstance(last.var, relax.DataflowVar) or last.var.span is None or last.var.name == "_":
+        at = body[-1] if body else cst
+        walk.fail("E0417", "a branch ends by binding its value to a name", at, help="and the other branch to the same")
+    place = ("name", last.var.span.start, last.var.span.end, last.var.name)
+    return _as_sequence(blocks, last, which), last.var.name, place
+
+
+_COMPUTING = (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)
+
+
+def _as_sequence(blocks: list[relax.BindingBlock], last: relax.Binding, which: str) -> relax.SeqExpr:
+    """The value of a branch is that of its last binding, which is dropped if it computes nothing."""
+    rest = blocks[-1].bindings[:-1]
+    computes = not isinstance(last, relax.VarBinding) or isinstance(last.value, _COMPUTING)
+    if not computes and not isinstance(blocks[-1], relax.DataflowBlock):
+        body: relax.Expr = last.value  # type: ignore[attr-defined]
+        info = last.var.struct_info or body.struct_info
+        made = [*blocks[:-1], replace(blocks[-1], bindings=rest)] if rest else blocks[:-1]
+        return relax.SeqExpr(tuple(made), body, info, span=last.span)
+    var = type(last.var)(f"{last.var.name}_{which}", last.var.struct_info, span=last.var.span)
+    made = [*blocks[:-1], replace(blocks[-1], bindings=(*rest, replace(last, var=var)))]
+    return relax.SeqExpr(tuple(made), var, var.struct_info, span=last.span)

@@ -1,0 +1,180 @@
+"""Constants in text: `R.const` with its literals, references to data, metadata of printed modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.grammar.relax.scope import FunctionWalk
+from mlcc.grammar.relax.types import struct_info, tensor_dtype, type_of
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import encode
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ops import values
+
+Arguments = dict[str, Cst]
+
+
+def constant(data: TensorData, fw: FunctionWalk, cst: Cst) -> relax.Constant:
+    """A graph-level constant; one that is not there and whose type nobody stated is some tensor."""
+    if data.dtype.is_void:
+        info = relax.TensorStructInfo(None, None, -1)
+    else:
+        info = values.tensor_info(data.shape, data.dtype)
+    return relax.Constant(data, info, span=fw.walk.span(cst))
+
+
+# ---------------------------------------------------------------- R.const
+
+
+def const(fw: FunctionWalk, cst: Cst, given: Arguments) -> relax.Constant:
+    """`R.const(value, dtype)`: a number, a bool, or nested lists; int32, float32 or bool unless stated."""
+    value = literal(fw, given["value"])
+    dtype, shape = _stated(fw, given["dtype"]) if "dtype" in given else (None, None)
+    return constant(_tensor(fw, given["value"], value, dtype, shape), fw, cst)
+
+
+def number(fw: FunctionWalk, cst: Cst, value: Any, dtype: DType | None = None) -> relax.Constant:
+    """A Python number as a constant tensor without dimensions."""
+    return constant(_tensor(fw, cst, value, dtype, None), fw, cst)
+
+
+def literal(fw: FunctionWalk, cst: Cst) -> Any:
+    """Numbers in nested lists, as Python values."""
+    kind = cst[0]
+    if kind in ("int", "float"):
+        return cst[3]
+    if kind in ("list", "tuple"):
+        return [literal(fw, item) for item in cst[3]]
+    if kind == "unary" and cst[4][0] in ("int", "float") and cst[3] in ("-", "+"):
+        return -cst[4][3] if cst[3] == "-" else cst[4][3]
+    if kind == "const" and isinstance(cst[3], bool):
+        return cst[3]
+    if kind == "call" and cst[3][0] == "name" and cst[3][3] == "float" and len(cst[4]) == 1 and cst[4][0][0] == "str":
+        text = cst[4][0][3]
+        if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
+            return float(text)
+    elif kind != "const":
+        value = values.plain(fw.scalar(cst))
+        if isinstance(value, (bool, int, float)):
+            return value
+    fw.walk.fail("E0905", "a constant is made of numbers", cst, help='write float("inf") for infinity')
+
+
+def _stated(fw: FunctionWalk, cst: Cst) -> tuple[DType | None, tuple[int, ...] | None]:
+    """The dtype, and perhaps the shape, that follow the value: a string or `R.Tensor(...)`."""
+    info = type_of(fw, cst) if cst[0] != "str" else None
+    if isinstance(info, relax.TensorStructInfo):
+        return info.dtype, _static(fw, cst, info)
+    return tensor_dtype(fw, cst), None
+
+
+def _static(fw: FunctionWalk, cst: Cst, info: relax.TensorStructInfo) -> tuple[int, ...] | None:
+    if info.dims is None:
+        return None
+    sizes = tuple(tir.const_int(d) for d in info.dims)
+    if any(n is None for n in sizes):
+        fw.walk.fail("E0905", "a constant has a shape of numbers", cst)
+    return sizes  # type: ignore[return-value]
+
+
+def _tensor(fw: FunctionWalk, cst: Cst, value: Any, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorData:
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        fw.walk.fail("E0905", "the lists have different lengths", cst, help="rows of a constant are of one length")
+    if array.dtype.kind == "O":
+        fw.walk.fail("E0905", "a number does not fit any dtype", cst)
+    if dtype is None:
+        dtype = _default(array)
+    if dtype.is_handle or dtype.is_void or dtype.lanes != 1 or dtype.bits < 8:
+        fw.walk.fail("E0905", f"no constant is of {dtype}", cst)
+    if shape is not None and array.shape != shape:
+        have = "x".join(map(str, array.shape)) or "scalar"
+        fw.walk.fail("E0905", f"the value is {have}, its type says {'x'.join(map(str, shape)) or 'scalar'}", cst)
+    _check_range(fw, cst, array, dtype)
+    return TensorData(dtype, array.shape, encode(array, dtype))
+
+
+def _default(array: Any) -> DType:
+    if array.dtype.kind == "b":
+        return DType.of("bool")
+    if array.dtype.kind == "f" or not array.size:
+        return DType.of("float32")
+    least, most = int(array.min()), int(array.max())
+    if least >= -(2**31) and most < 2**31:
+        return DType.of("int32")
+    return DType.of("int64" if most < 2**63 else "uint64")
+
+
+def _check_range(fw: FunctionWalk, cst: Cst, array: Any, dtype: DType) -> None:
+    """Whole numbers in range where the dtype asks for them. Floats are rounded."""
+    import numpy as np
+
+    if not array.size or dtype.is_float or array.dtype.kind == "b":
+        return
+    if dtype.is_bool:
+        wrong = (array != 0) & (array != 1)
+    elif array.dtype.kind == "f":
+        info = np.iinfo(str(dtype))
+        wrong = ~(np.floor(array) == array) | (array < info.min) | (array > info.max)
+    else:
+        info = np.iinfo(str(dtype))
+        wrong = (array < info.min) | (array > info.max)
+    if wrong.any():
+        fw.walk.fail("E0905", f"{array[wrong].ravel()[0]} does not fit {dtype}", cst)
+
+
+# ---------------------------------------------------------------- references
+
+
+def data(fw: FunctionWalk, cst: Cst, given: Arguments) -> relax.Constant:
+    """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data that lie beside the text."""
+    key = fw.scalar(given["key"])
+    if not isinstance(key, str) or not key:
+        fw.walk.fail("E0905", "the key of a constant is a string", given["key"])
+    dtype, shape, sha256 = None, None, None
+    if "info" in given:
+        info = struct_info(fw, given["info"])
+        if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
+            fw.walk.fail("E0905", "the type of a constant is R.Tensor with a shape and a dtype", given["info"])
+        dtype, shape = info.dtype, _static(fw, given["info"], info)
+    if "sha256" in given:
+        sha256 = fw.scalar(given["sha256"])
+        if not isinstance(sha256, str) or len(sha256) < 16 or sha256.strip("0123456789abcdef"):
+            fw.walk.fail("E0905", "a hash is at least 16 lower-case hex digits", given["sha256"])
+    with fw.guard(cst):
+        found = fw.constants.resolve(key, dtype, shape, sha256, fw.walk.span(cst))
+        return constant(found, fw, cst)
+
+
+def metadata(fw: FunctionWalk, cst: Cst) -> relax.Constant | None:
+    """`metadata["relax.expr.Constant"][0]` or `meta[relay.Constant][0]`; None for anything else."""
+    inner = cst[3]
+    if inner[0] != "index" or inner[3][0] != "name" or len(inner[4]) != 1 or len(cst[4]) != 1:
+        return None
+    root, section, number = inner[3][3], inner[4][0], cst[4][0]
+    if root not in ("metadata", "meta") or fw.scope.find(root) is not None or number[0] != "int":
+        return None
+    if section[0] == "str":
+        key = f"{section[3]}[{number[3]}]"
+    else:
+        name = _dotted(section)
+        if name is None:
+            return None
+        key = f"{root}[{name}][{number[3]}]"
+    with fw.guard(cst):
+        return constant(fw.constants.resolve(key, None, None, None, fw.walk.span(cst)), fw, cst)
+
+
+def _dotted(cst: Cst) -> str | None:
+    if cst[0] == "attr":
+        base = _dotted(cst[3])
+        return None if base is None else f"{base}.{cst[4]}"
+    return cst[3] if cst[0] == "name" else None
+
+
+__all__ = ["const", "data", "literal", "metadata", "number"]

@@ -1,0 +1,92 @@
+"""Forms of the text that look like calls of operators and are none: `R.shape`, `R.const`, `R.str`, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.grammar.relax import const as relax_const
+from mlcc.grammar.relax.scope import FunctionWalk
+from mlcc.grammar.relax.types import tensor_dtype
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.ir import relax, tir
+from mlcc.ir.node import Attrs
+from mlcc.ops import values
+
+
+def sort_arguments(fw: FunctionWalk, cst: Cst, names: tuple[str, ...], required: int) -> dict[str, Cst]:
+    """The arguments of a form by name; `*` collects all."""
+    if names == ("*",):
+        return {str(i): a for i, a in enumerate(cst[4])}
+    what = fw.walk.dotted(cst[3], fw.scope) or "this"
+    if len(cst[4]) > len(names):
+        fw.walk.fail("E0441", f"{what} takes at most {len(names)} arguments", cst[4][len(names)])
+    given = dict(zip(names, cst[4], strict=False))
+    for keyword in cst[5]:
+        name = _ALIASES.get(keyword[0], keyword[0])
+        if name not in names or name in given:
+            fw.walk.fail("E0441", f"{what} has no argument `{keyword[0]}` left", keyword)
+        given[name] = keyword[3]
+    for name in names[:required]:
+        if name not in given:
+            fw.walk.fail("E0441", f"{what} lacks its argument `{name}`", cst)
+    return given
+
+
+_ALIASES = {"ty": "struct_info", "ty_args": "sinfo_args"}
+
+
+def _shape(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+    listed = given["value"]
+    if listed[0] not in ("tuple", "list"):
+        fw.walk.fail("E0442", "R.shape takes a list of dimensions", listed)
+    with fw.guard(listed):
+        return values.shape_expr([fw.scalar(item) for item in listed[3]], fw.walk.span(cst))
+
+
+def _prim_value(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+    made = fw.scalar(given["value"])
+    if not isinstance(made, (bool, int, float, tir.Expr)) or isinstance(made, tir.StringImm):
+        fw.walk.fail("E0442", "R.prim_value takes a scalar", given["value"])
+    return values.expr(made, fw.walk.span(cst))
+
+
+def _str(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+    made = fw.scalar(given["value"])
+    if not isinstance(made, str):
+        fw.walk.fail("E0442", "R.str takes a string", given["value"])
+    return values.expr(made, fw.walk.span(cst))
+
+
+def _dtype(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+    made = tensor_dtype(fw, given["value"])
+    if made is None:
+        fw.walk.fail("E0442", "R.dtype takes the name of a dtype", given["value"])
+    return values.expr(made, fw.walk.span(cst))
+
+
+def _extern(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+    if given["name"][0] != "str":
+        fw.walk.fail("E0442", "R.ExternFunc takes the name of a packed function", given["name"])
+    return values.extern(given["name"][3], fw.walk.span(cst))
+
+
+def _device(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> Attrs:
+    kind, index = (values.plain(fw.scalar(given[n])) if n in given else 0 for n in ("device_type", "index"))
+    return Attrs({"device_type": kind, "index": index})
+
+
+Form = tuple[tuple[str, ...], int, Callable[[FunctionWalk, Cst, dict[str, Cst]], Any]]
+FORMS: dict[str, Form] = {
+    "const": (("value", "dtype"), 1, relax_const.const),
+    "data": (("key", "info", "sha256"), 1, relax_const.data),
+    "shape": (("value",), 1, _shape),
+    "ShapeExpr": (("value",), 1, _shape),
+    "prim_value": (("value",), 1, _prim_value),
+    "PrimValue": (("value",), 1, _prim_value),
+    "str": (("value",), 1, _str),
+    "StringImm": (("value",), 1, _str),
+    "dtype": (("value",), 1, _dtype),
+    "ExternFunc": (("name",), 1, _extern),
+    "device": (("device_type", "index"), 1, _device),
+}

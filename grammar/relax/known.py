@@ -1,0 +1,52 @@
+"""What is known of values, as statements about them are judged."""
+
+from __future__ import annotations
+
+from mlcc.grammar.relax.expr import Cast
+from mlcc.ir import relax, tir
+from mlcc.ops import infer, relations
+
+
+def well_defined(
+    info: relax.StructInfo, visible: set[tir.Var] | None, params: tuple[relax.Var, ...]
+) -> relax.StructInfo:
+    """`info` without what mentions symbolic variables, or shapes, that only the function's body knows."""
+    if visible is None:
+        return info
+    inner = set(relations.variables(info)) - visible
+    found = infer.erase(info, {}, inner) if inner else info
+    return _without_shape_vars(found, set(params))
+
+
+def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.StructInfo:
+    if isinstance(info, relax.TensorStructInfo) and isinstance(info.shape, relax.Var) and info.shape not in known:
+        return relax.TensorStructInfo(None, info.dtype, info.ndim, info.vdevice)
+    if isinstance(info, relax.TupleStructInfo):
+        fields = tuple(_without_shape_vars(f, known) for f in info.fields)
+        same = all(a is b for a, b in zip(fields, info.fields, strict=True))
+        return info if same else relax.TupleStructInfo(fields)
+    return info
+
+
+def is_opaque(made: relax.Expr) -> bool:
+    """Whether nobody can know what a value is: results of functions, and of what depends on absent constants."""
+    if isinstance(made.struct_info, relax.ObjectStructInfo):
+        return True
+    if isinstance(made, relax.Call):
+        if not isinstance(made.op, tir.Op):
+            return True
+        return any(isinstance(a, relax.Constant) and a.data.dtype.is_void for a in made.args)
+    return isinstance(made, relax.Constant) and made.data.dtype.is_void
+
+
+def is_symbolic(made: Cast) -> bool:
+    """Whether a cast says something of symbolic variables, which only run time can tell."""
+    known = made.value.struct_info
+    return bool(relations.variables(made.struct_info) or (known is not None and relations.variables(known)))
+
+
+def text_of(info: relax.StructInfo) -> str:
+    """A struct info as the text writes it."""
+    from mlcc.grammar.printer.printer import script
+
+    return script(info).strip()

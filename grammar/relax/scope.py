@@ -1,0 +1,283 @@
+"""The state of walking one relax function: its names, its symbolic variables, and the bindings made so far."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.errors import CompileError, Label, Span, nearest
+from mlcc.grammar.constants import Constants
+from mlcc.grammar.context import UNKNOWN, Binding, Scope, Skip, TypeVar, Walk
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.values import evaluate
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.node import children
+
+MAX_TYPE = 10_000  # nodes of a type
+
+
+class _Module:
+    """What `cls` stands for after `cls = Module`."""
+
+
+MODULE = _Module()
+
+
+@dataclass
+class Collector:
+    """Blocks of bindings in the making. `outputs` are the places where outputs of a dataflow block are bound."""
+
+    blocks: list[relax.BindingBlock] = field(default_factory=list)
+    bindings: list[relax.Binding] = field(default_factory=list)
+    in_dataflow: bool = False
+    outputs: set[int] = field(default_factory=set)
+
+    def close(self) -> None:
+        """End the block being made."""
+        if self.bindings or self.in_dataflow:
+            kind = relax.DataflowBlock if self.in_dataflow else relax.BindingBlock
+            self.blocks.append(kind(tuple(self.bindings)))
+        self.bindings, self.in_dataflow, self.outputs = [], False, set()
+
+
+class FunctionWalk:
+    """One function being walked; `outer` is the function around it, if any."""
+
+    def __init__(self, walk: Walk, outer: FunctionWalk | None = None) -> None:
+        self.walk = walk
+        self.outer = outer
+        self.scope: Scope = Scope(outer.scope if outer is not None else walk.prelude)
+        self.scalars = Scalars(self)
+        self.symbols: dict[str, tir.Var] = {}
+        self.out = Collector()
+        self.sizes: dict[int, tuple[Any, int]] = outer.sizes if outer is not None else {}
+        self.inside = 0  # how many branches are open
+        self.ended: Span | None = None  # where the function returned
+
+    # ------------------------------------------------------------ names
+
+    def find(self, name: str) -> Binding | None:
+        """The binding of a name; a symbolic variable is made where the name stands for one per function."""
+        found = self.scope.find(name)
+        if found is None:
+            return None
+        if found.value is UNKNOWN:
+            raise Skip
+        if isinstance(found.value, TypeVar):
+            return Binding(self.symbol(name, found.value.dtype), found.span)
+        if isinstance(found.value, tir.Var) and self.walk.prelude.find(name) is found:
+            return Binding(self.symbol(name, found.value.dtype), found.span)
+        return found
+
+    def symbol(self, name: str, dtype: DType = INT64) -> tir.Var:
+        """The symbolic variable of that name: this function's, or that of a function around it."""
+        at: FunctionWalk | None = self
+        while at is not None:
+            if name in at.symbols:
+                return at.symbols[name]
+            at = at.outer
+        return self.symbols.setdefault(name, tir.Var(name, dtype))
+
+    def resolve(self, cst: Cst) -> Any:
+        """What a name means here. Fails for a name that means nothing."""
+        name = cst[3]
+        found = self.find(name)
+        if found is not None:
+            return found.value
+        if name in self.walk.functions:
+            return self.walk.functions[name]
+        if name in self.walk.self_names or name == self.walk.module_name:
+            return MODULE
+        self.walk.unknown_name(cst, name, self.scope)
+
+    def member(self, cst: Cst, name: str) -> relax.GlobalVar:
+        """A function of the module. Fails if there is none of that name."""
+        found = self.walk.functions.get(name)
+        if found is None:
+            close = nearest(name, self.walk.functions, 1)
+            known = ", ".join(f"`{n}`" for n in list(self.walk.functions)[:8])
+            help = f"did you mean `{close[0]}`?" if close else f"it has {known}" if known else None
+            self.walk.fail("E0250", f"the module has no function `{name}`", cst, "not defined", help=help)
+        return found
+
+    def is_prim_func(self, name: str) -> bool:
+        """Whether a function of the module is a PrimFunc, as its decorator says."""
+        cst = self.walk.definitions.get(name)
+        heads = () if cst is None else (d[3] if d[0] == "call" else d for d in cst[7])
+        return any(self.walk.dotted(h) == "T.prim_func" for h in heads)
+
+    def define(self, cst: Cst, value: Any) -> None:
+        """Bind the name that `cst` is."""
+        self.scope.define(cst[3], value, self.walk.span(cst))
+
+    # ------------------------------------------------------------ scalars
+
+    def scalar(self, cst: Cst) -> Any:
+        """The value of a scalar expression: a Python value or a TensorIR expression."""
+        for name in names_in(cst):
+            found = self.find(name[3])
+            if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
+                self._no_scalar(name, found)
+        with self.guard(cst):
+            return evaluate(self.walk, self.scalars, cst)
+
+    def _no_scalar(self, cst: Cst, found: Binding) -> None:
+        info = found.value.struct_info
+        where = (Label(found.span, f"`{cst[3]}` is bound here"),) if found.span is not None else ()
+        if isinstance(info, relax.PrimStructInfo):
+            help = "bind its value to a symbolic variable by R.match_cast"
+            self.walk.fail("E0403", f"the value of `{cst[3]}` is not known here", cst, help=help, related=where)
+        self.walk.fail("E0403", f"`{cst[3]}` is no scalar", cst, "a scalar is needed here", related=where)
+
+    def is_graph_level(self, cst: Cst) -> bool:
+        """Whether an expression works on tensors and the like, rather than on scalars."""
+        for name in names_in(cst):
+            found = self.find(name[3])
+            if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
+                return True
+        return any(self.walk.dotted(node[3], self.scope) is not None and self._is_relax(node) for node in calls_in(cst))
+
+    def _is_relax(self, call: Cst) -> bool:
+        return (self.walk.dotted(call[3], self.scope) or "").startswith("R.")
+
+    # ------------------------------------------------------------ errors
+
+    @contextlib.contextmanager
+    def guard(self, cst: Cst) -> Iterator[None]:
+        """Take over what is found wrong inside, by parts that know no syntax."""
+        try:
+            yield
+        except CompileError as problem:
+            self.walk.diagnostics += problem.diagnostics
+            raise Skip from None
+        except (ValueError, OverflowError, TypeError, ZeroDivisionError) as problem:
+            self.walk.fail("E0404", str(problem) or "this has no value", cst)
+
+    @property
+    def constants(self) -> Constants:
+        """Where references of the text find their data."""
+        walk = self.walk
+        if walk.constants is None:
+            folder = None if walk.folder is None else os.fspath(walk.folder)
+            walk.constants = Constants(walk.source, walk.data, folder)
+        return walk.constants  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ bindings
+
+    def check_size(self, info: relax.StructInfo | None, cst: Cst) -> None:
+        """Fail for a type too large to be written out: tuples of tuples, and dimensions, can double with every line."""
+        if info is not None and self._size(info) > MAX_TYPE:
+            self.walk.fail("E0418", f"the type of this has more than {MAX_TYPE} parts", cst)
+
+    def _size(self, node: Any) -> int:
+        """How many nodes are written for `node`, each as often as it occurs. What is shared is looked at once."""
+        if isinstance(node, (tir.Var, tir.IntImm)):
+            return 1
+        known = self.sizes.get(id(node))
+        if known is None:
+            known = self.sizes[id(node)] = (node, 1 + sum(self._size(child) for child in children(node)))
+        return known[1]
+
+    def variable(self, name: str, at: int, info: relax.StructInfo | None, span: Span | None) -> relax.Var:
+        """A new variable, bound at offset `at` of the text."""
+        inner = self.out.in_dataflow and at not in self.out.outputs
+        return (relax.DataflowVar if inner else relax.Var)(name, info, span=span)
+
+    def hidden(self, value: relax.Expr) -> relax.Var:
+        """A variable for a part of an expression that needs one."""
+        var = self.variable("lv" if self.out.in_dataflow else "gv", -1, value.struct_info, value.span)
+        self.out.bindings.append(relax.VarBinding(var, value, span=value.span))
+        return var
+
+    def normal(self, value: relax.Expr) -> relax.Expr:
+        """`value` with every nested computation bound to a variable of its own, in the order of evaluation."""
+        if isinstance(value, relax.Call):
+            args = tuple(self.leaf(a) for a in value.args)
+            return value if _same(args, value.args) else _with(value, args=args)
+        if isinstance(value, relax.TupleGetItem):
+            inner = self.leaf(value.tuple_value)
+            return value if inner is value.tuple_value else _with(value, tuple_value=inner)
+        if isinstance(value, relax.Tuple):
+            return self.leaf(value)
+        return value
+
+    def leaf(self, value: relax.Expr) -> relax.Expr:
+        """`value` as an argument: something that needs no computation, or a tuple of such."""
+        if isinstance(value, relax.Tuple):
+            fields = tuple(self.leaf(f) for f in value.fields)
+            return value if _same(fields, value.fields) else _with(value, fields=fields)
+        if isinstance(value, (relax.Call, relax.TupleGetItem, relax.If, relax.Function, relax.SeqExpr)):
+            return self.hidden(self.normal(value))
+        return value
+
+
+class Scalars(Scope):
+    """The names of a function as scalar expressions see them: a scalar variable stands for its symbolic value."""
+
+    def __init__(self, function: FunctionWalk) -> None:
+        super().__init__()
+        self._function = function
+        self.gone = function.scope.gone
+
+    def find(self, name: str) -> Binding | None:
+        found = self._function.find(name)
+        if found is None:
+            return super().find(name)
+        value = scalar_of(found.value) if isinstance(found.value, relax.Expr) else found.value
+        return Binding(value, found.span)
+
+    def names(self) -> list[str]:
+        return self._function.scope.names()
+
+
+def scalar_of(value: relax.Expr) -> tir.Expr | None:
+    """The symbolic value of a graph-level scalar, where it is known."""
+    if isinstance(value, relax.PrimValue):
+        return value.value
+    return value.struct_info.value if isinstance(value.struct_info, relax.PrimStructInfo) else None
+
+
+def names_in(cst: Cst) -> Iterator[Cst]:
+    """All names in an expression, in order."""
+    return (node for node in nodes_in(cst) if node[0] == "name")
+
+
+def calls_in(cst: Cst) -> Iterator[Cst]:
+    return (node for node in nodes_in(cst) if node[0] == "call")
+
+
+def nodes_in(cst: Any) -> Iterator[Cst]:
+    """All nodes of a syntax tree, or of tuples of them, parents first."""
+    stack = [cst]
+    while stack:
+        top = stack.pop()
+        if type(top) is not tuple or not top:
+            continue
+        if type(top[0]) is not str:
+            stack += reversed(top)
+            continue
+        yield top
+        if top[0] == "call":
+            stack += [keyword[3] for keyword in reversed(top[5])]
+            stack += [top[4], top[3]]
+        elif top[0] == "def":
+            stack += [top[8], top[7], top[6]]
+            stack += [part for parameter in reversed(top[5]) for part in parameter[3:]]
+        elif top[0] not in ("lambda", "import"):
+            stack += reversed(top[3:])
+        elif top[0] == "lambda":
+            stack.append(top[4])
+
+
+def _same(new: tuple[relax.Expr, ...], old: tuple[relax.Expr, ...]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))
+
+
+def _with(node: Any, **changes: Any) -> Any:
+    from mlcc.ir.node import replace
+
+    return replace(node, **changes)

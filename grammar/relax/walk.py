@@ -1,0 +1,474 @@
+"""Syntax trees of relax functions to IR: signatures, statements, blocks, and the order in which functions are walked.
+
+Meanings are TVM's. Nested computations are bound to variables of their own; a variable has the struct info that its
+annotation states, or else what is inferred.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.errors import Label
+from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
+from mlcc.grammar.printer.tvm import canonical_attributes
+from mlcc.grammar.relax import const as relax_const
+from mlcc.grammar.relax import expr as relax_expr
+from mlcc.grammar.relax import types as relax_types
+from mlcc.grammar.relax.branches import if_statement
+from mlcc.grammar.relax.expr import Cast
+from mlcc.grammar.relax.known import is_opaque, is_symbolic, text_of, well_defined
+from mlcc.grammar.relax.scope import MODULE, FunctionWalk, nodes_in
+from mlcc.grammar.relax.signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import attribute_values
+from mlcc.grammar.tir.values import Evaluator
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Attrs, replace
+from mlcc.ops import relations, values
+from mlcc.ops.relations import Fit
+
+
+def walk_function(walk: Walk, def_cst: Cst) -> relax.Function:
+    """The function that a `def` under `@R.function` means. What is wrong is noted; then Skip is raised.
+
+    The first call walks all relax functions of the module, callees before callers, so that results of calls are known
+    whatever the order of the text.
+    """
+    name = def_cst[3]
+    if walk.relax is None:
+        walk.relax = {}
+        for one in _callees_first(walk, def_cst):
+            walk.relax[one[3]] = _attempt(walk, one)
+    if name not in walk.relax or walk.relax[name][0] is not def_cst:
+        walk.relax[name] = _attempt(walk, def_cst)
+    made: relax.Function | None = walk.relax[name][1]
+    if made is None:
+        raise Skip
+    return made
+
+
+def _attempt(walk: Walk, def_cst: Cst) -> tuple[Cst, relax.Function | None]:
+    before = len(walk.diagnostics)
+    made = None
+    with walk.attempt():
+        made = _Walker(FunctionWalk(walk), def_cst).function()
+    return def_cst, made if len(walk.diagnostics) == before else None
+
+
+def is_relax(walk: Walk, def_cst: Cst) -> bool:
+    """Whether a `def` is a relax function, as its decorator says."""
+    return any(_decorator(walk, d) == "R.function" for d in def_cst[7])
+
+
+def _decorator(walk: Walk, cst: Cst) -> str | None:
+    return walk.dotted(cst[3] if cst[0] == "call" else cst)
+
+
+def _callees_first(walk: Walk, wanted: Cst) -> list[Cst]:
+    """The relax functions of the module, each after those that it calls, as far as there is no recursion."""
+    known = {name: cst for name, cst in walk.definitions.items() if is_relax(walk, cst)}
+    known.setdefault(wanted[3], wanted)
+    calls = {name: [n for n in _mentioned(cst) if n in known] for name, cst in known.items()}
+    order: list[Cst] = []
+    done: set[str] = set()
+    for root in known:
+        stack = [(root, iter(calls[root]))] if root not in done else []
+        done.add(root)
+        while stack:
+            name, rest = stack[-1]
+            following = next((n for n in rest if n not in done), None)
+            if following is None:
+                order.append(known[name])
+                stack.pop()
+            else:
+                done.add(following)
+                stack.append((following, iter(calls[following])))
+    return order
+
+
+def _mentioned(cst: Cst) -> list[str]:
+    found: dict[str, None] = {}
+    for node in nodes_in(cst[8]):
+        if node[0] == "name":
+            found[node[3]] = None
+        elif node[0] == "attr":
+            found[node[4]] = None
+    return list(found)
+
+
+# ---------------------------------------------------------------- one function
+
+
+class _Walker:
+    """Walks one function: `function()` gives it."""
+
+    def __init__(self, fw: FunctionWalk, cst: Cst) -> None:
+        self.fw = fw
+        self.walk = fw.walk
+        self.cst = cst
+        self.nested = fw.outer is not None
+        self.attrs: dict[str, Any] = {}
+        self.result: relax.Expr | None = None
+
+    def function(self) -> relax.Function:
+        """The function. Raises Skip if it cannot be made at all; errors inside are only noted."""
+        walk, name = self.walk, self.cst[3]
+        signature = read_signature(self.fw, self.cst)
+        if not self.nested and name in walk.functions:
+            walk.functions[name] = replace(walk.functions[name], struct_info=signature.info())
+        before = len(walk.diagnostics)
+        self.statements(self.cst[8])
+        if self.result is None:
+            if len(walk.diagnostics) == before:
+                walk.note("E0410", f"`{name}` does not return", self._name_place(), help="end it with `return`")
+            raise Skip
+        ret = self._result(signature)
+        self.fw.out.close()
+        body = relax.SeqExpr(tuple(self.fw.out.blocks), self.result, self.result.struct_info, span=self.fw.ended)
+        if not self.nested and not signature.private:
+            self.attrs.setdefault("global_symbol", name)
+        info = replace(signature.info(), ret=ret)
+        if not self.nested and name in walk.functions:
+            walk.functions[name] = replace(walk.functions[name], struct_info=info)
+        span = walk.span(self._name_place())
+        return relax.Function(signature.params, body, ret, signature.pure, Attrs(self.attrs), info, span=span)
+
+    def _name_place(self) -> Cst:
+        return ("name", *self.cst[4], self.cst[3])
+
+    def _result(self, signature: Signature) -> relax.StructInfo:
+        """The struct info of the result: what is known of the value, or stated, whichever says more."""
+        assert self.result is not None
+        known = self.result.struct_info or relax.ObjectStructInfo()
+        visible = {v for p in signature.params for v in relations.variables(p)}
+        visible |= _symbols_around(self.fw)  # its own, such as those of `match_cast`, are not seen outside
+        known = well_defined(known, visible, signature.params)
+        if signature.ret is None:
+            return known
+        found = relations.fit(signature.ret, known)
+        if found is Fit.COVERS or (found is Fit.NARROWS and is_opaque(self.result)):
+            return known if found is Fit.COVERS else signature.ret
+        if relations.possible(signature.ret, known):
+            self.result = self._checked("result", ("name", *self.cst[4], "result"), self.result, signature.ret)
+        else:
+            text = f"the function returns {text_of(known)}, not {text_of(signature.ret)}"
+            self.walk.note("E0411", text, self.cst[6])
+        return signature.ret
+
+    def _checked(self, what: str, target: Cst, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
+        """A variable for a value of which more is stated than is known, which is checked at run time."""
+        span = self.walk.span(target)
+        var = self.fw.variable(target[3], target[1], stated, span)
+        cast = relax.MatchCast(var, self.fw.leaf(value), stated, what, span=span)
+        self.fw.out.bindings.append(cast)
+        return var
+
+    # ------------------------------------------------------------ statements
+
+    def statements(self, body: tuple[Cst, ...]) -> None:
+        """Walk statements; one that is wrong leaves the names that it binds unusable, and the rest is walked."""
+        for statement in body:
+            if self.fw.ended is not None:
+                related = (Label(self.fw.ended, "the function returns here"),)
+                self.walk.note("E0414", "nothing can follow `return`", statement, related=related)
+                return
+            try:
+                self.statement(statement)
+            except Skip:
+                for name in bound_names(statement):
+                    self.fw.scope.define(name[3], UNKNOWN)
+
+    def statement(self, cst: Cst) -> None:
+        kind = cst[0]
+        if kind == "assign":
+            self._assign(cst)
+        elif kind == "expr":
+            self._expression(cst[3])
+        elif kind == "return":
+            self._return(cst)
+        elif kind == "with":
+            self._with(cst)
+        elif kind == "if":
+            if_statement(self, cst)
+        elif kind == "def":
+            self._nested(cst)
+        elif kind not in ("pass", "import"):
+            name = {"for": "loops", "while": "loops", "augassign": "`+=` and the like", "assert": "`assert`"}.get(kind)
+            help = "R.assert_op checks a condition" if kind == "assert" else None
+            self.walk.fail("E0414", f"relax functions have no {name or f'`{kind}`'}", cst, help=help)
+
+    def _expression(self, cst: Cst) -> None:
+        """A statement that is an expression: attributes, outputs, calls for their effect."""
+        fw = self.fw
+        if cst[0] == "str":
+            return
+        if cst[0] == "const" and cst[3] is Ellipsis:
+            self.walk.fail("E0414", "`...` stands for a body that is still to be written", cst)
+        path = self.walk.dotted(cst[3], fw.scope) if cst[0] == "call" else None
+        if path == "R.func_attr":
+            self._func_attr(cst)
+            return
+        if path == "R.output":
+            self.walk.fail("E0415", "R.output ends a dataflow block", cst, "no dataflow block is open here")
+        made = relax_expr.expression(fw, cst)
+        empty = isinstance(made, relax.Tuple) and not made.fields  # TVM binds nothing to what is of no type
+        if not isinstance(made, relax.Call) and not empty:
+            self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
+        self._bind(("name", cst[1], cst[1], "_"), made, None, cst)
+
+    def _func_attr(self, cst: Cst) -> None:
+        if len(cst[4]) != 1 or cst[4][0][0] != "dict" or cst[5]:
+            self.walk.fail("E0407", "R.func_attr takes one dict", cst)
+        evaluator = Evaluator(self.walk, self.fw.scalars)
+        found = attribute_values.attributes(evaluator, cst[4][0], "attributes of a function")
+        self.attrs.update(canonical_attributes(found))
+
+    def _return(self, cst: Cst) -> None:
+        fw = self.fw
+        if fw.out.in_dataflow or fw.inside:
+            where = "a dataflow block" if fw.out.in_dataflow else "a branch"
+            help = "bind the value in both branches, and return it after them" if fw.inside else "return after it"
+            self.walk.fail("E0414", f"`return` cannot stand in {where}", cst, help=help)
+        fw.ended = self.walk.span(cst)
+        if cst[3] is None or (cst[3][0] == "const" and cst[3][3] is None):
+            made: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
+        else:
+            made = relax_expr.expression(fw, cst[3])
+        self.result = fw.leaf(made)
+
+    # ------------------------------------------------------------ bindings
+
+    def _assign(self, cst: Cst) -> None:
+        target, annotation, item = cst[3:6]
+        if item is None:
+            self.walk.fail("E0414", "a variable needs a value", cst)
+        if item[0] == "name" and item[3] == self.walk.module_name and target[0] == "name" and target[3] == "cls":
+            self.fw.define(target, MODULE)
+            return
+        beside = pairs(target, item)
+        if annotation is not None and (len(beside) != 1 or target[0] != "name"):
+            self.walk.fail("E0414", "only one name can be annotated", target)
+        if len(beside) > 1 and not any(declaration(self.fw, i) for _, i in beside):
+            made = [relax_expr.value(self.fw, i) for _, i in beside]  # all values before all names, as in Python
+            for (name, place), one in zip(beside, made, strict=True):
+                self._store(name, one, None, place)
+            return
+        for name, place in beside:
+            dtype = declaration(self.fw, place) if name[0] == "name" else None
+            if dtype is not None:
+                if _is_type_var(place) and self.fw.find(name[3]) is None:
+                    # for the functions inside this one, too: each that uses it has a variable of its own
+                    self.fw.scope.define(name[3], TypeVar(name[3], dtype), self.walk.span(name))
+                else:
+                    self._declare(name, dtype)
+                continue
+            stated = relax_types.struct_info(self.fw, annotation) if annotation is not None else None
+            self._store(name, relax_expr.value(self.fw, place), stated, place, annotation)
+
+    def _declare(self, name: Cst, dtype: DType) -> None:
+        """`n = T.int64()`: the name of a symbolic variable; that of the signature, if it has one of that name."""
+        found = self.fw.find(name[3])
+        known = found.value if found is not None else None
+        if isinstance(known, relax.Var) and isinstance(known.struct_info, relax.PrimStructInfo):
+            known = known.struct_info.value
+        if isinstance(known, tir.Var) and known.name == name[3]:
+            if known.dtype is not dtype:
+                self.walk.fail("E0416", f"`{name[3]}` is {known.dtype} already, it cannot be {dtype}", name)
+            return
+        if found is not None and found.value is not MODULE:
+            where = (Label(found.span, "it is bound here"),) if found.span is not None else ()
+            self.walk.fail("E0416", f"`{name[3]}` is no symbolic variable", name, related=where)
+        self.fw.define(name, tir.Var(name[3], dtype, span=self.walk.span(name)))
+
+    def _store(
+        self, target: Cst, made: Any, stated: relax.StructInfo | None, cst: Cst, annotation: Cst | None = None
+    ) -> None:
+        """Bind what an expression gave."""
+        fw = self.fw
+        if target[0] in ("tuple", "list"):
+            self._unpack(target, made, cst)
+            return
+        if target[0] != "name":
+            self.walk.fail("E0414", "only names are bound in a relax function", target)
+        if made is MODULE or isinstance(made, (str, DType, list, relax.StructInfo, Attrs)) or made is None:
+            if made is None:
+                self.walk.fail("E0406", "None is no value of a relax function", cst)
+            fw.define(target, made)  # a name of the text, for something that no variable can hold
+            return
+        if isinstance(made, (bool, int, float)):
+            scalar = stated.dtype if isinstance(stated, relax.PrimStructInfo) else None
+            made = self._scalar(made, scalar, cst) if scalar else relax_const.number(fw, cst, made)
+        if isinstance(made, Cast):
+            self._cast(target, made, stated, cst)
+            return
+        self._bind(target, relax_expr.as_expr(fw, made, cst), stated, cst, annotation)
+
+    def _scalar(self, number: Any, dtype: DType, cst: Cst) -> relax.PrimValue:
+        from mlcc.ir.construct import const
+
+        with self.fw.guard(cst):
+            return values.scalar(const(number, dtype), self.walk.span(cst))
+
+    def _unpack(self, target: Cst, made: Any, cst: Cst) -> None:
+        """`a, b = ...`: the items of a tuple, which is computed once."""
+        names = target[3]
+        if isinstance(made, (tuple, list)):
+            if len(made) != len(names):
+                self._wrong_count(target, len(names), len(made))
+            for name, part in zip(names, made, strict=True):
+                self._store(name, part, None, cst)
+            return
+        whole = relax_expr.as_expr(self.fw, made, cst)
+        known = whole.struct_info
+        if isinstance(known, relax.TupleStructInfo) and len(known.fields) != len(names):
+            self._wrong_count(target, len(names), len(known.fields))
+        whole = self.fw.leaf(whole)
+        for at, name in enumerate(names):
+            self._store(name, relax_expr.item(self.fw, whole, at, name), None, cst)
+
+    def _wrong_count(self, target: Cst, names: int, items: int) -> None:
+        self.walk.fail("E0408", f"{names} names for a tuple of {items}", target)
+
+    def _bind(
+        self, target: Cst, made: relax.Expr, stated: relax.StructInfo | None, cst: Cst, annotation: Cst | None = None
+    ) -> None:
+        fw = self.fw
+        made = fw.normal(made)
+        known = made.struct_info
+        fw.check_size(known, cst)
+        if stated is not None and known is not None and not isinstance(made, relax.Function):
+            found = relations.fit(stated, known)
+            if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):
+                if relations.possible(stated, known):
+                    fw.define(target, self._checked("variable", target, made, stated))
+                    return
+                text = f"`{target[3]}` is {text_of(known)}, not {text_of(stated)}"
+                self.walk.note("E0411", text, annotation or target)
+                stated = known
+            elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
+                stated = known if isinstance(known, relax.PrimStructInfo) else stated
+        var = fw.variable(target[3], target[1], stated or made.struct_info, self.walk.span(target))
+        fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(cst)))
+        fw.define(target, var)
+
+    def _cast(self, target: Cst, made: Cast, stated: relax.StructInfo | None, cst: Cst) -> None:
+        fw = self.fw
+        known = made.value.struct_info
+        if known is not None and relations.fit(made.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(made):
+            text = f"the value is {text_of(known)}, it can never be {text_of(made.struct_info)}"
+            self.walk.note("E0411", text, cst)
+        if stated is not None and relations.fit(stated, made.struct_info) is not Fit.COVERS:
+            text = f"`{target[3]}` is {text_of(made.struct_info)}, not {text_of(stated)}"
+            self.walk.note("E0411", text, target)
+        value = fw.leaf(made.value)
+        var = fw.variable(target[3], target[1], made.struct_info, self.walk.span(target))
+        fw.out.bindings.append(relax.MatchCast(var, value, made.struct_info, span=self.walk.span(cst)))
+        fw.define(target, var)
+
+    # ------------------------------------------------------------ blocks
+
+    def _with(self, cst: Cst) -> None:
+        """`with R.dataflow():`"""
+        fw = self.fw
+        items = cst[3]
+        context = items[0][0]
+        is_call = context[0] == "call" and not context[4] and not context[5]
+        if len(items) != 1 or not is_call or self.walk.dotted(context[3], fw.scope) != "R.dataflow":
+            self.walk.fail("E0414", "relax functions have `with R.dataflow():` only", context)
+        if items[0][1] is not None:
+            self.walk.fail("E0414", "a dataflow block has no name", items[0][1])
+        if fw.out.in_dataflow:
+            self.walk.fail("E0415", "dataflow blocks do not nest", context)
+        body, outputs = self._outputs(cst[4])
+        fw.out.close()
+        fw.out.in_dataflow = True
+        fw.out.outputs = last_bound(body, outputs)
+        try:
+            with fw.scope.frame(", and is no output of its dataflow block"):
+                self.statements(body)
+                shown = [(name, fw.scope.find(name)) for n in body for name in [b[3] for b in bound_names(n)]]
+                visible = {name: found for name, found in shown if found is not None}
+                self._check_outputs(body, outputs)
+        finally:
+            fw.out.close()
+        wanted = {o[3] for o in outputs}
+        for name, found in visible.items():
+            if name in wanted or fw.scope.find(name) is None:
+                fw.scope.define(name, found.value, found.span)
+
+    def _outputs(self, body: tuple[Cst, ...]) -> tuple[tuple[Cst, ...], tuple[Cst, ...]]:
+        """The statements of a dataflow block, and the names in its R.output."""
+        last = body[-1]
+        is_output = [s for s in body if s[0] == "expr" and s[3][0] == "call" and self._path(s[3]) == "R.output"]
+        if not is_output:
+            return body, ()
+        if is_output[0] is not last:
+            self.walk.fail("E0415", "R.output is the last statement of its block", is_output[0])
+        names = last[3][4]
+        for name in names:
+            if name[0] != "name":
+                self.walk.fail("E0415", "R.output takes names of variables", name)
+        return body[:-1], names
+
+    def _path(self, call: Cst) -> str | None:
+        return self.walk.dotted(call[3], self.fw.scope)
+
+    def _check_outputs(self, body: tuple[Cst, ...], outputs: tuple[Cst, ...]) -> None:
+        bound = {name[3] for statement in body for name in bound_names(statement)}
+        for output in outputs:
+            if output[3] not in bound:
+                from mlcc.errors import did_you_mean
+
+                help = did_you_mean(output[3], bound)
+                self.walk.note("E0415", f"`{output[3]}` is not bound in this dataflow block", output, help=help)
+
+    # ------------------------------------------------------------ functions in functions
+
+    def _nested(self, cst: Cst) -> None:
+        if not is_relax(self.walk, cst):
+            self.walk.fail(
+                "E0414", "a function inside a relax function is an R.function itself", ("name", *cst[4], cst[3])
+            )
+        fw = self.fw
+        inner = _Walker(FunctionWalk(self.walk, fw), cst)
+        place = inner._name_place()
+        recursive = any(n[0] == "name" and n[3] == cst[3] for n in nodes_in(cst[8]))
+        var = None
+        if recursive:
+            if cst[6] is None:
+                self.walk.fail(
+                    "E0413", f"`{cst[3]}` calls itself: state what it returns", place, help="-> R.Tensor(...)"
+                )
+            probe = read_signature(FunctionWalk(self.walk, fw), cst)
+            var = fw.variable(cst[3], place[1], probe.info(), self.walk.span(place))
+            fw.define(place, var)
+        before = len(self.walk.diagnostics)
+        made = inner.function()
+        if len(self.walk.diagnostics) != before:
+            raise Skip
+        if var is None:
+            var = fw.variable(cst[3], place[1], made.struct_info, self.walk.span(place))
+            fw.define(place, var)
+        fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
+
+
+def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
+    """The symbolic variables of the functions around one."""
+    found: set[tir.Var] = set()
+    outer = fw.outer
+    while outer is not None:
+        found.update(outer.symbols.values())
+        for _, binding in outer.scope.bindings():
+            value = binding.value
+            if isinstance(value, tir.Var):
+                found.add(value)
+            elif isinstance(value, relax.Var) and value.struct_info is not None:
+                found.update(relations.variables(value.struct_info))
+        outer = outer.outer
+    return found
+
+
+def _is_type_var(cst: Cst) -> bool:
+    """Whether a declaration is `TypeVar("n")`."""
+    return bool(cst[0] == "call" and cst[3][0] == "name" and cst[3][3] == "TypeVar")

@@ -1,0 +1,112 @@
+"""Text to syntax tree: `parse_syntax`. The nodes are described in `tree`.
+
+The fast path feeds the tokens to the LALR automaton once. Only if something is wrong are they fed again, line by
+line and without building anything, to name every independent error: a line that does not parse is replaced by a
+harmless one of the same shape, and the parse goes on behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.errors import CompileError, Diagnostic, Source, Span, error
+from mlcc.grammar.syntax import errors as syntax_errors
+from mlcc.grammar.syntax import tables, tree
+from mlcc.grammar.syntax.automaton import Automaton, Refused
+from mlcc.grammar.syntax.lexer import Lexer, Stop
+from mlcc.recursion import uncollected
+
+MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
+
+_local = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A parsed text: its top-level statements, and its comments as (start, end, text), `#` included."""
+
+    body: tuple[tree.Cst, ...]
+    comments: tuple[tuple[int, int, str], ...]
+
+
+def parse_syntax(source: Source, start: str = "module") -> Tree:
+    """The syntax tree of a module (`start="module"`) or a schedule script (`"script"`). Raises CompileError."""
+    binary = source.text.find("\0")
+    if binary >= 0:
+        span = Span(source, binary, binary + 1)
+        raise CompileError(error("E0108", "this is not a text", span, "a NUL byte"))
+    automaton, builder = _parser()
+    builder.problems = []
+    lexer = Lexer(source, automaton.terminals)
+    try:
+        with uncollected():
+            body = automaton.parse(lexer.tokens(), start)
+    except Stop:
+        raise CompileError(lexer.problems) from None
+    except Refused:
+        raise CompileError(syntax_errors.find(source, automaton, start)) from None
+    if lexer.problems:
+        raise CompileError(syntax_errors.find(source, automaton, start))
+    problems = [
+        error("E0109", message, Span(source, at, end), help=help) for at, end, message, help in builder.problems
+    ] or _too_deep(source, body)
+    if problems:
+        raise CompileError(problems)
+    return Tree(body, tuple(lexer.comments))
+
+
+def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -> Source:
+    """A source from a path, or from the bytes or the text of one. Raises CompileError for what is not UTF-8 text."""
+    if isinstance(text, os.PathLike):
+        path = os.fspath(text)
+        name = name or path
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as failed:
+            raise CompileError(error("E0001", f"cannot read `{path}`: {failed.strerror or failed}")) from None
+    if isinstance(text, str):
+        return Source(name or "<text>", text)
+    try:
+        return Source(name or "<text>", text.decode("utf-8"))
+    except UnicodeDecodeError as bad:
+        raise CompileError(_not_utf8(text, bad, name or "<text>")) from None
+
+
+def decode(raw: bytes, name: str) -> str:
+    """The text that bytes are. Raises CompileError for what is not UTF-8."""
+    return read_source(raw, name).text.removeprefix("\ufeff")
+
+
+def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
+    source = Source(name, text.decode("utf-8", "replace"))
+    at = len(text[: bad.start].decode("utf-8", "replace"))
+    if b"\0" in text[:4096]:
+        return error("E0108", "this is not a text", Span(source, at, at + 1), "a byte that is not UTF-8")
+    message = f"byte 0x{text[bad.start]:02x} at offset {bad.start} is not UTF-8"
+    return error("E0108", message, Span(source, at, at + 1), help="save the text as UTF-8")
+
+
+def _parser() -> tuple[Automaton, tree.Builder]:
+    """One automaton per thread: its actions note problems as they go."""
+    found: tuple[Automaton, tree.Builder] | None = getattr(_local, "parser", None)
+    if found is None:
+        builder = tree.Builder()
+        found = _local.parser = (Automaton(tables.load(), builder), builder)
+    return found
+
+
+def _too_deep(source: Source, body: Any) -> list[Diagnostic]:
+    """Expressions, and chains of elif, that nest deeper than later stages could follow."""
+    level: list[Any] = [body]
+    for _ in range(2 * MAX_DEPTH):  # node tuples and the tuples that hold them alternate
+        level = [part for item in level for part in item if type(part) is tuple and part]
+        if not level:
+            return []
+    at = next((p for p in level if type(p[0]) is str and len(p) > 2), None)
+    span = Span(source, at[1], at[2]) if at is not None else None
+    help = "give parts of it a name, or write a loop"
+    return [error("E0107", f"this nests more than {MAX_DEPTH} deep", span, help=help)]

@@ -1,0 +1,52 @@
+"""Arguments of the functions that the text calls, matched to their names."""
+
+from __future__ import annotations
+
+import functools
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.context import Walk
+from mlcc.grammar.syntax.tree import Cst
+
+
+class Signature:
+    """The parameters of a text function: `signature("T.serial", "start stop=", "annotations step")`.
+
+    Positional ones come first, those ending in `=` may be left out; `named` ones are given by name only, and may always
+    be left out. `rest` collects further positional arguments.
+    """
+
+    def __init__(self, name: str, positional: str, named: str = "", rest: bool = False) -> None:
+        words = positional.split()
+        self.name = name
+        self.positional = tuple(w.rstrip("=") for w in words)
+        self.required = tuple(w for w in words if not w.endswith("="))
+        self.known = (*self.positional, *named.split())
+        self.rest = rest
+
+    def bind(self, walk: Walk, call: Cst, skip: int = 0) -> dict[str, Cst]:
+        """The given arguments by name; `skip` leaves out so many at the front. Wrong ones are noted and raise Skip."""
+        found: dict[str, Cst] = {}
+        args = call[4][skip:]
+        star = next((a for a in args if a[0] == "star"), None)
+        if star is not None:
+            walk.fail("E0304", f"`{self.name}` takes no starred arguments", star)
+        if len(args) > len(self.positional) and not self.rest:
+            count = f"{len(self.positional)} argument{'s' * (len(self.positional) != 1)} by position"
+            walk.fail("E0304", f"`{self.name}` takes {count}, not {len(args)}", args[len(self.positional)], "too many")
+        found.update(zip(self.positional, args, strict=False))
+        for name, start, end, value in call[5]:
+            at = ("name", start, end, name)
+            if name not in self.known:
+                walk.fail("E0304", f"`{self.name}` has no argument `{name}`", at, help=did_you_mean(name, self.known))
+            if name in found:
+                walk.fail("E0304", f"argument `{name}` of `{self.name}` is given twice", at)
+            found[name] = value
+        missing = [name for name in self.required if name not in found]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            walk.fail("E0304", f"`{self.name}` needs {names}", call, "missing here")
+        return found
+
+
+signature = functools.cache(Signature)

@@ -1,0 +1,109 @@
+"""Attributes as the text writes them: `T.func_attr({...})`, `annotations={...}`, decorator options, messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.context import Walk
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.evaluated import Scalar, describe, is_number
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import tir
+from mlcc.ir.dtypes import BOOL, INT32, DType
+from mlcc.ir.node import Attrs
+
+_OPTIONS = ("private", "s_tir", "check_well_formed", "persistent", "pure")
+
+
+def attributes(ev: Operators, cst: Cst, what: str) -> dict[str, Any]:
+    """A dict with string keys."""
+    value = ev.value(cst)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+        ev.walk.fail("E0302", f"{what} are a dict with strings as keys", cst)
+    return {k: attribute(ev, v, cst) for k, v in value.items()}
+
+
+def notes_of(ev: Operators, given: dict[str, Cst]) -> dict[str, Any]:
+    """The argument `annotations={...}` of a call, if it is given."""
+    return attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+
+
+def attribute(ev: Operators, value: Any, cst: Cst) -> Any:
+    """The value of an attribute in its usual form: Python's scalars, tuples and maps, nodes for all else."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tir.IntImm):
+        if value.dtype is BOOL:
+            return bool(value.value)
+        return value.value if value.dtype is INT32 else value
+    if isinstance(value, tir.StringImm):
+        return value.value
+    if isinstance(value, DType):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(attribute(ev, v, cst) for v in value)
+    if isinstance(value, dict):
+        if not all(isinstance(k, str) for k in value):
+            ev.walk.fail("E0302", "the keys of an attribute are strings", cst)
+        return Attrs({k: attribute(ev, v, cst) for k, v in value.items()})
+    if isinstance(value, Scalar):
+        return ev.as_expr(value, cst)
+    if isinstance(value, (tir.Expr, tir.Buffer, tir.CommReducer, tir.IterVar, tir.Range, tir.IndexMap)):
+        return value
+    return ev.walk.fail("E0302", f"{describe(value)} cannot be an attribute", cst)
+
+
+def subject(ev: Operators, cst: Cst) -> Any:
+    """What `T.attr` annotates: an expression, a buffer, an axis, a reducer, or a string."""
+    value = ev.value(cst)
+    if isinstance(value, (str, tir.Buffer, tir.IterVar, tir.CommReducer)):
+        return value
+    return ev.as_expr(value, cst)
+
+
+def attr_value(ev: Operators, value: Any, cst: Cst) -> Any:
+    """The value of `T.attr`: an expression, strings included."""
+    if isinstance(value, str):
+        return tir.StringImm(value, span=ev.walk.span(cst))
+    if isinstance(value, (tuple, list, dict)):
+        return attribute(ev, value, cst)
+    return ev.as_expr(value, cst)
+
+
+def assert_message(ev: Operators, cst: Cst) -> tuple[str, tuple[str, ...]]:
+    """The kind of error and the parts of the message: `"text"`, or `("ValueError", ["part", "part"])`."""
+    value = ev.value(cst)
+    kind = "RuntimeError"
+    if isinstance(value, tuple):
+        if len(value) != 2 or not isinstance(value[0], str):
+            ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
+        kind, value = value
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    made = []
+    for part in parts:
+        if isinstance(part, tir.StringImm):
+            part = part.value
+        if not isinstance(part, str):
+            ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
+        made.append(part)
+    return kind, tuple(made)
+
+
+def decorator_options(walk: Walk, cst: Cst) -> dict[str, Any]:
+    """The options in `@T.prim_func(private=True)`; each is a constant."""
+    found: dict[str, Any] = {}
+    for decorator in cst[7]:
+        if decorator[0] != "call":
+            continue
+        for name, start, end, value in decorator[5]:
+            at = ("name", start, end)
+            if name not in _OPTIONS:
+                walk.note("E0304", f"a function has no option `{name}`", at, help=did_you_mean(name, _OPTIONS))
+            elif value[0] != "const" and not is_number(value[3]):
+                walk.note("E0302", f"`{name}` is True or False", value)
+            else:
+                found[name] = value[3]
+    return found

@@ -1,0 +1,264 @@
+"""Blocks: `with T.block("C"):`, their axes, regions, predicate, init, annotations, and the buffers they own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import Label, Span, did_you_mean
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import attribute_values
+from mlcc.grammar.tir import buffers as tir_buffers
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.evaluated import describe
+from mlcc.grammar.tir.parts import as_range
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import FLOAT32
+from mlcc.ir.node import Attrs
+from mlcc.ir.tir import IterKind
+
+if TYPE_CHECKING:
+    from mlcc.grammar.tir.walk import FunctionWalk
+
+_KINDS = {
+    "spatial": IterKind.SPATIAL, "S": IterKind.SPATIAL, "reduce": IterKind.REDUCE, "R": IterKind.REDUCE,
+    "scan": IterKind.SCAN, "opaque": IterKind.OPAQUE,
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class BlockFrame:
+    """What the statements directly inside a block say about it."""
+
+    axes: list[tir.IterVar] = field(default_factory=list)
+    values: list[tir.Expr] = field(default_factory=list)
+    reads: tuple[tir.BufferRegion, ...] | None = None
+    writes: tuple[tir.BufferRegion, ...] | None = None
+    predicate: tir.Expr | None = None
+    init: tuple[tir.Stmt, ...] | None = None
+    allocs: list[tir.Buffer] = field(default_factory=list)
+    matches: list[tir.MatchBufferRegion] = field(default_factory=list)
+    annotations: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)  # where what may be said only once was said
+
+
+# ---------------------------------------------------------------- the block
+
+
+def walk_block(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> None:
+    """`with T.block("name"):`."""
+    given = signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
+    name = fw.ev.string(given["name"], "the name of a block") if "name" in given else ""
+    bare = "no_realize" in given and bool(fw.ev.value(given["no_realize"]))
+    frame = BlockFrame()
+    fw.frames.append(frame)
+    loops, fw.loops = fw.loops, 0  # a block is left only at its end
+    try:
+        with fw.scope.frame(f" in block `{name}`, and lives in that block only"):
+            made = fw.body(body)
+    finally:
+        fw.frames.pop()
+        fw.loops = loops
+    span = fw.walk.span(cst)
+    block = tir.Block(
+        name, tuple(frame.axes), frame.reads, frame.writes, made or (fw.nothing(cst),), frame.init,  # type: ignore[arg-type]
+        tuple(frame.allocs), tuple(frame.matches), Attrs(frame.annotations), span=span,
+    )  # fmt: skip
+    if bare:
+        fw.out.add(block)
+        return
+    predicate = frame.predicate if frame.predicate is not None else construct.const(True)
+    fw.out.add(tir.BlockRealize(tuple(frame.values), predicate, block, span=span))
+
+
+def directly_in_block(fw: FunctionWalk, what: str, cst: Cst) -> BlockFrame:
+    """The block that this statement stands directly in; fails if it stands elsewhere."""
+    frame = fw.frames[-1]
+    if frame is None:
+        fw.walk.fail("E0305", f"`{what}` belongs directly into a block", cst, help='`with T.block("name"):`')
+    return frame
+
+
+def _once(fw: FunctionWalk, frame: BlockFrame, what: str, cst: Cst) -> None:
+    before = frame.places.get(what)
+    if before is not None:
+        fw.walk.fail("E0305", f"`{what}` is said twice in one block", cst, related=(Label(before, "first here"),))
+    frame.places[what] = fw.walk.span(cst)
+
+
+def walk_init(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> None:
+    """`with T.init():`."""
+    frame = directly_in_block(fw, "T.init", cst)
+    _once(fw, frame, "T.init", call)
+    signature("T.init", "").bind(fw.walk, call)
+    frame.init = fw.inner(body, " in `T.init`", cst)
+
+
+# ---------------------------------------------------------------- statements directly in a block
+
+
+def _regions(fw: FunctionWalk, call: Cst) -> tuple[tir.BufferRegion, ...]:
+    items: tuple[Cst, ...] = call[4]
+    if len(items) == 1 and items[0][0] in ("tuple", "list"):
+        items = items[0][3]
+    return tuple(fw.ev.region(item) for item in items)
+
+
+def _reads(fw: FunctionWalk, call: Cst) -> None:
+    frame = directly_in_block(fw, "T.reads", call)
+    _once(fw, frame, "T.reads", call)
+    frame.reads = _regions(fw, call)
+
+
+def _writes(fw: FunctionWalk, call: Cst) -> None:
+    frame = directly_in_block(fw, "T.writes", call)
+    _once(fw, frame, "T.writes", call)
+    frame.writes = _regions(fw, call)
+
+
+def _where(fw: FunctionWalk, call: Cst) -> None:
+    frame = directly_in_block(fw, "T.where", call)
+    _once(fw, frame, "T.where", call)
+    frame.predicate = fw.ev.bool(signature("T.where", "predicate").bind(fw.walk, call)["predicate"])
+
+
+def _block_attr(fw: FunctionWalk, call: Cst) -> None:
+    frame = directly_in_block(fw, "T.block_attr", call)
+    given = signature("T.block_attr", "attrs").bind(fw.walk, call)
+    frame.annotations.update(attribute_values.attributes(fw.ev, given["attrs"], "annotations"))
+
+
+STATEMENTS: dict[str, Callable[[FunctionWalk, Cst], None]] = {
+    "reads": _reads, "writes": _writes, "where": _where, "block_attr": _block_attr, "sblock_attr": _block_attr,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- axes
+
+
+def axes(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+    """`vi = T.axis.spatial(16, i)` or `vi, vj = T.axis.remap("SS", [i, j])`; False if it is neither."""
+    path = fw.walk.dotted(call[3], fw.scope)
+    if path is None or not path.startswith("T.axis."):
+        return False
+    frame = directly_in_block(fw, path, call)
+    kind = path.removeprefix("T.axis.")
+    if kind == "remap":
+        _remap(fw, frame, target, call)
+    elif kind in _KINDS:
+        if target[0] in ("tuple", "list"):
+            if len(target[3]) != 1:
+                fw.walk.fail("E0302", f"{len(target[3])} names for one axis", target)
+            target = target[3][0]
+        _axis(fw, frame, target, _KINDS[kind], call)
+    else:
+        fw.walk.fail("E0203", f"there is no `{path}`", call[3], help=did_you_mean(kind, [*_KINDS, "remap"]))
+    return True
+
+
+def _axis(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, call: Cst) -> None:
+    name = fw.walk.dotted(call[3], fw.scope) or ""
+    given = signature(name, "dom binding dtype=").bind(fw.walk, call)
+    dom = as_range(fw.ev, given["dom"])
+    value = fw.ev.expr(given["binding"])
+    if not (value.dtype.is_int or value.dtype.is_bool):
+        fw.walk.fail("E0301", f"an axis takes an integer, not {value.dtype}", given["binding"])
+    _bind(fw, frame, target, kind, dom, value)
+
+
+def _bind(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, dom: tir.Range, value: tir.Expr) -> None:
+    if target[0] != "name":
+        fw.walk.fail("E0302", "an axis is bound to a name", target)
+    span = fw.walk.span(target)
+    var = tir.Var(target[3], dom.extent.dtype, span=span)
+    fw.define(target, var)
+    frame.axes.append(tir.IterVar(var, dom, kind, span=span))
+    frame.values.append(value)
+
+
+def _remap(fw: FunctionWalk, frame: BlockFrame, target: Cst, call: Cst) -> None:
+    given = signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
+    kinds = fw.ev.string(given["kinds"], "the kinds of axes")
+    bad = next((c for c in kinds if c not in "SR"), None)
+    if bad is not None or not kinds:
+        help = 'one letter for each axis: "SSR"'
+        fw.walk.fail("E0302", "the kinds of axes are S (spatial) and R (reduce)", given["kinds"], help=help)
+    at = given["bindings"]
+    items: tuple[Cst, ...] = at[3] if at[0] in ("tuple", "list") else (at,)
+    bindings = [(item, fw.ev.value(item)) for item in items]
+    if len(bindings) == 1 and isinstance(bindings[0][1], (tuple, list)):
+        bindings = [(items[0], v) for v in bindings[0][1]]
+    if len(bindings) != len(kinds):
+        fw.walk.fail("E0302", f"{len(kinds)} kinds for {len(bindings)} loops", call)
+    targets = _targets(fw, target, len(kinds))
+    for one, kind, (item, loop) in zip(targets, kinds, bindings, strict=True):
+        dom = fw.ranges.get(loop) if isinstance(loop, tir.Var) else None
+        if dom is None:
+            what = describe(loop) if not isinstance(loop, tir.Expr) else "this"
+            help = "bind other values by `T.axis.spatial(extent, value)`"
+            fw.walk.fail("E0302", f"{what} is not the variable of a loop around the block", item, help=help)
+        _bind(fw, frame, one, _KINDS[kind], dom, loop)
+
+
+def _targets(fw: FunctionWalk, target: Cst, count: int) -> list[Cst]:
+    """The names for the axes of a remap: as many as there are axes, or one with a star for several."""
+    if target[0] == "name":
+        if count == 1:
+            return [target]
+        fw.walk.fail("E0302", f"one name for {count} axes", target)
+    items = target[3]
+    if len(items) != count:
+        fw.walk.fail("E0302", f"{len(items)} names for {count} axes", target)
+    return list(items)
+
+
+# ---------------------------------------------------------------- buffers of a block
+
+
+def alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """Memory that the innermost block, or the function, owns; loops between it and this line do not count."""
+    given = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
+    data = None
+    if "data" in given:
+        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], FLOAT32, "global")
+    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data)
+    blocks = [frame for frame in fw.frames if frame is not None]
+    owner = blocks[-1].allocs if blocks else fw.root_allocs
+    owner.append(buffer)
+    fw.define(target, buffer)
+
+
+def match(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """`A = T.match_buffer(a, ...)` of a parameter, or of a region inside a block."""
+    given = tir_buffers.MATCH.bind(fw.walk, call)
+    at = given["param"]
+    value = fw.ev.value(at) if at[0] == "name" else None
+    if isinstance(value, tir.Var) and value.dtype.is_handle:
+        _match_parameter(fw, target, value, given, call)
+        return
+    frame = directly_in_block(fw, "T.match_buffer", call)
+    source = fw.ev.region(at)
+    shape = dtype = None
+    if "shape" not in given:
+        shape = tuple(r.extent for r in source.region)
+    if "dtype" not in given:
+        dtype = source.buffer.dtype
+    scope = None if "scope" in given else source.buffer.scope
+    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, shape=shape, dtype=dtype, scope=scope)
+    frame.matches.append(tir.MatchBufferRegion(buffer, source, span=fw.walk.span(call)))
+    fw.define(target, buffer)
+
+
+def _match_parameter(fw: FunctionWalk, target: Cst, param: tir.Var, given: dict[str, Cst], call: Cst) -> None:
+    if param not in fw.signature.params:
+        fw.walk.fail("E0302", f"`{param.name}` is not a parameter", given["param"])
+    if param in fw.matched:
+        before = fw.matched[param].span
+        related = (Label(before, "first here"),) if before is not None else ()
+        fw.walk.fail("E0305", f"parameter `{param.name}` is matched twice", call, related=related)
+    if "shape" not in given:
+        fw.walk.fail("E0304", "`T.match_buffer` of a parameter needs `shape`", call)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+    fw.matched[param] = buffer
+    fw.define(target, buffer)

@@ -1,0 +1,144 @@
+"""Buffers as the text declares them: the arguments of `T.Buffer`, `T.match_buffer`, `T.alloc_buffer` and their kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.grammar.quoted import parse_quoted
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.evaluated import mark
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import FLOAT32, INT32, DType
+
+_LAYOUT = "strides= elem_offset= byte_offset= scope= align= offset_factor="
+_IGNORED = "layout buffer_type type span"  # what says nothing about where the elements are
+BUFFER = signature("T.Buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
+MATCH = signature(
+    "T.match_buffer", "param shape= dtype= data= strides= elem_offset= scope= align= offset_factor=",
+    f"axis_separators {_IGNORED}",
+)  # fmt: skip
+BLOCK_ALLOC = signature(
+    "T.alloc_buffer", "shape dtype= data= strides= elem_offset= scope= align= offset_factor=",
+    f"axis_separators {_IGNORED}",
+)  # fmt: skip
+ALLOC = signature("T.alloc_buffer", f"shape dtype= data= {_LAYOUT}", f"annotations axis_separators {_IGNORED}")
+DECLARE = signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_separators {_IGNORED}")
+
+
+def buffer_of(
+    ev: Operators, given: dict[str, Cst], name: str, cst: Cst, *,
+    shape: tuple[tir.Expr, ...] | None = None, dtype: DType | None = None, data: tir.Var | None = None,
+    scope: str | None = None,
+) -> tir.Buffer:  # fmt: skip
+    """The buffer that the bound arguments describe. What the keyword arguments give, the text need not."""
+    if shape is None:
+        shape = _shape(ev, given["shape"])
+    if dtype is None:
+        dtype = ev.dtype(given["dtype"]) if "dtype" in given else FLOAT32
+        _check_dtype(ev, dtype, given.get("dtype", cst))
+    if scope is None:
+        scope = ev.string(given["scope"], "a storage scope") if "scope" in given else "global"
+    factor = ev.integer(given["offset_factor"], "`offset_factor`") if "offset_factor" in given else 0
+    align = ev.integer(given["align"], "`align`") if "align" in given else 0
+    strides = _strides(ev, given, shape)
+    offset = _offset(ev, given, dtype)
+    if offset is None and factor:
+        offset = tir.Var("elem_offset", shape[0].dtype if shape else INT32)
+    made = construct.make_buffer(
+        name, shape, dtype, scope or "global", data, strides, offset, align if align > 0 else 64, max(factor, 1),
+        _separators(ev, given),
+    )  # fmt: skip
+    if made.elem_offset is not None:
+        mark(made.elem_offset, ev.walk.span(cst))
+    return tir.Buffer(
+        made.name, made.data, made.dtype, made.shape, made.strides, made.elem_offset, made.alignment,
+        made.offset_factor, made.axis_separators, span=ev.walk.span(cst),
+    )  # fmt: skip
+
+
+def _shape(ev: Operators, cst: Cst) -> tuple[tir.Expr, ...]:
+    if cst[0] in ("tuple", "list"):
+        shape = tuple(_dimension(ev, item) for item in cst[3])
+    else:
+        shape = (_dimension(ev, cst),) if cst[0] == "str" else ev.exprs(cst, "a shape")
+    for extent in shape:
+        if not extent.dtype.is_int or extent.dtype.lanes > 1:
+            ev.walk.fail("E0302", f"an extent is an integer, not {extent.dtype}", cst)
+        if isinstance(extent, tir.IntImm) and extent.value < 0:
+            ev.walk.fail("E0302", "an extent cannot be negative", cst)
+    return shape
+
+
+def _dimension(ev: Operators, cst: Cst) -> tir.Expr:
+    """One extent; in quotes it may use names that it introduces itself."""
+    return ev.expr(parse_quoted(ev.walk, cst) if cst[0] == "str" else cst)
+
+
+def _check_dtype(ev: Operators, dtype: DType, cst: Cst) -> None:
+    if dtype.is_void:
+        ev.walk.fail("E0302", "a buffer cannot hold void", cst)
+
+
+def _strides(ev: Operators, given: dict[str, Cst], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+    cst = given.get("strides")
+    if cst is None:
+        return ()
+    value = ev.value(cst)
+    if value is None:
+        return ()
+    if not isinstance(value, (tuple, list)):
+        ev.walk.fail("E0302", "strides are a list with one entry for each dimension", cst)
+    dtype = shape[0].dtype if shape else INT32
+    made = [_stride(ev, v, dtype, cst) for v in value]
+    if made and len(made) != len(shape):
+        ev.walk.fail("E0303", f"{len(made)} strides for {len(shape)} dimensions", cst)
+    return tuple(made)
+
+
+def _stride(ev: Operators, value: Any, dtype: DType, cst: Cst) -> tir.Expr:
+    """A stride; a string is a new variable, known in the function by that name."""
+    if not isinstance(value, str):
+        return ev.as_expr(value, cst)
+    var = tir.Var(value or "stride", dtype, span=ev.walk.span(cst))
+    if value and ev.scope.find(value) is None:
+        ev.scope.define(value, var, ev.walk.span(cst))
+    return var
+
+
+def _offset(ev: Operators, given: dict[str, Cst], dtype: DType) -> tir.Expr | None:
+    at = given.get("elem_offset")
+    if at is not None:
+        value = ev.value(at)
+        return None if value is None else ev.as_expr(value, at)
+    at = given.get("byte_offset")
+    value = None if at is None else ev.value(at)
+    if at is None or value is None:
+        return None
+    size = dtype.bytes * dtype.lanes
+    if isinstance(value, int):
+        return ev.build(at, construct.const, value // size)  # type: ignore[no-any-return]
+    return ev.build(at, construct.floordiv, ev.as_expr(value, at), size)  # type: ignore[no-any-return]
+
+
+def _separators(ev: Operators, given: dict[str, Cst]) -> tuple[int, ...]:
+    at = given.get("axis_separators")
+    if at is None:
+        return ()
+    items = at[3] if at[0] in ("tuple", "list") else (at,)
+    return tuple(ev.integer(i, "an axis separator") for i in items)
+
+
+def data_pointer(ev: Operators, cst: Cst, name: str, dtype: DType, scope: str) -> tuple[tir.Var, tir.Expr]:
+    """The data variable for a view of the memory at `cst`, and the pointer expression itself."""
+    value = ev.value(cst)
+    if isinstance(value, tir.Buffer):
+        value = value.data
+    pointer = ev.as_expr(value, cst)
+    if not pointer.dtype.is_handle:
+        ev.walk.fail("E0301", f"`data` is a pointer such as `A.data`, not {pointer.dtype}", cst)
+    if isinstance(pointer, tir.Var):
+        return pointer, pointer
+    var = tir.Var(name, DType.of("handle"), tir.PointerType(dtype.element, scope), span=ev.walk.span(cst))
+    return var, pointer

@@ -1,0 +1,66 @@
+"""Arguments of the functions `T.*`: expressions, strings, buffers, dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.evaluated import mark
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import DType
+
+Expr = tir.Expr
+
+
+def argument(ev: Operators, cst: Cst) -> Expr:
+    """An argument of an intrinsic: an expression, a string, or a buffer, which stands for its pointer."""
+    value = ev.value(cst)
+    if isinstance(value, str):
+        return tir.StringImm(value, span=ev.walk.span(cst))
+    if isinstance(value, DType):
+        return tir.StringImm(str(value), span=ev.walk.span(cst))
+    if isinstance(value, tir.Buffer):
+        return value.data
+    return ev.as_expr(value, cst)
+
+
+def packed_argument(ev: Operators, cst: Cst) -> Expr:
+    value = ev.value(cst)
+    if isinstance(value, tir.Buffer):
+        return mark(calls.pack_buffer(value), ev.walk.span(cst))  # type: ignore[no-any-return]
+    if isinstance(value, str):
+        return tir.StringImm(value, span=ev.walk.span(cst))
+    return ev.as_expr(value, cst)
+
+
+def made_call(ev: Operators, cst: Cst, name: str, dtype: DType, args: tuple[Expr, ...]) -> tir.Call:
+    return mark(tir.Call(dtype, tir.Op(f"tir.{name}"), args), ev.walk.span(cst))  # type: ignore[no-any-return]
+
+
+def split_dtype(ev: Operators, cst: Cst, name: str) -> tuple[DType, tuple[Cst, ...]]:
+    """The dtype of a call that states it, by name or as first argument, and the other arguments."""
+    args = cst[4]
+    for key, _, _, value in cst[5]:
+        if key == "dtype":
+            return ev.dtype(value), args
+    if not args:
+        ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as first argument, or `dtype=`")
+    return ev.dtype(args[0]), args[1:]
+
+
+def literal_dtype(value: Any, like: DType | None) -> DType | None:
+    """The dtype for a Python number beside operands of dtype `like`."""
+    if like is None or (isinstance(value, float) and not like.is_float) or like.is_bool:
+        return None
+    return like
+
+
+def pair(ev: Operators, first: Cst, second: Cst) -> tuple[Expr, Expr]:
+    """Two operands; a Python number takes the dtype of the other one where it fits."""
+    a, b = ev.operand(first), ev.operand(second)
+    if not isinstance(a, Expr):
+        a = ev.build(first, construct.const, a, literal_dtype(a, b.dtype if isinstance(b, Expr) else None))
+    if not isinstance(b, Expr):
+        b = ev.build(second, construct.const, b, literal_dtype(b, a.dtype))
+    return a, b

@@ -1,0 +1,289 @@
+"""Calls `T.*` that give a value: which function is meant, constants and variables of dtypes, intrinsics by name.
+
+Calls that make a statement are in `tir_statements`, `tir_blocks` and `tir_loops`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.call_arguments import argument, literal_dtype, made_call, split_dtype
+from mlcc.grammar.tir.evaluated import is_number
+from mlcc.grammar.tir.extern import EXTERNS
+from mlcc.grammar.tir.functions import FUNCTIONS
+from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.parts import PARTS
+from mlcc.ir import construct, intrinsics, tir
+from mlcc.ir.dtypes import HANDLE, INT32, DType
+from mlcc.ir.intrinsics import Intrinsic
+
+Handler = Callable[[Any, Cst], Any]
+Expr = tir.Expr
+
+_STATEMENTS = """
+alloc_buffer alloc_buffer_stmt alloc_local alloc_shared sblock_alloc_buffer allocate allocate_const decl_buffer
+match_buffer buffer_decl Buffer block sblock init where reads writes block_attr sblock_attr func_attr axis.remap
+axis.spatial axis.reduce axis.scan axis.opaque axis.S axis.R grid serial parallel vectorized unroll thread_binding
+evaluate attr launch_thread env_thread LetStmt let Bind bind Assert buffer_store local_scalar shared_scalar alloc_scalar
+prim_func
+"""
+STATEMENTS = frozenset(_STATEMENTS.split())
+
+
+# ---------------------------------------------------------------- dispatch
+
+
+def call(ev: Operators, path: str, cst: Cst) -> Any:
+    """A call of the function with that dotted name."""
+    name = path.removeprefix("T.")
+    if name == path:
+        return ev.walk.fail("E0203", f"`{path}` is unknown here", cst[3], help=suggestion(path))
+    handler = CALLS.get(name)
+    if handler is not None:
+        return handler(ev, cst)
+    dtype = dtype_named(name)
+    if dtype is not None:
+        return _of_dtype(ev, dtype, cst)
+    if name in LEGACY:
+        return _legacy(ev, LEGACY[name], cst)
+    if name == "ptx.cp":
+        return _ptx_copy(ev, cst)
+    spec = intrinsics.INTRINSICS.get(intrinsics.ALIASES.get(name, name.removeprefix("tirx.")))
+    if spec is not None:
+        return _intrinsic(ev, spec, cst)
+    if name in STATEMENTS:
+        return ev.walk.fail("E0305", f"`{path}` is a statement, and cannot stand inside an expression or here", cst)
+    return ev.walk.fail("E0203", f"there is no `{path}`", cst[3], help=suggestion(path))
+
+
+def constant(ev: Operators, path: str, cst: Cst) -> Any:
+    """The value of a dotted name that is not called: a dtype."""
+    name = path.removeprefix("T.")
+    if path != name:
+        if name in ("inf", "nan"):
+            return float(name)
+        dtype = dtype_named(name)
+        if dtype is not None:
+            return dtype
+        if name in CALLS or name in STATEMENTS or intrinsics.find(name) is not None:
+            return ev.walk.fail("E0300", f"`{path}` has to be called", cst)
+    return ev.walk.fail("E0203", f"there is no `{path}`", cst, help=suggestion(path))
+
+
+def suggestion(path: str) -> str | None:
+    """Which known function may have been meant."""
+    name = path.removeprefix("T.")
+    found = did_you_mean(name, [*CALLS, *intrinsics.INTRINSICS, *STATEMENTS, *_COMMON_DTYPES])
+    return None if found is None else found.replace("`", "`T.", 1)
+
+
+_COMMON_DTYPES = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bfloat16", "bool", "handle",
+)  # fmt: skip
+_SHORT = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
+    "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool",
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1024)
+def dtype_named(name: str) -> DType | None:
+    """The dtype that `T.name` stands for, if it is one."""
+    name = _SHORT.get(name, name)
+    if name not in ("bool", "handle", "void") and not any(c.isdigit() for c in name):
+        return None
+    try:
+        return DType.of(name)
+    except ValueError:
+        return None
+
+
+def _intrinsic(ev: Operators, spec: Intrinsic, cst: Cst) -> Expr:
+    name, args = spec.name, cst[4]
+    for key, start, end, _ in cst[5]:
+        if key not in ("dtype", "span"):
+            ev.walk.fail("E0304", f"`T.{name}` has no argument `{key}`", ("name", start, end, key))
+    dtype: DType | None = None
+    if spec.result == "explicit":
+        dtype, args = split_dtype(ev, cst, name)
+    elif spec.result == "last" and args:
+        dtype, args = ev.dtype(args[-1]), args[:-1]
+    if not spec.takes(len(args)):
+        plural = "" if spec.arity.endswith(" 1") or spec.arity == "1" else "s"
+        ev.walk.fail("E0304", f"`T.{name}` takes {spec.arity} argument{plural}, not {len(args)}", cst)
+    made = _operands(ev, spec, args)
+    if dtype is None:
+        dtype = intrinsics.result_dtype(spec, made)
+    assert dtype is not None
+    return made_call(ev, cst, name, dtype, made)
+
+
+# intrinsics of TVM 0.27 whose dtype goes by an operand: by the pointer of that number, or by a name of a type
+LEGACY = {
+    "ptx_legacy.mma": ("ptx_mma", 5), "ptx_legacy.ldmatrix": ("ptx_ldmatrix", 3),
+    "cuda.mma_fill_legacy": ("mma_fill", 1), "cuda.mma_store_legacy": ("mma_store", 3),
+}  # fmt: skip
+_KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
+
+def _legacy(ev: Operators, known: tuple[str, int], cst: Cst) -> Expr:
+    name, at = known
+    if any(key == "dtype" for key, *_ in cst[5]):
+        return _intrinsic(ev, intrinsics.INTRINSICS[name], cst)
+    args = tuple(argument(ev, a) for a in cst[4])
+    told = args[at] if at < len(args) else None
+    dtype: DType | None = None
+    if isinstance(told, tir.StringImm):
+        dtype = dtype_named(_KINDS.get(told.value, told.value))
+    elif isinstance(told, tir.Var) and told.pointer is not None:
+        dtype = told.pointer.dtype
+    if dtype is None:
+        ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as `dtype=`")
+    return made_call(ev, cst, name, dtype, args)
+
+
+_COPIES = {("async", "commit_group"): "ptx_commit_group", ("async", "wait_group"): "ptx_wait_group"}
+
+
+def _ptx_copy(ev: Operators, cst: Cst) -> Expr:
+    """`T.ptx.cp(0, "async", "wait_group", "")`: arguments, and what follows `cp` in the instruction's name."""
+    words = [a[3] for a in cst[4] if a[0] == "str"]
+    name = _COPIES.get(tuple(w for w in words if w))
+    if name is None:
+        known = " and ".join(f"`cp.{'.'.join(w)}`" for w in _COPIES)
+        written = ".".join(w for w in ("cp", *words) if w)
+        ev.walk.fail("E0203", f"`{written}` of PTX is unknown", cst, help=f"{known} are known, and `T.ptx_cp_async`")
+    numbers = tuple(a for a in cst[4] if a[0] != "str")
+    return _intrinsic(ev, intrinsics.INTRINSICS[name], (*cst[:4], numbers, *cst[5:]))
+
+
+def _operands(ev: Operators, spec: Intrinsic, args: tuple[Cst, ...]) -> tuple[Expr, ...]:
+    if spec.operands == "any":
+        return tuple(argument(ev, a) for a in args)
+    values = [ev.operand(a) for a in args]
+    like = next((v.dtype for v in values if isinstance(v, Expr)), None)
+    made = [
+        v if isinstance(v, Expr) else ev.build(a, construct.const, v, literal_dtype(v, like))
+        for v, a in zip(values, args, strict=True)
+    ]
+    if spec.operands == "match" and len(made) == 2 and made[0].dtype is not made[1].dtype:
+        made = list(ev.build(args[1], construct.match_types, *made))
+    for value, cst in zip(made, args, strict=True):
+        if spec.operands == "integer" and not (value.dtype.is_int or value.dtype.is_bool):
+            ev.walk.fail("E0301", f"`T.{spec.name}` takes integers, not {value.dtype}", cst)
+        if spec.operands == "float" and not value.dtype.is_float:
+            help = 'convert it: `T.Cast("float32", x)`'
+            ev.walk.fail("E0301", f"`T.{spec.name}` takes floats, not {value.dtype}", cst, help=help)
+        if spec.operands == "match" and value.dtype is not made[0].dtype:
+            ev.walk.fail("E0301", f"`T.{spec.name}` takes operands of one dtype", cst, f"{value.dtype} here")
+    return tuple(made)
+
+
+# ---------------------------------------------------------------- constants and variables
+
+
+def _of_dtype(ev: Operators, dtype: DType, cst: Cst) -> Expr:
+    """`T.int32(3)` is a constant, `T.int32(x)` a conversion, `T.int32()` a new variable."""
+    if dtype.is_handle:
+        return new_var(ev, dtype, cst, "v")
+    given = signature(f"T.{dtype}", "expr=", "is_size_var").bind(ev.walk, cst)
+    if "expr" not in given:
+        return new_var(ev, dtype, cst, "v")
+    at = given["expr"]
+    value = ev.value(at)
+    if isinstance(value, str):
+        value = _float_text(ev, value, dtype, at)
+    if is_number(value):
+        return ev.build(cst, construct.const, value, dtype)  # type: ignore[no-any-return]
+    return ev.build(cst, construct.cast, dtype, ev.as_expr(value, at))  # type: ignore[no-any-return]
+
+
+def _float_text(ev: Operators, text: str, dtype: DType, cst: Cst) -> float:
+    try:
+        value = float.fromhex(text) if "x" in text.lower() else float(text)
+    except (ValueError, OverflowError):
+        ev.walk.fail("E0302", f"`{text[:40]}` is not a number", cst)
+    if not dtype.is_float:
+        ev.walk.fail("E0302", f"a constant of {dtype} is not written as a string", cst)
+    return value
+
+
+_HANDLE = signature("T.handle", "dtype= storage_scope=", "is_size_var")
+
+
+def new_var(ev: Operators, dtype: DType, cst: Cst, name: str) -> tir.Var:
+    """`T.int64()` or `T.handle("float32", "shared")`: a variable of that type."""
+    pointer = None
+    if dtype.is_handle and cst[0] == "call":
+        given = _HANDLE.bind(ev.walk, cst)
+        scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
+        if "dtype" in given and ev.value(given["dtype"]) is not None:
+            pointer = tir.PointerType(ev.dtype(given["dtype"]), scope or "global")
+    return tir.Var(name, dtype, pointer, span=ev.walk.span(cst))
+
+
+def declared_dtype(ev: Operators, cst: Cst) -> DType | None:
+    """The dtype of `T.int64()` and other expressions that only declare a variable; None for anything else."""
+    if cst[0] != "call":
+        return None
+    path = ev.walk.dotted(cst[3], ev.scope)
+    if path is None or not path.startswith("T."):
+        return None
+    name = path[2:]
+    if name in ("var", "dynamic") and cst[4]:
+        return ev.dtype(cst[4][-1] if name == "dynamic" and len(cst[4]) > 1 else cst[4][0])
+    if name in ("ptr", "buffer_var", "Ptr"):
+        return HANDLE
+    dtype = dtype_named(name)
+    if dtype is None or (cst[4] and not dtype.is_handle) or any(k[0] == "expr" for k in cst[5]):
+        return None
+    return dtype
+
+
+def _var(ev: Operators, cst: Cst) -> tir.Var:
+    given = signature("T.var", "dtype name=").bind(ev.walk, cst)
+    name = ev.string(given["name"], "a name") if "name" in given else "v"
+    return tir.Var(name or "v", ev.dtype(given["dtype"]), span=ev.walk.span(cst))
+
+
+def _dynamic(ev: Operators, cst: Cst) -> tir.Var:
+    given = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
+    dtype = ev.dtype(given["dtype"]) if "dtype" in given else INT32
+    return tir.Var(ev.string(given["name"], "a name"), dtype, span=ev.walk.span(cst))
+
+
+def _pointer(ev: Operators, cst: Cst) -> tir.Var:
+    given = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
+    scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
+    return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(given["dtype"]), scope), span=ev.walk.span(cst))
+
+
+def _int_imm(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
+    return ev.build(cst, construct.const, ev.integer(given["value"], "the value"), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
+
+
+def _float_imm(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
+    value = ev.value(given["value"])
+    if not is_number(value):
+        ev.walk.fail("E0302", "the value is a number", given["value"])
+    return ev.build(cst, construct.const, float(value), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
+
+
+def _string_imm(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.StringImm", "value").bind(ev.walk, cst)
+    return tir.StringImm(ev.string(given["value"], "the value"), span=ev.walk.span(cst))
+
+
+CALLS: dict[str, Handler] = {
+    **FUNCTIONS, **EXTERNS, **PARTS, "IntImm": _int_imm, "FloatImm": _float_imm, "StringImm": _string_imm,
+    "llvm_lookup_intrinsic_id": _string_imm, "var": _var, "dynamic": _dynamic, "ptr": _pointer, "Ptr": _pointer,
+    "buffer_var": _pointer,
+}  # fmt: skip

@@ -1,0 +1,249 @@
+"""The functions `T.*` of expressions: nodes as they are written, folding functions, vectors, constants of dtypes.
+
+`FUNCTIONS` maps names to what makes the value, from the evaluator and the call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.call_arguments import made_call, pair
+from mlcc.grammar.tir.evaluated import describe, is_number
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import BOOL, DType
+
+Handler = Callable[[Any, Cst], Any]
+Expr = tir.Expr
+
+
+# ---------------------------------------------------------------- nodes as they are written
+
+
+def _node(cls: type[tir.BinaryOp]) -> Handler:
+    """`T.Add(a, b)`: the node itself, never folded; operands already have one dtype."""
+    known = signature(f"T.{cls.__name__}", "a b", "span")
+    compares, logical = issubclass(cls, tir.CompareOp), cls in (tir.And, tir.Or)
+
+    def made(ev: Operators, cst: Cst) -> Expr:
+        given = known.bind(ev.walk, cst)
+        a, b = pair(ev, given["a"], given["b"])
+        if a.dtype is not b.dtype:
+            ev.walk.fail("E0301", f"`T.{cls.__name__}` takes operands of one dtype", cst, f"{a.dtype} and {b.dtype}")
+        if logical and not a.dtype.is_bool:
+            ev.walk.fail("E0301", f"`T.{cls.__name__}` takes bools, not {a.dtype}", cst)
+        dtype = BOOL.with_lanes(a.dtype.lanes) if compares else a.dtype
+        return cls(dtype, a, b, span=ev.walk.span(cst))
+
+    return made
+
+
+def _raw_bits(name: str, symbol: str) -> Handler:
+    known = signature(f"T.{symbol}", "a b", "span")
+
+    def made(ev: Operators, cst: Cst) -> Expr:
+        given = known.bind(ev.walk, cst)
+        a, b = pair(ev, given["a"], given["b"])
+        return made_call(ev, cst, name, a.dtype, (a, b))
+
+    return made
+
+
+def _not(ev: Operators, cst: Cst) -> Expr:
+    value = ev.expr(signature("T.Not", "a", "span").bind(ev.walk, cst)["a"])
+    if not value.dtype.is_bool:
+        ev.walk.fail("E0301", f"`T.Not` takes a bool, not {value.dtype}", cst)
+    return tir.Not(value.dtype, value, span=ev.walk.span(cst))
+
+
+def _cast_node(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
+    dtype, value = ev.dtype(given["dtype"]), ev.expr(given["value"])
+    if dtype.lanes != value.dtype.lanes:
+        ev.walk.fail("E0301", f"cannot cast {value.dtype} to {dtype}: they have different lanes", cst)
+    return tir.Cast(dtype, value, span=ev.walk.span(cst))
+
+
+def _cast(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
+    if given["value"][0] == "str":  # both orders are in use
+        given["value"], given["dtype"] = given["dtype"], given["value"]
+    return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.expr(given["value"]))  # type: ignore[no-any-return]
+
+
+def _let(ev: Operators, cst: Cst) -> Expr:
+    """`T.Let(body, where={x: value})`, or in older texts `T.Let(x, value, body)`."""
+    known = signature("T.Let", "expr where= body=")
+    given = known.bind(ev.walk, cst)
+    if "body" in given:
+        var, value, body = ev.value(given["expr"]), ev.expr(given["where"]), given["body"]
+    else:
+        where = given.get("where")
+        if where is None or where[0] != "dict" or len(where[3]) != 1:
+            ev.walk.fail("E0302", "`T.Let` binds one variable: `T.Let(x + 1, where={x: value})`", cst)
+        var, value, body = ev.value(where[3][0][0]), ev.expr(where[3][0][1]), given["expr"]
+    if not isinstance(var, tir.Var):
+        ev.walk.fail("E0302", "what `T.Let` binds is a variable, such as `x = T.float32()`", cst)
+    if var.dtype is not value.dtype:
+        ev.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
+    made = ev.expr(body)
+    return tir.Let(made.dtype, var, value, made, span=ev.walk.span(cst))
+
+
+# ---------------------------------------------------------------- folding functions
+
+
+def _function(name: str, names: str, fn: Callable[..., Any]) -> Handler:
+    """A function of expressions, built by `fn`."""
+    known = signature(f"T.{name}", names, "span dtype")
+    parameters = known.positional
+
+    def made(ev: Operators, cst: Cst) -> Any:
+        given = known.bind(ev.walk, cst)
+        return ev.build(cst, fn, *(ev.operand(given[p]) for p in parameters if p in given))
+
+    return made
+
+
+def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
+    known = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
+    order = ("condition", "true_value", "false_value")
+
+    def made(ev: Operators, cst: Cst) -> Any:
+        short = dict(zip(("cond", "t", "f"), order, strict=True))
+        renamed = (*cst[:5], tuple((short.get(k[0], k[0]), *k[1:]) for k in cst[5]))
+        given = known.bind(ev.walk, renamed)
+        return ev.build(
+            cst, fn, ev.bool(given["condition"]), ev.operand(given["true_value"]), ev.operand(given["false_value"])
+        )
+
+    return made
+
+
+def _limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
+    known = signature(f"T.{name}", "dtype", "span")
+
+    def made(ev: Operators, cst: Cst) -> Any:
+        return ev.build(cst, fn, ev.dtype(known.bind(ev.walk, cst)["dtype"]))
+
+    return made
+
+
+def _ramp(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
+    lanes = _lane_count(ev, given["lanes"])
+    return ev.build(cst, calls.ramp, ev.operand(given["base"]), ev.operand(given["stride"]), lanes)  # type: ignore[no-any-return]
+
+
+def _broadcast(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
+    return ev.build(cst, calls.broadcast, ev.operand(given["value"]), _lane_count(ev, given["lanes"]))  # type: ignore[no-any-return]
+
+
+def _lane_count(ev: Operators, cst: Cst) -> int:
+    count = ev.integer(cst, "the number of lanes")
+    if not 2 <= count <= 1024:
+        ev.walk.fail("E0302", "a vector has 2 to 1024 lanes", cst)
+    return count
+
+
+def _shuffle(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
+    vectors, indices = ev.exprs(given["vectors"], "`vectors`"), ev.exprs(given["indices"], "`indices`")
+    return ev.build(cst, calls.shuffle, vectors, indices)  # type: ignore[no-any-return]
+
+
+def _buffer_load(ev: Operators, cst: Cst) -> Expr:
+    given = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
+    buffer = ev.value(given["buffer"])
+    if not isinstance(buffer, tir.Buffer):
+        ev.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
+    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
+    return ev.load(buffer, ("index", *cst[1:3], given["buffer"], items))
+
+
+def _likely(ev: Operators, cst: Cst) -> Expr:
+    value = ev.bool(signature("T.likely", "cond", "span dtype").bind(ev.walk, cst)["cond"])
+    return value if isinstance(value, tir.IntImm) else made_call(ev, cst, "likely", value.dtype, (value,))
+
+
+# ---------------------------------------------------------------- Python's own functions
+
+
+def _python_number(fn: Callable[[Any], Any]) -> Handler:
+    def made(ev: Operators, cst: Cst) -> Any:
+        if len(cst[4]) != 1 or cst[5]:
+            ev.walk.fail("E0304", "one argument is needed", cst)
+        value = ev.value(cst[4][0])
+        if not isinstance(value, (bool, int, float, str)):
+            ev.walk.fail("E0300", "only a number can be converted here", cst, help="convert expressions by `T.Cast`")
+        try:
+            return fn(value)
+        except (ValueError, OverflowError) as bad:
+            return ev.walk.fail("E0302", str(bad), cst)
+
+    return made
+
+
+def _extreme(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Handler:
+    def made(ev: Operators, cst: Cst) -> Any:
+        if len(cst[4]) < 2 or cst[5]:
+            ev.walk.fail("E0304", f"`{name}` takes two arguments", cst)
+        values = [ev.operand(a) for a in cst[4]]
+        if all(is_number(v) for v in values):
+            return pick(values)
+        return functools.reduce(lambda a, b: ev.build(cst, fn, a, b), values)
+
+    return made
+
+
+def _length(ev: Operators, cst: Cst) -> Any:
+    value = ev.value(cst[4][0]) if len(cst[4]) == 1 else None
+    if not isinstance(value, (tuple, list, dict, str)):
+        ev.walk.fail("E0300", f"{describe(value)} has no length", cst)
+    return len(value)
+
+
+BUILTINS: dict[str, Handler] = {
+    "min": _extreme("min", min, construct.minimum), "max": _extreme("max", max, construct.maximum),
+    "abs": _function("abs", "x", calls.absolute), "float": _python_number(float), "int": _python_number(int),
+    "bool": _python_number(bool), "len": _length,
+}  # fmt: skip
+
+# ---------------------------------------------------------------- the tables
+
+_NODES = (
+    tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod, tir.Min, tir.Max, tir.EQ, tir.NE,
+    tir.LT, tir.LE, tir.GT, tir.GE, tir.And, tir.Or,
+)  # fmt: skip
+
+_FOLDING: dict[str, tuple[str, Callable[..., Any]]] = {
+    "min": ("a b", construct.minimum), "max": ("a b", construct.maximum), "truncdiv": ("a b", construct.div),
+    "truncmod": ("a b", construct.truncmod), "floordiv": ("a b", calls.floordiv), "div": ("a b", construct.div),
+    "floormod": ("a b", calls.floormod), "indexdiv": ("a b", calls.floordiv),
+    "indexmod": ("a b", calls.floormod), "ceildiv": ("lhs rhs", calls.ceildiv),
+    "bitwise_and": ("x y", calls.bitwise_and), "bitwise_or": ("x y", calls.bitwise_or),
+    "bitwise_xor": ("x y", calls.bitwise_xor), "bitwise_not": ("x", calls.bitwise_not),
+    "BitwiseNot": ("a", calls.bitwise_not), "shift_left": ("x y", calls.shift_left),
+    "shift_right": ("x y", calls.shift_right), "abs": ("x", calls.absolute), "fabs": ("x", calls.absolute),
+    "pow": ("x y", calls.power), "power": ("x y", calls.power), "isnan": ("x", calls.isnan),
+    "isinf": ("x", calls.isinf), "isfinite": ("x", calls.isfinite),
+    **{n: ("x", functools.partial(calls.rounding, n)) for n in ("floor", "ceil", "trunc", "round", "nearbyint")},
+}  # fmt: skip
+
+FUNCTIONS: dict[str, Handler] = {
+    **{c.__name__: _node(c) for c in _NODES},
+    **{name: _function(name, names, fn) for name, (names, fn) in _FOLDING.items()},
+    "LShift": _raw_bits("shift_left", "LShift"), "RShift": _raw_bits("shift_right", "RShift"),
+    "BitwiseAnd": _raw_bits("bitwise_and", "BitwiseAnd"), "BitwiseOr": _raw_bits("bitwise_or", "BitwiseOr"),
+    "BitwiseXor": _raw_bits("bitwise_xor", "BitwiseXor"), "Not": _not, "Cast": _cast_node, "cast": _cast, "Let": _let,
+    "let": _let, "BufferLoad": _buffer_load, "Select": _chooser("Select", calls.select),
+    "if_then_else": _chooser("if_then_else", calls.if_then_else), "Ramp": _ramp, "ramp": _ramp,
+    "Broadcast": _broadcast, "broadcast": _broadcast, "Shuffle": _shuffle, "likely": _likely,
+    "min_value": _limit("min_value", construct.min_value), "max_value": _limit("max_value", construct.max_value),
+    "infinity": _limit("infinity", calls.infinity),
+}  # fmt: skip

@@ -1,0 +1,213 @@
+"""Loops: `for i in range(8)`, `T.grid(4, 4)`, `T.parallel(n)`, `T.thread_binding(32, thread="threadIdx.x")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import attribute_values
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import EMPTY, Attrs
+from mlcc.ir.tir import ForKind
+
+if TYPE_CHECKING:
+    from mlcc.grammar.tir.walk import FunctionWalk
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop as its header says, without its variable and body."""
+
+    low: tir.Expr
+    extent: tir.Expr
+    kind: ForKind = ForKind.SERIAL
+    thread: str | None = None
+    annotations: Attrs = EMPTY
+    step: tir.Expr | None = None
+
+
+def walk_for(fw: FunctionWalk, cst: Cst) -> None:
+    """A `for`: one loop, or as many as `T.grid` has extents."""
+    _, _, _, target, iterable, body = cst
+    loops = _loops(fw, iterable)
+    names = _names(fw, target, len(loops))
+    made: list[tuple[tir.Var, Loop]] = []
+    with fw.scope.frame(" in a loop, and lives in that loop only"):
+        for (name, at), loop in zip(names, loops, strict=True):
+            var = tir.Var(name, loop.extent.dtype, span=fw.walk.span(at))
+            fw.ranges[var] = tir.Range(loop.low, loop.extent, span=loop.extent.span)
+            made.append((var, loop))
+        if target[0] == "name" and len(loops) > 1:
+            fw.scope.define(target[3], tuple(v for v, _ in made), fw.walk.span(target))
+        else:
+            for (name, at), (var, _) in zip(names, made, strict=True):
+                fw.scope.define(name, var, fw.walk.span(at))
+        fw.loops += 1
+        inner = fw.inner(body, " in a loop, and lives in that loop only", cst)
+        fw.loops -= 1
+    span = fw.walk.span(cst)
+    for var, loop in reversed(made):
+        del fw.ranges[var]
+        inner = (
+            tir.For(var, loop.low, loop.extent, loop.kind, inner, loop.thread, loop.annotations, loop.step, span=span),
+        )
+    fw.out.add(inner[0])
+
+
+def _names(fw: FunctionWalk, target: Cst, count: int) -> list[tuple[str, Cst]]:
+    if target[0] == "name":
+        if count == 1:
+            return [(target[3], target)]
+        return [(f"{target[3]}_{i}", target) for i in range(count)]
+    if target[0] not in ("tuple", "list"):
+        fw.walk.fail("E0302", "a loop variable is a name", target)
+    items = target[3]
+    for item in items:
+        if item[0] != "name":
+            fw.walk.fail("E0302", "a loop variable is a name", item)
+    if len(items) != count:
+        loops = "loop" if count == 1 else "loops"
+        fw.walk.fail("E0302", f"{len(items)} names for {count} {loops}", target)
+    seen: set[str] = set()
+    for item in items:
+        if item[3] in seen and item[3] != "_":
+            fw.walk.fail("E0205", f"`{item[3]}` names two loops", item)
+        seen.add(item[3])
+    return [(item[3], item) for item in items]
+
+
+def _loops(fw: FunctionWalk, cst: Cst) -> list[Loop]:
+    path = fw.walk.dotted(cst[3], fw.scope) if cst[0] == "call" else None
+    if cst[0] == "call" and cst[3][0] == "name" and cst[3][3] == "range" and fw.scope.find("range") is None:
+        path = "T.serial"
+        cst = _range_call(fw, cst)
+    maker = LOOPS.get(path.removeprefix("T.")) if path is not None else None
+    if maker is None:
+        known = [f"T.{name}" for name in LOOPS]
+        help = did_you_mean(path, known) if path is not None else None
+        listed = ", ".join(f"`{n}`" for n in ("range", *known))
+        fw.walk.fail("E0302", "this is no loop", cst, help=help or f"a loop is one of {listed}")
+    return maker(fw.ev, cst)
+
+
+def _range_call(fw: FunctionWalk, cst: Cst) -> Cst:
+    """`range(a, b, c)` as `T.serial(a, b, step=c)`."""
+    args = cst[4]
+    if not 1 <= len(args) <= 3:
+        fw.walk.fail("E0304", f"`range` takes 1 to 3 arguments, not {len(args)}", cst)
+    step = (("step", args[2][1], args[2][2], args[2]),) if len(args) == 3 else ()
+    return (*cst[:4], args[:2], (*cst[5], *step))
+
+
+def _grid(ev: Operators, cst: Cst) -> list[Loop]:
+    dtype: DType | None = None
+    for name, start, end, value in cst[5]:
+        if name != "dtype":
+            ev.walk.fail("E0304", f"`T.grid` has no argument `{name}`", ("name", start, end))
+        dtype = ev.dtype(value)
+    if not cst[4]:
+        ev.walk.fail("E0304", "`T.grid` takes at least one extent", cst)
+    made = []
+    for item in cst[4]:
+        if item[0] == "tuple":
+            if len(item[3]) != 2:
+                ev.walk.fail("E0302", "an axis of a grid is an extent, or a pair (start, extent)", item)
+            start, extent = ev.operand(item[3][0]), ev.operand(item[3][1])
+            low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
+            low, high = ev.build(item, construct.match_types, low, high)
+            made.append(Loop(low, high))
+        else:
+            made.append(_bounds(ev, 0, ev.operand(item), item, dtype))
+    return made
+
+
+def _bounds(ev: Operators, start: Any, stop: Any, cst: Cst, dtype: DType | None) -> Loop:
+    """The loop over start, ..., stop - 1. Both ends are brought to one integer dtype."""
+    if dtype is not None:
+        start, stop = (ev.build(cst, construct.cast, dtype, ev.as_expr(v, cst)) for v in (start, stop))
+    if not isinstance(start, tir.Expr) and not isinstance(stop, tir.Expr):
+        start, stop = ev.as_expr(start, cst), ev.as_expr(stop, cst)
+    low, high = ev.build(cst, construct.match_types, start, stop)
+    for end in (low, high):
+        if not end.dtype.is_int or end.dtype.lanes > 1:
+            ev.walk.fail("E0301", f"the bounds of a loop are integers, not {end.dtype}", cst)
+    return Loop(low, ev.extent(low, high, cst))
+
+
+_RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")
+
+
+def _kind(kind: ForKind) -> Callable[[Operators, Cst], list[Loop]]:
+    known = signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
+
+    def made(ev: Operators, cst: Cst) -> list[Loop]:
+        given = known.bind(ev.walk, cst)
+        start: Any = 0
+        stop = ev.operand(given["start"])
+        if "stop" in given:
+            start, stop = stop, ev.operand(given["stop"])
+        loop = _bounds(ev, start, stop, cst, ev.dtype(given["dtype"]) if "dtype" in given else None)
+        notes = dict(
+            attribute_values.attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+        )
+        if "unroll" in given:
+            notes.update(_unroll(ev, given["unroll"]))
+        step = _step(ev, given["step"], loop) if "step" in given else None
+        return [Loop(loop.low, loop.extent, kind, None, Attrs(notes) if notes else EMPTY, step)]
+
+    return made
+
+
+def _parameters(kind: ForKind) -> tuple[str, str]:
+    return "start stop=", "annotations step dtype" + (" unroll" if kind is ForKind.SERIAL else "")
+
+
+def _unroll(ev: Operators, cst: Cst) -> dict[str, Any]:
+    """`unroll=True`, `False` or a count, as the annotation that it stands for."""
+    value = ev.value(cst)
+    if isinstance(value, bool):
+        return {"pragma_unroll" if value else "disable_unroll": True}
+    if isinstance(value, int) and value > 0:
+        return {"pragma_unroll": value}
+    return ev.walk.fail("E0302", "`unroll` is True, False or a positive number", cst)
+
+
+def _step(ev: Operators, cst: Cst, loop: Loop) -> tir.Expr | None:
+    value = ev.value(cst)
+    if value is None:
+        return None
+    step = ev.build(cst, construct.cast, loop.low.dtype, ev.as_expr(value, cst))
+    known = tir.const_int(step)
+    if known == 0:
+        ev.walk.fail("E0302", "the step of a loop cannot be 0", cst)
+    return None if known == 1 else step
+
+
+def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:
+    """`T.thread_binding(32, thread="threadIdx.x")`, also with two bounds, and the thread by position."""
+    if len(cst[4]) == 2 and cst[4][1][0] == "str":
+        at = cst[4][1]
+        cst = (*cst[:4], cst[4][:1], (*cst[5], ("thread", at[1], at[2], at)))
+    given = signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
+    if "thread" not in given:
+        ev.walk.fail("E0304", "`T.thread_binding` needs `thread`", cst, help='`thread="threadIdx.x"`')
+    start: Any = 0
+    stop = ev.operand(given["start"])
+    if "stop" in given:
+        start, stop = stop, ev.operand(given["stop"])
+    loop = _bounds(ev, start, stop, cst, None)
+    notes = attribute_values.notes_of(ev, given)
+    thread = ev.string(given["thread"], "the thread")
+    return [Loop(loop.low, loop.extent, ForKind.THREAD_BINDING, thread, Attrs(notes) if notes else EMPTY)]
+
+
+LOOPS: dict[str, Callable[[Operators, Cst], list[Loop]]] = {
+    "grid": _grid, "serial": _kind(ForKind.SERIAL), "parallel": _kind(ForKind.PARALLEL),
+    "vectorized": _kind(ForKind.VECTORIZED), "unroll": _kind(ForKind.UNROLLED), "thread_binding": _thread_binding,
+}  # fmt: skip

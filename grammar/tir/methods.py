@@ -1,0 +1,147 @@
+"""Attributes and methods of values: `A.data`, `A.shape`, `x.astype("int32")`, `A.access_ptr("r")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.evaluated import Scalar, describe
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import calls, construct, tir
+
+Method = Callable[[Operators, Any, Cst], Any]
+
+
+def attribute(ev: Operators, base: Any, name: str, cst: Cst) -> Any:
+    """`base.name`."""
+    if isinstance(base, Scalar) and name in ("buffer", "source"):
+        return base.buffer
+    if isinstance(base, tir.Buffer) and name in _BUFFER:
+        return _BUFFER[name](base)
+    if isinstance(base, (tir.Expr, Scalar)) and name in ("dtype", "ty"):
+        return base.buffer.dtype if isinstance(base, Scalar) else base.dtype
+    if isinstance(base, tir.IterVar) and name in ("var", "dom"):
+        return getattr(base, name)
+    methods = _methods(base)
+    if name in methods:
+        return ev.walk.fail("E0300", f"`{name}` has to be called", cst)
+    known = [*methods, *(_BUFFER if isinstance(base, tir.Buffer) else ("dtype",))]
+    return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=did_you_mean(name, known))
+
+
+def call(ev: Operators, base: Any, name: str, cst: Cst) -> Any:
+    """`base.name(...)`."""
+    method = _methods(base).get(name)
+    if method is not None:
+        return method(ev, base, cst)
+    attribute(ev, base, name, cst[3])
+    return ev.walk.fail("E0300", f"`{name}` cannot be called", cst[3])
+
+
+def _offset(buffer: tir.Buffer) -> tir.Expr:
+    return buffer.elem_offset if buffer.elem_offset is not None else construct.const(0)
+
+
+_BUFFER: dict[str, Callable[[tir.Buffer], Any]] = {
+    "data": lambda b: b.data, "shape": lambda b: b.shape, "strides": lambda b: b.strides, "dtype": lambda b: b.dtype,
+    "elem_offset": _offset, "name": lambda b: b.name, "data_alignment": lambda b: b.alignment,
+    "offset_factor": lambda b: b.offset_factor,
+    "byte_offset": lambda b: construct.mul(_offset(b), b.dtype.bytes * b.dtype.lanes),
+}  # fmt: skip
+
+
+def _methods(base: Any) -> dict[str, Method]:
+    if isinstance(base, tir.Buffer):
+        return _BUFFER_METHODS
+    return _EXPR_METHODS if isinstance(base, (tir.Expr, Scalar)) else {}
+
+
+# ---------------------------------------------------------------- buffers
+
+_ACCESS = signature("access_ptr", "access_mask ptr_type= content_lanes= offset= extent=")
+
+
+def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+    given = _ACCESS.bind(ev.walk, cst)
+    mask = ev.value(given["access_mask"])
+    if isinstance(mask, str) and mask and set(mask) <= {"r", "w"}:
+        mask = ("r" in mask) + 2 * ("w" in mask)
+    if not isinstance(mask, int) or not 0 < mask < 4:
+        ev.walk.fail("E0302", 'the access is "r", "w" or "rw"', given["access_mask"])
+    lanes = ev.integer(given["content_lanes"], "the number of lanes") if "content_lanes" in given else 1
+    if not 1 <= lanes <= 1024:
+        ev.walk.fail("E0302", "a vector has 1 to 1024 lanes", given["content_lanes"])
+    offset = ev.operand(given["offset"]) if "offset" in given else 0
+    extent = ev.operand(given["extent"]) if "extent" in given else None
+    return ev.build(cst, calls.access_ptr, buffer, mask, lanes, offset, extent)
+
+
+def vector_indices(ev: Operators, buffer: tir.Buffer, begin: Cst, lanes: int, cst: Cst) -> list[tir.Expr]:
+    """Indices of the element at `begin`, the last one widened to `lanes`."""
+    items = begin[3] if begin[0] in ("tuple", "list") else (begin,)
+    made = ev.indices(buffer, ("index", *cst[1:3], cst, items))
+    factor = lanes // buffer.dtype.lanes
+    if factor > 1 and made:
+        made[-1] = ev.build(cst, calls.ramp, made[-1], 1, factor)
+    return made
+
+
+def _vload(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+    given = signature("vload", "begin dtype=").bind(ev.walk, cst)
+    dtype = ev.dtype(given["dtype"]) if "dtype" in given else buffer.dtype
+    if dtype.element is not buffer.dtype.element or dtype.lanes % buffer.dtype.lanes:
+        ev.walk.fail("E0301", f"cannot load {dtype} from `{buffer.name}` of {buffer.dtype}", cst)
+    return ev.build(cst, construct.load, buffer, *vector_indices(ev, buffer, given["begin"], dtype.lanes, cst))
+
+
+def _offset_of(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+    given = signature("offset_of", "indices").bind(ev.walk, cst)
+    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
+    indices = ev.indices(buffer, ("index", *cst[1:3], cst, items))
+
+    def linear() -> tir.Expr:
+        total: tir.Expr = construct.const(0)
+        for at, index in enumerate(indices):
+            if buffer.strides:
+                total = construct.add(total, construct.mul(index, buffer.strides[at]))
+            else:
+                total = construct.add(construct.mul(total, buffer.shape[at]), index)
+        return construct.add(total, _offset(buffer))
+
+    return [ev.build(cst, linear)]
+
+
+def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+    given = signature("ptr_to", "indices").bind(ev.walk, cst)
+    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
+    load = ev.load(buffer, ("index", *cst[1:3], cst, items))
+    return ev.build(cst, calls.address_of, load)
+
+
+def _scope(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+    signature("scope", "").bind(ev.walk, cst)
+    return buffer.scope
+
+
+_BUFFER_METHODS: dict[str, Method] = {
+    "access_ptr": _access_ptr, "vload": _vload, "offset_of": _offset_of, "ptr_to": _ptr_to, "scope": _scope,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def _astype(ev: Operators, value: Any, cst: Cst) -> Any:
+    given = signature("astype", "dtype", "span").bind(ev.walk, cst)
+    return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.as_expr(value, cst))
+
+
+def _equal(ev: Operators, value: Any, cst: Cst) -> Any:
+    given = signature("equal", "other", "span").bind(ev.walk, cst)
+    return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(given["other"]))
+
+
+_EXPR_METHODS: dict[str, Method] = {"astype": _astype, "equal": _equal}

@@ -1,0 +1,332 @@
+"""Evaluation of expressions without calls: literals, names, operators.
+
+Operators on Python numbers are Python's, on expressions TVM's: they bring operands to one dtype and fold constants.
+Every node that is made gets the place of its text.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
+from mlcc.grammar.metadata import metadata_key
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import elements
+from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
+from mlcc.ir import calls, construct, tir
+from mlcc.ir.dtypes import NAMES, DType
+from mlcc.ir.equal import structural_equal
+
+Expr = tir.Expr
+_BUILD_ERRORS = (ValueError, ArithmeticError, construct.TypeMismatch)
+
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]] = {
+    "+": (operator.add, construct.add), "-": (operator.sub, construct.sub), "*": (operator.mul, construct.mul),
+    "/": (operator.truediv, construct.div), "//": (operator.floordiv, calls.floordiv),
+    "%": (operator.mod, calls.floormod), "<<": (operator.lshift, calls.shift_left),
+    ">>": (operator.rshift, calls.shift_right), "&": (operator.and_, calls.bitwise_and),
+    "|": (operator.or_, calls.bitwise_or), "^": (operator.xor, calls.bitwise_xor),
+    "==": (operator.eq, construct.equal), "!=": (operator.ne, construct.not_equal), "<": (operator.lt, construct.less),
+    "<=": (operator.le, construct.less_equal), ">": (operator.gt, construct.greater),
+    ">=": (operator.ge, construct.greater_equal),
+}  # fmt: skip
+_PYTHON_BITS = 128  # integers that the text computes with before they become constants
+
+
+class Operators:
+    """Evaluates in one scope; `values.Evaluator` adds names with dots and calls."""
+
+    def __init__(self, walk: Walk, scope: Scope) -> None:
+        self.walk = walk
+        self.scope = scope
+
+    # ------------------------------------------------------------ entries
+
+    def value(self, cst: Cst) -> Any:
+        """The value of any expression; see `values.evaluate`."""
+        return _VALUE[cst[0]](self, cst)
+
+    def expr(self, cst: Cst) -> Expr:
+        """The value as an expression; Python numbers become constants."""
+        return self.as_expr(self.value(cst), cst)
+
+    def operand(self, cst: Cst) -> Any:
+        """An expression or a Python number, which takes the dtype of what stands beside it."""
+        value = self.value(cst)
+        return value if is_number(value) else self.as_expr(value, cst)
+
+    def as_expr(self, value: Any, cst: Cst) -> Expr:
+        """`value` as an expression; fails if it is none."""
+        if isinstance(value, Expr):
+            return value
+        if is_number(value):
+            return self.build(cst, construct.const, value)  # type: ignore[no-any-return]
+        if isinstance(value, Scalar):
+            return self.build(cst, construct.load, value.buffer, 0)  # type: ignore[no-any-return]
+        if isinstance(value, tir.IterVar):
+            return value.var
+        what = describe(value)
+        help = "index it: `X[i, j]`" if isinstance(value, tir.Buffer) else None
+        return self.walk.fail("E0300", f"{what} is not a scalar expression", cst, help=help)
+
+    def build(self, cst: Cst, fn: Callable[..., Any], *args: Any) -> Any:
+        """`fn(*args)`, its complaints turned into diagnostics, its result marked with the place of `cst`."""
+        try:
+            made = fn(*args)
+        except _BUILD_ERRORS as bad:
+            self.walk.fail("E0301", str(bad), cst)
+        return mark(made, self.walk.span(cst)) if isinstance(made, Expr) else made
+
+    def bool(self, cst: Cst) -> Expr:
+        """A condition; an integer is compared with 0."""
+        value = self.expr(cst)
+        return value if value.dtype.is_bool else self.build(cst, construct.as_bool, value)
+
+    def integer(self, cst: Cst, what: str) -> int:
+        """A constant integer."""
+        value = self.value(cst)
+        if isinstance(value, tir.IntImm):
+            value = value.value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        return self.walk.fail("E0302", f"{what} is a constant integer", cst)
+
+    def string(self, cst: Cst, what: str) -> str:
+        """A string."""
+        value = self.value(cst)
+        if isinstance(value, tir.StringImm):
+            value = value.value
+        if isinstance(value, str):
+            return value
+        return self.walk.fail("E0302", f"{what} is a string", cst)
+
+    def dtype(self, cst: Cst) -> DType:
+        """A dtype: `"float32"`, `T.float32`, or `T.handle().ty`."""
+        value = self.value(cst)
+        if isinstance(value, DType):
+            return value
+        if isinstance(value, str):
+            return self.dtype_of(value or "void", cst)
+        return self.walk.fail("E0302", 'a dtype is a string such as `"float32"`', cst)
+
+    def dtype_of(self, name: str, cst: Cst) -> DType:
+        """The dtype of that name; fails at `cst` if there is none."""
+        try:
+            return DType.of(name)
+        except ValueError as bad:
+            return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(name, NAMES))
+
+    def exprs(self, cst: Cst, what: str) -> tuple[Expr, ...]:
+        """A tuple or list of expressions; a single one stands for itself."""
+        if cst[0] in ("tuple", "list"):
+            return tuple(self.expr(item) for item in cst[3])
+        value = self.value(cst)
+        if isinstance(value, (tuple, list)):
+            return tuple(self.as_expr(v, cst) for v in value)
+        if value is None:
+            self.walk.fail("E0302", f"{what} is a list of expressions", cst)
+        return (self.as_expr(value, cst),)
+
+    # ------------------------------------------------------------ nodes without structure
+
+    def _literal(self, cst: Cst) -> Any:
+        return cst[3]
+
+    def _name(self, cst: Cst) -> Any:
+        found = self.scope.find(cst[3])
+        if found is not None:
+            if found.value is UNKNOWN:
+                raise Skip
+            return found.value
+        if cst[3] in self.walk.functions:
+            return self.walk.functions[cst[3]]
+        if cst[3] in self.walk.modules:
+            return self.walk.fail("E0300", f"`{cst[3]}` is not a value", cst)
+        return self.walk.unknown_name(cst, cst[3], self.scope)
+
+    def _slice(self, cst: Cst) -> Any:
+        return self.walk.fail("E0302", "a range `a:b` is no value; it stands in the indices of a buffer", cst)
+
+    def _tuple(self, cst: Cst) -> Any:
+        return tuple(self._items(cst))
+
+    def _list(self, cst: Cst) -> Any:
+        return list(self._items(cst))
+
+    def _items(self, cst: Cst) -> list[Any]:
+        made: list[Any] = []
+        for item in cst[3]:
+            if item[0] == "star":
+                value = self.value(item[3])
+                if not isinstance(value, (tuple, list)):
+                    self.walk.fail("E0300", "only a tuple or list can be starred", item)
+                made.extend(value)
+            else:
+                made.append(self.value(item))
+        return made
+
+    def _dict(self, cst: Cst) -> Any:
+        made = {}
+        for key, value in cst[3]:
+            name = self.value(key)
+            if not isinstance(name, (str, int, tir.Var)):
+                self.walk.fail("E0302", "keys are strings", key)
+            made[name] = self.value(value)
+        return made
+
+    def _lambda(self, cst: Cst) -> Any:
+        return self.walk.fail("E0300", "a lambda cannot stand here", cst)
+
+    def _star(self, cst: Cst) -> Any:
+        return self.walk.fail("E0300", "a starred expression cannot stand here", cst)
+
+    # ------------------------------------------------------------ operators
+
+    def _binary(self, cst: Cst) -> Any:
+        op, left, right = cst[3], self.value(cst[4]), self.value(cst[5])
+        if is_number(left) and is_number(right):
+            return self._python(cst, op, left, right)
+        known = _BINARY.get(op)
+        if known is None:
+            help = "write `T.pow(x, y)`" if op == "**" else None
+            self.walk.fail("E0300", f"`{op}` is not an operator of expressions", cst, help=help)
+        a = left if is_number(left) else self.as_expr(left, cst[4])
+        b = right if is_number(right) else self.as_expr(right, cst[5])
+        if op == "/" and not (_is_float(a) or _is_float(b)):
+            help = "`//` rounds down, `T.truncdiv` toward zero"
+            self.walk.fail("E0301", "`/` does not say how integers are rounded", cst, help=help)
+        return self.build(cst, known[1], a, b)
+
+    def _python(self, cst: Cst, op: str, left: Any, right: Any) -> Any:
+        if op == "**":
+            if isinstance(right, int) and abs(right) > _PYTHON_BITS:
+                self.walk.fail("E0301", "the exponent is too large", cst)
+            fn: Callable[[Any, Any], Any] = operator.pow
+        else:
+            fn = _BINARY[op][0]
+        if op == "<<" and not 0 <= right <= _PYTHON_BITS:
+            self.walk.fail("E0301", f"cannot shift by {right}", cst)
+        try:
+            made = fn(left, right)
+        except (ArithmeticError, TypeError, ValueError) as bad:
+            return self.walk.fail("E0301", str(bad), cst)
+        if isinstance(made, complex) or (isinstance(made, int) and made.bit_length() > _PYTHON_BITS):
+            return self.walk.fail("E0301", "the result is no number of any dtype", cst)
+        return made
+
+    def _compare(self, cst: Cst) -> Any:
+        op = cst[3]
+        if op in _BINARY:
+            left, right = self.value(cst[4]), self.value(cst[5])
+            symbolic = (Expr, Scalar, tir.IterVar)
+            plain = not isinstance(left, symbolic) and not isinstance(right, symbolic)
+            if plain and (op in ("==", "!=") or (is_number(left) and is_number(right))):
+                return _BINARY[op][0](left, right)
+            a = left if is_number(left) else self.as_expr(left, cst[4])
+            b = right if is_number(right) else self.as_expr(right, cst[5])
+            return self.build(cst, _BINARY[op][1], a, b)
+        left, right = self.value(cst[4]), self.value(cst[5])
+        if op in ("is", "is not") and (left is None or right is None):
+            return (left is right) == (op == "is")
+        return self.walk.fail("E0300", f"`{op}` is not an operator of expressions", cst)
+
+    def _bool(self, cst: Cst) -> Any:
+        left, right = self.value(cst[4]), self.value(cst[5])
+        if isinstance(left, bool) and isinstance(right, bool):
+            return (left and right) if cst[3] == "and" else (left or right)
+        a, b = self._truth(left, cst[4]), self._truth(right, cst[5])
+        if a.dtype is not b.dtype:
+            a, b = self.build(cst, construct.match_types, a, b)
+        return mark((tir.And if cst[3] == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
+
+    def _truth(self, value: Any, cst: Cst) -> Expr:
+        made = self.as_expr(value, cst)
+        return made if made.dtype.is_bool else self.build(cst, construct.as_bool, made)
+
+    def _unary(self, cst: Cst) -> Any:
+        op, value = cst[3], self.value(cst[4])
+        if is_number(value):
+            if op == "not":
+                return not value
+            if op == "~" and isinstance(value, float):
+                self.walk.fail("E0301", "`~` is for integers", cst)
+            return -value if op == "-" else ~value if op == "~" else value
+        made = self.as_expr(value, cst[4])
+        if op == "not":
+            made = self._truth(made, cst[4])
+            return mark(tir.Not(made.dtype, made), self.walk.span(cst))
+        if op == "-":
+            return self.build(cst, calls.negate, made)
+        return self.build(cst, calls.bitwise_not, made) if op == "~" else made
+
+    def _choose(self, cst: Cst) -> Any:
+        condition = self.value(cst[3])
+        if isinstance(condition, bool):
+            return self.value(cst[4] if condition else cst[5])
+        made = self._truth(condition, cst[3])
+        return self.build(cst, calls.if_then_else, made, self.operand(cst[4]), self.operand(cst[5]))
+
+    # ------------------------------------------------------------ elements
+
+    def _index(self, cst: Cst) -> Any:
+        if cst[3][0] == "index" and self.walk.strings:
+            found = self.walk.strings.get(metadata_key(cst) or "")
+            if found is not None:
+                return found
+        base = self.value(cst[3])
+        if isinstance(base, tir.Buffer):
+            return self.load(base, cst)
+        if isinstance(base, Scalar):
+            return self.load(base.buffer, cst)
+        if isinstance(base, (tuple, list)) and len(cst[4]) == 1 and cst[4][0][0] != "slice":
+            at = self.integer(cst[4][0], "an index into a tuple")
+            if not -len(base) <= at < len(base):
+                self.walk.fail("E0302", f"index {at} is outside a tuple of {len(base)}", cst[4][0])
+            return base[at]
+        return self.walk.fail("E0300", f"{describe(base)} has no elements", cst[3])
+
+    def load(self, buffer: tir.Buffer, cst: Cst) -> Expr:
+        """`buffer[indices]`."""
+        return self.build(cst, construct.load, buffer, *self.indices(buffer, cst))  # type: ignore[no-any-return]
+
+    def indices(self, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
+        """The indices of an access to an element; a slice in the last place means a vector."""
+        return elements.indices(self, buffer, cst)
+
+    def region(self, cst: Cst) -> tir.BufferRegion:
+        """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
+        return elements.region(self, cst)
+
+    def extent(self, low: Expr, high: Expr, cst: Cst) -> Expr:
+        """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
+        if isinstance(low, tir.IntImm) and low.value == 0:
+            return high
+        if isinstance(high, tir.Add) and structural_equal(high.lhs, low):
+            return high.rhs
+        return self.simplify(self.build(cst, construct.sub, high, low))
+
+    def simplify(self, value: Expr) -> Expr:
+        """The value in simplest form, its place kept."""
+        if isinstance(value, (tir.IntImm, tir.Var)):
+            return value
+        from mlcc.arith.analyzer import Analyzer
+
+        made = Analyzer().simplify(value)
+        return made if made.span is not None or value.span is None else mark(made, value.span)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, Expr) and value.dtype.is_float)
+
+
+_VALUE: dict[str, Callable[[Any, Cst], Any]] = {
+    "int": Operators._literal, "float": Operators._literal, "str": Operators._literal, "const": Operators._literal,
+    "name": Operators._name, "tuple": Operators._tuple, "list": Operators._list, "dict": Operators._dict,
+    "binary": Operators._binary, "compare": Operators._compare, "bool": Operators._bool, "unary": Operators._unary,
+    "ifexp": Operators._choose, "lambda": Operators._lambda, "star": Operators._star, "index": Operators._index,
+    "slice": Operators._slice, "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst),
+    "call": lambda self, cst: self.call(cst),
+}  # fmt: skip

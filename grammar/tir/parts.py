@@ -1,0 +1,136 @@
+"""What the text calls `T.*` for that is no expression: reducers, axes, ranges, targets.
+
+`PARTS` maps names to what makes the value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.call_arguments import made_call, pair
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import HANDLE, INT64, DType
+
+Handler = Callable[[Any, Cst], Any]
+Expr = tir.Expr
+
+
+# ---------------------------------------------------------------- what is no expression
+
+
+def _comm_reducer(ev: Operators, cst: Cst) -> tir.CommReducer:
+    given = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
+    combiner, identity = given["combiner"], ev.exprs(given["identity"], "`identity`")
+    if combiner[0] != "lambda":
+        ev.walk.fail("E0302", "the combiner is a lambda: `lambda x, y: x + y`", combiner)
+    names, count = combiner[3], len(identity)
+    if len(names) != 2 * count:
+        ev.walk.fail("E0302", f"the lambda takes {2 * count} names, two for each identity element", combiner)
+    span = ev.walk.span(combiner)
+    made = [tir.Var(n, identity[i % count].dtype, span=span) for i, n in enumerate(names)]
+    with ev.scope.frame(" in a lambda"):
+        for var in made:
+            ev.scope.define(var.name, var, span)
+        result = ev.exprs(combiner[4], "the result")
+    if len(result) != count:
+        ev.walk.fail(
+            "E0302", f"the lambda gives {len(result)} values, and there are {count} identity elements", combiner
+        )
+    return tir.CommReducer(tuple(made[:count]), tuple(made[count:]), result, identity, span=ev.walk.span(cst))
+
+
+_KINDS = {
+    "ThreadIndex": tir.IterKind.THREAD, "DataPar": tir.IterKind.SPATIAL, "CommReduce": tir.IterKind.REDUCE,
+    "Ordered": tir.IterKind.SCAN, "Opaque": tir.IterKind.OPAQUE, **{k.value: k for k in tir.IterKind},
+}  # fmt: skip
+
+
+def _iter_var(ev: Operators, cst: Cst) -> tir.IterVar:
+    given = signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
+    kind = _KINDS.get(ev.string(given["iter_type"], "the kind of axis"))
+    if kind is None:
+        ev.walk.fail("E0302", "unknown kind of axis", given["iter_type"], help=f"one of {', '.join(_KINDS)}")
+    value = ev.value(given["var"])
+    dom = as_range(ev, given["dom"])
+    var = tir.Var(value, dom.extent.dtype, span=ev.walk.span(cst)) if isinstance(value, str) else value
+    if not isinstance(var, tir.Var):
+        ev.walk.fail("E0302", "`var` is a variable or its name", given["var"])
+    return tir.IterVar(var, dom, kind, ev.string(given["thread_tag"], "the thread tag"), span=ev.walk.span(cst))
+
+
+def as_range(ev: Operators, cst: Cst) -> tir.Range:
+    """A domain: an extent, `(begin, end)`, or `T.Range(begin, end)`."""
+    span = ev.walk.span(cst)
+    if cst[0] in ("tuple", "list"):
+        if len(cst[3]) != 2:
+            ev.walk.fail("E0302", "a domain is an extent or a pair (begin, end)", cst)
+        return _range_of(ev, cst[3][0], cst[3][1], cst)
+    value = ev.value(cst)
+    if isinstance(value, tir.Range):
+        return value
+    extent = ev.as_expr(value, cst)
+    if not extent.dtype.is_int:
+        ev.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", cst)
+    return tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
+
+
+def _range_of(ev: Operators, begin: Cst, end: Cst, cst: Cst) -> tir.Range:
+    low, high = pair(ev, begin, end)
+    low, high = ev.build(cst, construct.match_types, low, high)
+    if not low.dtype.is_int:
+        ev.walk.fail("E0301", f"a range is over integers, not {low.dtype}", cst)
+    return tir.Range(low, ev.extent(low, high, cst), span=ev.walk.span(cst))
+
+
+def _range(ev: Operators, cst: Cst) -> tir.Range:
+    given = signature("T.Range", "begin end").bind(ev.walk, cst)
+    return _range_of(ev, given["begin"], given["end"], cst)
+
+
+def _target(ev: Operators, cst: Cst) -> Expr:
+    """A target, kept as the text of it."""
+    given = signature("T.target", "target_config host=").bind(ev.walk, cst)
+    value = ev.value(given["target_config"])
+    if isinstance(value, dict):
+        if "host" in given:
+            value = {**value, "host": ev.value(given["host"])}
+        try:
+            value = json.dumps(value)
+        except TypeError:
+            ev.walk.fail("E0302", "a target has strings, numbers and lists", cst)
+    if not isinstance(value, str):
+        ev.walk.fail("E0302", "a target is a string or a dict", cst)
+    return made_call(ev, cst, "target", HANDLE, (tir.StringImm(value, span=ev.walk.span(cst)),))
+
+
+def _index_map(ev: Operators, cst: Cst) -> tir.IndexMap:
+    given = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
+    dtype = ev.dtype(given["index_dtype"]) if "index_dtype" in given else INT64
+    made = index_map_of(ev, given["mapping"], dtype)
+    back = given.get("inverse_index_map")
+    if back is None or back[0] == "const":
+        return made
+    return tir.IndexMap(made.indices, made.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))
+
+
+def index_map_of(ev: Operators, cst: Cst, dtype: DType = INT64) -> tir.IndexMap:
+    """The map that a lambda over indices means: `lambda i, j: (j, i)`."""
+    if cst[0] != "lambda":
+        ev.walk.fail("E0302", "the map is a lambda: `lambda i, j: (j, i)`", cst)
+    span = ev.walk.span(cst)
+    indices = tuple(tir.Var(n, dtype, span=span) for n in cst[3])
+    with ev.scope.frame(" in a lambda"):
+        for var in indices:
+            ev.scope.define(var.name, var, span)
+        result = ev.exprs(cst[4], "the result") if cst[4][0] in ("tuple", "list") else (ev.expr(cst[4]),)
+    return tir.IndexMap(indices, result, span=span)
+
+
+PARTS: dict[str, Handler] = {
+    "comm_reducer": _comm_reducer, "index_map": _index_map, "iter_var": _iter_var, "Range": _range, "target": _target,
+}  # fmt: skip

@@ -1,0 +1,412 @@
+"""Statements that call `T.*`, on lines of their own or right of an assignment: evaluations, attributes, bindings,
+memory, threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import (
+    attribute_values,
+)
+from mlcc.grammar.tir import (
+    blocks as tir_blocks,
+)
+from mlcc.grammar.tir import (
+    buffers as tir_buffers,
+)
+from mlcc.grammar.tir import (
+    calls as tir_calls,
+)
+from mlcc.grammar.tir import (
+    types as tir_types,
+)
+from mlcc.grammar.tir.arguments import signature
+from mlcc.grammar.tir.evaluated import Scalar, mark
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import HANDLE, INT32, DType
+from mlcc.ir.node import Attrs
+from mlcc.ir.tir import IterKind
+
+if TYPE_CHECKING:
+    from mlcc.grammar.tir.walk import FunctionWalk
+
+
+def called(fw: FunctionWalk, call: Cst) -> str:
+    """The function that a call names, without `T.`; empty for anything else."""
+    path = fw.walk.dotted(call[3], fw.scope)
+    return path[2:] if path is not None and path.startswith("T.") else ""
+
+
+# ---------------------------------------------------------------- calls on lines of their own
+
+
+def expression(fw: FunctionWalk, call: Cst) -> bool:
+    """A call as a statement; False if it is only evaluated for its value."""
+    name = called(fw, call)
+    handler = _LINES.get(name) or tir_blocks.STATEMENTS.get(name)
+    if handler is not None:
+        handler(fw, call)
+        return True
+    if call[3][0] == "attr" and call[3][4] == "vstore":
+        return _vstore(fw, call)
+    if name in ("match_buffer", "alloc_buffer", "decl_buffer", "sblock_alloc_buffer", "allocate", "env_thread"):
+        fw.walk.fail("E0305", f"the result of `T.{name}` needs a name", call, help=f"`X = T.{name}(...)`")
+    return False
+
+
+def _evaluate(fw: FunctionWalk, call: Cst) -> None:
+    at = signature("T.evaluate", "value").bind(fw.walk, call)["value"]
+    if at[0] == "call" and called(fw, at) in ("break_loop", "continue_loop"):
+        expression(fw, at)
+        return
+    value = fw.ev.value(at)
+    made = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
+    fw.out.add(tir.Evaluate(made, span=fw.walk.span(call)))
+
+
+def _func_attr(fw: FunctionWalk, call: Cst) -> None:
+    given = signature("T.func_attr", "attrs").bind(fw.walk, call)
+    found = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
+    # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
+    fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in found.items()})
+
+
+def _attr_line(fw: FunctionWalk, call: Cst) -> None:
+    """`T.attr(...)` on its own annotates all that follows."""
+    for make in attr_makers(fw, call):
+        fw.out.enter(make)
+
+
+def attr_makers(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], tir.Stmt]]:
+    """`T.attr(subject, key, value)`, or `T.attr({key: value})` for several about nothing in particular."""
+    span = fw.walk.span(call)
+    args = call[4]
+    if len(args) == 1 and args[0][0] == "dict":
+        zero = tir.IntImm(INT32, 0, span=span)
+        items = [
+            (zero, fw.ev.string(k, "a key"), attribute_values.attr_value(fw.ev, fw.ev.value(v), v))
+            for k, v in args[0][3]
+        ]
+    else:
+        given = signature("T.attr", "node attr_key value").bind(fw.walk, call)
+        subject = attribute_values.subject(fw.ev, given["node"])
+        items = [(subject, fw.ev.string(given["attr_key"], "the key"), _attr_value(fw, given["value"]))]
+    return [_attr_maker(fw, *item, call) for item in items]
+
+
+def _attr_value(fw: FunctionWalk, cst: Cst) -> Any:
+    return attribute_values.attr_value(fw.ev, fw.ev.value(cst), cst)
+
+
+def _attr_maker(
+    fw: FunctionWalk, subject: Any, key: str, value: Any, cst: Cst
+) -> Callable[[tuple[tir.Stmt, ...]], tir.Stmt]:
+    span = fw.walk.span(cst)
+    return lambda body: tir.AttrStmt(subject, key, value, body, span=span)
+
+
+def _launch_line(fw: FunctionWalk, call: Cst) -> None:
+    make, _ = launch(fw, call, "thread")
+    fw.out.enter(make)
+
+
+def launch(
+    fw: FunctionWalk, call: Cst, name: str, at: Cst | None = None
+) -> tuple[Callable[[tuple[tir.Stmt, ...]], tir.Stmt], tir.Var]:
+    """`T.launch_thread("threadIdx.x", 32)`; `name` is for the thread variable."""
+    given = signature("T.launch_thread", "thread extent").bind(fw.walk, call)
+    thread = fw.ev.value(given["thread"])
+    extent = fw.ev.expr(given["extent"])
+    if not extent.dtype.is_int:
+        fw.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", given["extent"])
+    span = fw.walk.span(at or call)
+    if isinstance(thread, tir.IterVar):
+        tag, var = thread.thread_tag, thread.var
+        if var.dtype is not extent.dtype:
+            extent = fw.ev.build(given["extent"], construct.cast, var.dtype, extent)
+    elif isinstance(thread, str):
+        tag, var = thread, tir.Var(name, extent.dtype, span=span)
+    else:
+        fw.walk.fail("E0302", 'a thread is its name, such as `"threadIdx.x"`', given["thread"])
+    dom = tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
+    axis = tir.IterVar(var, dom, IterKind.THREAD, tag, span=span)
+    return _attr_maker(fw, axis, "thread_extent", extent, call), var
+
+
+def assert_line(fw: FunctionWalk, call: Cst) -> None:
+    given = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
+    kind, parts = attribute_values.assert_message(fw.ev, given["message"])
+    if "error_kind" in given:
+        kind = fw.ev.string(given["error_kind"], "the kind of error")
+    fw.out.add(tir.AssertStmt(fw.ev.bool(given["condition"]), kind, parts, span=fw.walk.span(call)))
+
+
+def _buffer_store(fw: FunctionWalk, call: Cst) -> None:
+    given = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
+    buffer = fw.ev.value(given["buffer"])
+    if not isinstance(buffer, tir.Buffer):
+        fw.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
+    at = given["indices"]
+    items = at[3] if at[0] in ("tuple", "list") else (at,)
+    indices = fw.ev.indices(buffer, ("index", *call[1:3], given["buffer"], items))
+    fw.store(buffer, fw.ev.operand(given["value"]), tuple(indices), call)
+
+
+def _vstore(fw: FunctionWalk, call: Cst) -> bool:
+    """`A.vstore([0, 0], vector)`."""
+    from mlcc.grammar.tir.methods import vector_indices
+
+    buffer = fw.ev.value(call[3][3])
+    if not isinstance(buffer, tir.Buffer):
+        return False
+    given = signature("vstore", "begin value").bind(fw.walk, call)
+    value = fw.ev.operand(given["value"])
+    lanes = value.dtype.lanes if isinstance(value, tir.Expr) else buffer.dtype.lanes
+    fw.store(buffer, value, tuple(vector_indices(fw.ev, buffer, given["begin"], lanes, call)), call)
+    return True
+
+
+def bind_line(fw: FunctionWalk, call: Cst) -> None:
+    """`T.Bind(value, var=x)` for a variable that was declared before."""
+    given = _BIND.bind(fw.walk, call)
+    if "var" not in given:
+        fw.walk.fail("E0305", "the value needs a name", call, help="`x: T.int32 = value`")
+    var = fw.ev.value(given["var"])
+    if not isinstance(var, tir.Var):
+        fw.walk.fail("E0302", "`var` is a variable", given["var"])
+    bind_var(fw, var, fw.ev.expr(given["value"]), call)
+
+
+def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: Cst) -> None:
+    if var.dtype is not value.dtype:
+        if var.dtype.is_handle or value.dtype.is_handle:
+            fw.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
+        value = fw.ev.build(cst, construct.cast, var.dtype, value)
+    fw.out.add(tir.Bind(var, value, span=fw.walk.span(cst)))
+
+
+def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, Cst], None]:
+    return lambda fw, call: fw.jump(call, made, word)
+
+
+_BIND = signature("T.Bind", "value type_annotation=", "var span")
+_LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
+    "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line,
+    "Assert": assert_line, "buffer_store": _buffer_store, "Bind": bind_line, "bind": bind_line,
+    "LetStmt": bind_line,
+    "break_loop": _jump(tir.Break, "break"), "continue_loop": _jump(tir.Continue, "continue"),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- on the right of an assignment
+
+
+def binding(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+    """`X = T.alloc_buffer(...)` and the like; False if the call only has a value."""
+    handler = _BINDINGS.get(called(fw, call))
+    if handler is not None:
+        handler(fw, target, call)
+        return True
+    if call[3][0] == "attr" and call[3][4] == "view":
+        return _view(fw, target, call)
+    return False
+
+
+def _alloc_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """In texts of TVM 0.27 a statement, else memory of the enclosing block."""
+    if fw.s_tir:
+        _alloc_statement(fw, target, call)
+    else:
+        tir_blocks.alloc(fw, target, call)
+
+
+def _sblock_alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    tir_blocks.alloc(fw, target, call)
+
+
+def _alloc_statement(fw: FunctionWalk, target: Cst, call: Cst, scope: str | None = None) -> None:
+    given = tir_buffers.ALLOC.bind(fw.walk, call)
+    data = None
+    if "data" in given and fw.ev.value(given["data"]) is not None:
+        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], DType.of("float32"), "global")
+    buffer = tir_buffers.buffer_of(
+        fw.ev, given, target[3], target, data=data, scope=None if "scope" in given else scope
+    )
+    notes = attribute_values.notes_of(fw.ev, given)
+    fw.define(target, buffer)
+    fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
+
+
+def _alloc_in(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
+    return lambda fw, target, call: _alloc_statement(fw, target, call, scope)
+
+
+def _allocate(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """`p = T.allocate([128], "float32", "shared")` names the pointer; buffers over it are declared after."""
+    given = signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
+    if "condition" in given and fw.ev.value(given["condition"]) not in (None, True):
+        condition = fw.ev.value(given["condition"])
+        if tir.const_int(condition if isinstance(condition, tir.Expr) else None) != 1:
+            fw.walk.fail("E0302", "an allocation under a condition is not supported", given["condition"])
+    given["shape"] = given.pop("extents")
+    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+    notes = attribute_values.notes_of(fw.ev, given)
+    fw.define(target, buffer.data)
+    fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
+
+
+def _decl_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """A view of memory that there is; without `data`, memory of its own."""
+    given = tir_buffers.DECLARE.bind(fw.walk, call)
+    if "data" not in given or fw.ev.value(given["data"]) is None:
+        given.pop("data", None)
+        buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+        fw.define(target, buffer)
+        fw.out.add(tir.AllocBuffer(buffer, span=fw.walk.span(call)))
+        return
+    dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
+    scope = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else "global"
+    data, pointer = tir_buffers.data_pointer(fw.ev, given["data"], target[3], dtype, scope)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data)
+    fw.define(target, buffer)
+    fw.out.add(tir.DeclBuffer(buffer, pointer, span=fw.walk.span(call)))
+
+
+def _view(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+    """`B = A.view(4, 4)` or `B = A.view("int8")`: the same memory in another shape or type."""
+    base = fw.ev.value(call[3][3])
+    if not isinstance(base, tir.Buffer):
+        return False
+    args = call[4]
+    dtype, shape, offset = base.dtype, base.shape, base.elem_offset
+    first = fw.ev.value(args[0]) if len(args) == 1 else None
+    if isinstance(first, (str, DType)):
+        dtype = fw.ev.dtype(args[0])
+        shape, offset = fw.ev.build(args[0], _retyped, base, dtype)
+    else:
+        shape = _view_shape(fw, base, args, call)
+    span = fw.walk.span(target)
+    made = tir.Buffer(
+        target[3], base.data, dtype, shape, base.strides, offset, base.alignment, base.offset_factor, span=span
+    )
+    fw.define(target, made)
+    fw.out.add(tir.DeclBuffer(made, base.data, span=fw.walk.span(call)))
+    return True
+
+
+def _retyped(base: tir.Buffer, dtype: DType) -> tuple[tuple[tir.Expr, ...], tir.Expr | None]:
+    """Shape and offset of `base` counted in elements of another size."""
+    old, new = base.dtype.bytes * base.dtype.lanes, dtype.bytes * dtype.lanes
+    if not base.shape or (old % new and new % old):
+        raise ValueError(f"{base.dtype} elements cannot be seen as {dtype}")
+
+    def scaled(count: tir.Expr) -> tir.Expr:
+        return construct.mul(count, old // new) if old >= new else construct.floordiv(count, new // old)
+
+    offset = None if base.elem_offset is None else scaled(base.elem_offset)
+    return (*base.shape[:-1], scaled(base.shape[-1])), offset
+
+
+def _view_shape(fw: FunctionWalk, base: tir.Buffer, args: tuple[Cst, ...], call: Cst) -> tuple[tir.Expr, ...]:
+    values = [fw.ev.operand(a) for a in args]
+    free = [i for i, v in enumerate(values) if isinstance(v, int) and v == -1]
+    if len(free) > 1:
+        fw.walk.fail("E0302", "only one extent of a view may be -1", call)
+    if free:
+
+        def rest() -> tir.Expr:
+            total: tir.Expr = construct.const(1)
+            for n in base.shape:
+                total = construct.mul(total, n)
+            for v in values:
+                total = total if isinstance(v, int) and v == -1 else construct.floordiv(total, v)
+            return total
+
+        values[free[0]] = fw.ev.build(call, rest)
+    return tuple(fw.ev.as_expr(v, a) for v, a in zip(values, args, strict=True))
+
+
+def _env_thread(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """A thread variable; how many threads there are is said when it is launched."""
+    given = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
+    dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else INT32
+    span = fw.walk.span(target)
+    zero = tir.IntImm(dtype, 0, span=span)
+    var = tir.Var(target[3], dtype, span=span)
+    tag = fw.ev.string(given["thread_tag"], "the thread")
+    fw.define(target, tir.IterVar(var, tir.Range(zero, zero, span=span), IterKind.THREAD, tag, span=span))
+
+
+def _launch_binding(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    make, var = launch(fw, call, target[3], target)
+    fw.define(target, var)
+    fw.out.enter(make)
+
+
+def _bind(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    """`x = T.LetStmt(value)` and its newer names."""
+    given = _BIND.bind(fw.walk, call)
+    at = given["value"]
+    value = fw.ev.value(at)
+    expr = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
+    var = fw.ev.value(given["var"]) if "var" in given else None
+    if "type_annotation" in given:
+        kind = tir_types.bound_type(fw.ev, given["type_annotation"])
+        if kind is not None and kind[0] is not None:
+            var = tir.Var(target[3], kind[0], kind[1], span=fw.walk.span(target))
+    if isinstance(var, tir.Var) and var.dtype is not expr.dtype and not (var.dtype.is_handle or expr.dtype.is_handle):
+        expr = fw.ev.build(at, construct.cast, var.dtype, expr)
+    fw.bind(target, expr, var if isinstance(var, tir.Var) else None, call)
+
+
+def _scalar(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
+    def made(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+        given = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
+        dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
+        where = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else scope
+        buffer = mark(construct.make_buffer(target[3], (1,), dtype, where), fw.walk.span(target))
+        fw.define(target, Scalar(buffer))
+        fw.out.add(tir.AllocBuffer(buffer, scalar=True, span=fw.walk.span(call)))
+
+    return made
+
+
+def _match(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+    tir_blocks.match(fw, target, call)
+
+
+_BINDINGS: dict[str, Callable[[FunctionWalk, Cst, Cst], None]] = {
+    "alloc_buffer": _alloc_buffer, "sblock_alloc_buffer": _sblock_alloc, "alloc_buffer_stmt": _alloc_statement,
+    "alloc_local": _alloc_in("local"), "alloc_shared": _alloc_in("shared"), "allocate": _allocate,
+    "decl_buffer": _decl_buffer, "Buffer": _decl_buffer, "buffer_decl": _decl_buffer, "match_buffer": _match,
+    "env_thread": _env_thread, "launch_thread": _launch_binding, "LetStmt": _bind, "Bind": _bind, "bind": _bind,
+    "local_scalar": _scalar("local"), "shared_scalar": _scalar("shared"), "alloc_scalar": _scalar("global"),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- shared with assignments
+
+
+def vector_annotation(fw: FunctionWalk, annotation: Cst) -> tuple[DType, tuple[tir.Expr, ...]] | None:
+    """`x: T.float32[4]`: memory for a few elements."""
+    if annotation[0] != "index":
+        return None
+    path = fw.walk.dotted(annotation[3], fw.scope)
+    dtype = tir_calls.dtype_named(path[2:]) if path is not None and path.startswith("T.") else None
+    if dtype is None or dtype is HANDLE:
+        return None
+    return dtype, tuple(fw.ev.expr(item) for item in annotation[4])
+
+
+def pointer_of(value: tir.Expr) -> tir.PointerType | None:
+    """What a pointer expression points to, where that is known."""
+    if isinstance(value, tir.Var):
+        return value.pointer
+    if isinstance(value, tir.Call) and isinstance(value.op, tir.Op) and value.op.name == "tir.address_of":
+        load = value.args[0]
+        if isinstance(load, tir.BufferLoad):
+            return tir.PointerType(load.buffer.dtype.element, load.buffer.scope)
+    return None

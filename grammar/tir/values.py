@@ -1,0 +1,77 @@
+"""The evaluator of scalar expressions: syntax node -> Python value or TensorIR expression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.errors import did_you_mean
+from mlcc.grammar.context import Scope, Walk
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import calls as tir_calls
+from mlcc.grammar.tir import methods as tir_methods
+from mlcc.grammar.tir.call_arguments import argument
+from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
+from mlcc.grammar.tir.functions import BUILTINS
+from mlcc.grammar.tir.operators import Operators
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import VOID
+
+__all__ = ["Evaluator", "Scalar", "describe", "evaluate", "is_number", "mark"]
+
+
+def evaluate(walk: Walk, scope: Scope, cst: Cst) -> Any:
+    """The value of an expression.
+
+    Literals give bool, int, float, str, None, Ellipsis; displays give tuple, list and dict; names give what the scope
+    holds; `T.float32` gives a `DType`; everything symbolic gives `tir.Expr`. What is wrong is noted and raises Skip.
+    """
+    return Evaluator(walk, scope).value(cst)
+
+
+class Evaluator(Operators):
+    """Evaluates all expressions in one scope."""
+
+    def attribute(self, cst: Cst) -> Any:
+        """`T.float32`, `cls.f`, `A.data`."""
+        path = self.walk.dotted(cst, self.scope)
+        if path is not None:
+            return tir_calls.constant(self, path, cst)
+        if self.is_self(cst[3]):
+            return self.function(cst, cst[4])
+        return tir_methods.attribute(self, self.value(cst[3]), cst[4], cst)
+
+    def is_self(self, cst: Cst) -> bool:
+        """Whether the text names its own module here."""
+        return cst[0] == "name" and cst[3] in self.walk.self_names and self.scope.find(cst[3]) is None
+
+    def function(self, cst: Cst, name: str) -> relax.GlobalVar:
+        """The handle of a function of the module."""
+        found = self.walk.functions.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.walk.functions)
+            self.walk.fail("E0204", f"the module has no function `{name}`", cst, help=hint)
+        return found
+
+    def call(self, cst: Cst) -> Any:
+        """A call of a function of the language, a method, or a function of the module."""
+        target = cst[3]
+        path = self.walk.dotted(target, self.scope)
+        if path is not None:
+            return tir_calls.call(self, path, cst)
+        if target[0] == "attr" and not self.is_self(target[3]):
+            return tir_methods.call(self, self.value(target[3]), target[4], cst)
+        if target[0] == "name" and target[3] in BUILTINS and self.scope.find(target[3]) is None:
+            return BUILTINS[target[3]](self, cst)
+        callee = self.value(target)
+        if isinstance(callee, relax.GlobalVar):
+            return self.call_function(callee, cst)
+        return self.walk.fail("E0300", f"{describe(callee)} cannot be called", target)
+
+    def call_function(self, callee: relax.GlobalVar, cst: Cst) -> tir.Expr:
+        """A call of another PrimFunc of the module; buffers are passed by their pointers."""
+        if cst[5]:
+            at = cst[5][0]
+            self.walk.fail("E0304", "functions of the module take arguments by position", ("name", at[1], at[2], at[0]))
+        args = tuple(argument(self, a) for a in cst[4])
+        dtype = self.walk.return_dtypes.get(callee.name, VOID)
+        return mark(tir.Call(dtype, callee, args), self.walk.span(cst))  # type: ignore[no-any-return]

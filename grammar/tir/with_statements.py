@@ -1,0 +1,107 @@
+"""`with` statements: blocks, annotated scopes, threads, and the scopes that older texts open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.tir import blocks as tir_blocks
+from mlcc.grammar.tir import loops as tir_loops
+from mlcc.grammar.tir.statements import assert_line, attr_makers, bind_line, bind_var, binding, called, launch
+from mlcc.ir import tir
+
+if TYPE_CHECKING:
+    from mlcc.grammar.tir.walk import FunctionWalk
+
+
+def walk_with(fw: FunctionWalk, cst: Cst) -> None:
+    """A `with` of one item or several; the last ones stand inside the first."""
+    items, body = cst[3], cst[4]
+    context, target = items[0]
+    if len(items) > 1:
+        body = (("with", *cst[1:3], items[1:], body),)
+    if context[0] != "call":
+        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
+    name = called(fw, context)
+    if name in ("block", "sblock"):
+        _no_target(fw, target, context)
+        tir_blocks.walk_block(fw, context, body, cst)
+    elif name == "init":
+        _no_target(fw, target, context)
+        tir_blocks.walk_init(fw, context, body, cst)
+    elif name == "attr":
+        _no_target(fw, target, context)
+        makers = attr_makers(fw, context)
+        made = fw.inner(body, " in a `with`", cst)
+        for make in reversed(makers):
+            made = (make(made),)
+        fw.out.add(made[0])
+    elif name == "launch_thread":
+        _with_thread(fw, context, target, body, cst)
+    elif name in (
+        "LetStmt",
+        "let",
+        "Let",
+        "allocate",
+        "decl_buffer",
+        "alloc_buffer_stmt",
+        "alloc_buffer",
+        "Assert",
+        "Bind",
+    ):
+        _with_flat(fw, name, context, target, body, cst)
+    elif name in tir_loops.LOOPS:
+        _with_loop(fw, context, target, body, cst)
+    else:
+        fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
+
+
+_FLAT = {"LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt", "alloc_buffer", "Assert", "Bind"}
+_SCOPES_HELP = '`with` takes `T.block("name")`, `T.init()`, `T.attr(...)`, `T.launch_thread(...)`'
+
+
+def _no_target(fw: FunctionWalk, target: Cst | None, context: Cst) -> None:
+    if target is not None:
+        fw.walk.fail("E0305", "this has no value that could be named", target)
+
+
+def _with_thread(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
+    if target is not None and target[0] != "name":
+        fw.walk.fail("E0302", "a thread variable is a name", target)
+    make, var = launch(fw, context, target[3] if target is not None else "thread", target)
+    with fw.scope.frame(" in a `with`"):
+        if target is not None:
+            fw.scope.define(target[3], var, fw.walk.span(target))
+        fw.out.add(make(fw.inner(body, " in a `with`", cst)))
+
+
+def _with_flat(fw: FunctionWalk, name: str, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
+    """Older texts open a scope where a statement that holds for the rest of the body is enough."""
+    with fw.scope.frame(" in a `with`"):
+        if name in ("let", "Let") and target is None:
+            if len(context[4]) != 2 or context[5]:
+                fw.walk.fail("E0304", "`T.let` takes a variable and its value", context)
+            var = fw.ev.value(context[4][0])
+            if not isinstance(var, tir.Var):
+                fw.walk.fail("E0302", "what `T.let` binds is a variable", context[4][0], help='`x = T.var("int32")`')
+            bind_var(fw, var, fw.ev.expr(context[4][1]), context)
+        elif name == "Assert":
+            assert_line(fw, context)
+        elif target is None or target[0] != "name":
+            if name in ("LetStmt", "Bind") and target is None:
+                bind_line(fw, context)
+            else:
+                fw.walk.fail(
+                    "E0305", f"the result of `T.{name}` needs a name", context, help=f"`with T.{name}(...) as x:`"
+                )
+        else:
+            binding(fw, target, context)
+        for stmt in fw.inner(body, " in a `with`", cst):
+            fw.out.add(stmt)
+
+
+def _with_loop(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
+    """`with T.grid(4, 4) as (i, j):` is a `for`."""
+    if target is None:
+        fw.walk.fail("E0305", "the loop variable needs a name", context, help="`for i in ...:`")
+    tir_loops.walk_for(fw, ("for", *cst[1:3], target, context, body))

@@ -1,0 +1,134 @@
+"""Objects compiled from text files, kept in the cache: a second compilation reads one file.
+
+An entry stands for the text, the options, the machine if the target is this one, and the compiler itself. It says which
+other files the compilation read (weights, scripts, rules), with their hashes: one that changed makes it a miss.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.cache.folder import PLACE, SIZE, SWITCH, Store, store
+from mlcc.files import note_known_reads, read_bytes, recorded_reads
+
+_FORMAT = 1
+_CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+_PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
+
+
+def kept_object(
+    path: str, options: dict[str, Any], make: Callable[[], bytes], keep: Callable[[], bool] = lambda: True
+) -> bytes:
+    """The object of a text file with options (plain data): from the cache, else by `make`, which is then kept.
+
+    Raises what `make` raises; failures are not kept, nor what `keep`, asked afterwards, says is not to be.
+    """
+    place = store() if path != "-" and os.path.isfile(path) else None
+    if place is None:
+        return make()
+    key = entry_key(path, options)
+    found = _read(place, key)
+    if found is not None:
+        return found
+    with recorded_reads() as reads:
+        made = make()
+    if not keep():
+        return made
+    head = json.dumps(reads).encode()
+    place.put(key, b"%d\n" % len(head) + head + made)
+    return made
+
+
+def _read(place: Store, key: str) -> bytes | None:
+    """The object of an entry all of whose files are as they were."""
+    data = place.get(key)
+    if data is None:
+        return None
+    size, _, rest = data.partition(b"\n")
+    reads = json.loads(rest[: int(size)])
+    for path, digest in reads.items():
+        try:
+            with open(path, "rb") as file:
+                if hashlib.sha256(file.read()).hexdigest() != digest:
+                    return None
+        except OSError:
+            return None
+    note_known_reads(reads)
+    return rest[int(size) :]
+
+
+def entry_key(path: str, options: dict[str, Any]) -> str:
+    """The hash of what the object of a text follows from, other files apart."""
+    native = "native" in str(options.get("target", ""))
+    known = [
+        _FORMAT, compiler(), os.path.abspath(path), options, machine() if native else "",
+        {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in (SWITCH, PLACE, SIZE)},
+    ]  # fmt: skip
+    text = json.dumps(known, sort_keys=True).encode()
+    return hashlib.sha256(text + b"\0" + read_bytes(path)).hexdigest()
+
+
+def code_key(parts: list[Any]) -> str:
+    """The hash of plain data that, with the compiler, machine code follows from."""
+    return hashlib.sha256(json.dumps([_FORMAT, compiler(), parts]).encode()).hexdigest()
+
+
+@functools.cache
+def compiler() -> list[object]:
+    """What changes when the compiler does: its version, its files by size and time, and those of LLVM's binding."""
+    import importlib.util
+
+    import mlcc
+
+    found: list[object] = [mlcc.__version__]
+    for part in _PARTS:
+        base = os.path.dirname(mlcc.__file__)
+        folder = base if part == "mlcc" else os.path.join(base, part)
+        if not os.path.isdir(folder):
+            folder = os.path.join(os.path.dirname(base), part)  # a checkout
+        found += _files(folder)
+    for name in ("llvmlite", "numpy"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            seen = os.stat(spec.origin)
+            found.append((name, spec.origin, seen.st_size, seen.st_mtime_ns))
+    return found
+
+
+def _files(folder: str) -> list[object]:
+    """(path, size, time) of the sources in a folder and those below."""
+    found: list[object] = []
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda e: e.name):
+            if entry.name.endswith((".py", ".lark", ".ll")):
+                seen = entry.stat()
+                found.append((entry.path, seen.st_size, seen.st_mtime_ns))
+            elif entry.is_dir() and not entry.name.startswith((".", "__")):
+                found += _files(entry.path)
+    return found
+
+
+def machine() -> list[object]:
+    """What a native target stands for: this CPU with its features, caches and cores, cheaply."""
+    import platform
+
+    from mlcc.machine.host import caches, num_cores
+
+    lines: list[str] = []
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if not line.strip():
+                    break
+                name = line.partition(":")[0].strip()
+                if name in _CPU_LINES or name.startswith("CPU "):  # the latter on aarch64
+                    lines.append(line)
+    except OSError:
+        lines.append(platform.processor())
+    levels = caches()
+    return [platform.machine(), lines, [levels.l1, levels.l2, levels.l3, levels.line], num_cores()]

@@ -1,0 +1,99 @@
+"""NVIDIA's architectures that kernels are made for: the PTX ISA that each needs, the drivers that load it.
+
+LLVM reports what it cannot do by ending the process, so only what is listed reaches it: each of these was emitted with
+the PTX ISA that LLVM takes by default, the lowest one for the architecture, and assembled by ptxas 13.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.errors import CompileError, error
+from mlcc.machine.target import Target
+
+# architecture -> PTX ISA
+ISA: dict[str, tuple[int, int]] = {
+    "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_89": (7, 8), "sm_90": (7, 8),
+    "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8),
+    "sm_103f": (8, 8), "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0), "sm_120": (8, 7), "sm_120a": (8, 7),
+    "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
+}  # fmt: skip
+
+# PTX ISA -> the CUDA release that brought it, and the least Linux driver of that release (release notes, table 3)
+DRIVERS: dict[tuple[int, int], tuple[str, str]] = {
+    (6, 3): ("10.0", "410.48"), (7, 0): ("11.0", "450.36.06"), (7, 1): ("11.1", "455.23"),
+    (7, 4): ("11.4", "470.42.01"), (7, 8): ("11.8", "520.61.05"), (8, 0): ("12.0", "525.60.13"),
+    (8, 6): ("12.7", "565.57.01"), (8, 7): ("12.8", "570.26"), (8, 8): ("12.9", "575.51.03"),
+    (9, 0): ("13.0", "580.65.06"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """An architecture by its name. `variant` is empty, `a` (features of this very chip) or `f` (of its family)."""
+
+    name: str
+    capability: tuple[int, int]
+    variant: str
+    isa: tuple[int, int]
+
+    @staticmethod
+    def of(target: Target | str) -> Arch:
+        """The architecture of a cuda target. Raises CompileError (E0731) for one that is not listed."""
+        name = Target.parse(target).resolved().arch
+        isa = ISA.get(name)
+        if isa is None:
+            raise CompileError(error("E0731", f"no code is generated for `{name}`", help=_nearest(name)))
+        number = name[3:].rstrip("af")
+        return Arch(name, (int(number[:-1]), int(number[-1])), name[3 + len(number) :], isa)
+
+    @property
+    def driver(self) -> tuple[str, str]:
+        """The CUDA version that a driver has to support to load the code, and the first driver that does."""
+        return DRIVERS[self.isa]
+
+    @property
+    def runs_on(self) -> str:
+        """The rule for compute capabilities, in words."""
+        major, minor = self.capability
+        if self.variant == "a":
+            return f"compute capability {major}.{minor} only"
+        if self.variant == "f":
+            return f"compute capability {major}.{minor} and later ones of {major}.x"
+        return f"compute capability {major}.{minor} and later"
+
+    def fits(self, capability: tuple[int, int]) -> bool:
+        """Whether a device of this compute capability runs the code (which its driver compiles for it)."""
+        if self.variant == "a":
+            return capability == self.capability
+        if self.variant == "f":
+            return capability[0] == self.capability[0] and capability >= self.capability
+        return capability >= self.capability
+
+    @property
+    def number(self) -> int:
+        """80 for sm_80, 120 for sm_120a."""
+        return self.capability[0] * 10 + self.capability[1]
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What emission asks about: `bf16`: conversions between bfloat16 and float32."""
+        return frozenset({"bf16"}) if self.number >= 80 else frozenset()
+
+
+def best_for(capability: tuple[int, int]) -> str:
+    """The listed architecture whose code a device runs best: its own with all that no other has, else the greatest one
+    that is not above it (the least one for a device that is below all)."""
+    number = capability[0] * 10 + capability[1]
+    exact = f"sm_{number}a"
+    return exact if exact in ISA else _greatest(number)
+
+
+def _greatest(number: int) -> str:
+    plain = {int(known[3:]): known for known in ISA if known[3:].isdigit()}
+    return plain[max((n for n in plain if n <= number), default=min(plain))]
+
+
+def _nearest(name: str) -> str:
+    """The listed architectures; first the greatest one that is not above, whose code runs there if it exists."""
+    return f"did you mean `{_greatest(int(name[3:].rstrip('af')))}`? Known are {', '.join(ISA)}"

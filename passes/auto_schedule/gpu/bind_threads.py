@@ -1,0 +1,180 @@
+"""Threads for code that nobody bound to any: what runs on a GPU has to be in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.errors import CompileError
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import ForKind, Stmt
+from mlcc.ir.visit import used_vars
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.gpu.nests import spread
+from mlcc.passes.auto_schedule.kernel import AnyKernel, GpuKernel
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.manage.manager import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class BindThreads(Pass):
+    """Bind loops of TIR functions to the threads of a GPU where nobody has.
+
+    The outer loops of a nest that compute results of their own become one, which blocks of threads share out. What
+    cannot be shared out is one thread's. Loops that are bound stay. Lowering for a GPU begins with
+    this pass.
+
+    Before:  for i in range(1000): ...
+    After:   for i_0 in T.thread_binding(4, thread="blockIdx.x"): for i_1 in T.thread_binding(256, ...): ...
+    """
+
+    name: ClassVar[str] = "bind-threads"
+    needs_blocks: ClassVar[bool] = True
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return bind_module(module, ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))
+
+
+def bind_module(module: IRModule, target: Target) -> IRModule:
+    """The module with all TIR functions bound; the same one where they are. Raises CompileError for an unknown
+    architecture (E0731)."""
+    facts = GpuFacts.of(target)
+    functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
+    called = _called(functions)
+    made = {n: bind_function(f, n, facts) for n, f in functions.items() if n not in called}
+    if all(made[n] is functions[n] for n in made):
+        return module
+    new = module.copy()
+    for name, func in made.items():
+        new.update_func(name, func)
+    return new
+
+
+def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFunc:
+    """A function whose statements are all in kernels."""
+    root = func.root
+    if root is None:
+        return func if _is_bound(func.body) else replace(func, body=_in_kernels(func.body))
+    if all(_is_bound((stmt,)) for stmt in root.body):
+        return func
+    func = with_empty_inits(func)  # before loops are bound: inside of those it has to leave reductions as they are
+    kernel = AnyKernel.of(replace(func, body=_Serial().body(func.body)), name, facts)
+    assert func.root is not None
+    for number in range(len(func.root.body)):
+        _share_out(kernel, number)
+    done = kernel.func
+    bound = done.root
+    assert bound is not None
+    body = _in_kernels(bound.body)
+    (realize,) = done.body
+    assert isinstance(realize, tir.BlockRealize)
+    return replace(done, body=(replace(realize, block=replace(bound, body=body)),))
+
+
+def _called(functions: Mapping[str, tir.PrimFunc]) -> set[str]:
+    """The functions that others call from their kernels."""
+    names = {getattr(n.op, "name", "") for f in functions.values() for n in walk(f) if isinstance(n, tir.Call)}
+    return {n for n in names if n in functions}
+
+
+def _is_bound(body: tuple[Stmt, ...]) -> bool:
+    for node in (n for stmt in body for n in walk(stmt)):
+        match node:
+            case tir.For(kind=ForKind.THREAD_BINDING) | tir.AttrStmt(key="thread_extent"):
+                return True
+    return False
+
+
+def _computes(stmt: Stmt) -> bool:
+    """Is a statement more than what a host does by itself?"""
+    return any(isinstance(n, (tir.BufferStore, tir.BufferLoad, tir.Evaluate)) for n in walk(stmt))
+
+
+def _is_plain(condition: tir.Expr) -> bool:
+    return not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(condition))
+
+
+def _in_kernels(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Statements that nobody bound as one thread's each. A name for what lies in memory is known to its thread alone,
+    which does all that follows."""
+    made: list[Stmt] = []
+    for at, stmt in enumerate(body):
+        if isinstance(stmt, tir.Bind) and _computes(stmt):
+            return (*made, *body[at:]) if _is_bound(body[at:]) else (*made, _one_thread(body[at:]))
+        if _is_bound((stmt,)) or not _computes(stmt):
+            made.append(stmt)
+        elif isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):
+            made.append(replace(stmt, then_body=_in_kernels(stmt.then_body)))  # the host decides
+        else:
+            made.append(_one_thread((stmt,)))
+    return tuple(made)
+
+
+def _one_thread(body: tuple[Stmt, ...]) -> Stmt:
+    zero, one = c.const(0, INT32), c.const(1, INT32)
+    return tir.For(
+        tir.Var("u", INT32), zero, one, ForKind.THREAD_BINDING, body, thread="threadIdx.x", span=body[0].span
+    )
+
+
+class _Serial(Mutator):
+    """Parallel loops as plain ones: threads take their place."""
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = replace(node, body=self.body(node.body))
+        return replace(made, kind=ForKind.SERIAL) if node.kind is ForKind.PARALLEL else made
+
+    def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
+        body = self.body(node.block.body)
+        return node if body is node.block.body else replace(node, block=replace(node.block, body=body))
+
+
+def _share_out(kernel: GpuKernel, number: int) -> None:
+    """Bind as many outer loops of a nest, a statement of the root block, as may be."""
+    root = kernel.func.root
+    assert root is not None
+    stmt = root.body[number]
+    if _is_bound((stmt,)) or not isinstance(stmt, tir.For):
+        return
+    scope = kernel.sch.get_block("root", func_name=kernel.name)
+    inside = [b for b in kernel.sch.get_child_blocks(scope) if kernel.stage(b).loops[:1] == (stmt,)]
+    if not inside:
+        return
+    nest = kernel.stage(inside[0]).loops
+    count = 1
+    while count < len(nest) and nest[count - 1].body == (nest[count],):
+        count += 1
+    while count and not _independent(stmt, nest[:count]):
+        count -= 1
+    for several in range(count, 0, -1):
+        before = kernel.sch.copy()
+        try:
+            times = 1
+            for loop in nest[:several]:
+                extent = tir.const_int(loop.extent)
+                times = 0 if extent is None else times * extent
+            spread(kernel, kernel.loops(inside[0])[:several], times or None)
+            return
+        except CompileError:
+            kernel.sch = before
+
+
+def _independent(stmt: Stmt, loops: tuple[tir.For, ...]) -> bool:
+    """Does every store to global memory name a place that all the loops tell? Else threads would share a temporary."""
+    wanted = {loop.var for loop in loops if tir.const_int(loop.extent) != 1}
+    axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that the axes of blocks depend on
+    for node in walk(stmt):
+        if isinstance(node, tir.BlockRealize):
+            if any(b.scope.startswith("shared") for b in node.block.alloc_buffers):  # threads would have one for all
+                return False
+            for axis, value in zip(node.block.iter_vars, node.values, strict=True):
+                axes[axis.var] = {inner for v in used_vars(value) for inner in axes.get(v, {v})}
+    stores = (n for n in walk(stmt) if isinstance(n, tir.BufferStore) and n.buffer.scope == "global")
+    return all(wanted <= {inner for v in used_vars(s.indices) for inner in axes.get(v, {v})} for s in stores)

@@ -1,0 +1,70 @@
+"""float16 and bfloat16, before any rule looks: what a kernel computes in them is computed in float32, sums and
+intermediate results stay float32, and only what the caller sees is rounded, once.
+
+The script says so (`unsafe_set_dtype`, `unsafe_compute_in`). Maxima, minima and copies round nothing and stay as they
+are, and so do kernels in which such a number becomes an integer, which less rounding may make another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.visit import has_block
+from mlcc.passes.auto_schedule.contraction import Contraction
+from mlcc.passes.auto_schedule.kernel import AnyKernel
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.schedule.rewrite.wide_floats import is_narrow
+
+WIDE = "float32"
+_EXACT = (tir.Max, tir.Min, tir.CompareOp)
+
+
+def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:
+    """Make the roundings of a kernel fewer; was there anything to do?"""
+    sch = kernel.sch
+    if any(_makes_integers(kernel.stage(block)) for block in kernel.blocks()):
+        return False
+    chosen = [block for block in kernel.blocks() if _rounds(kernel.stage(block))]
+    for block in chosen:
+        stage = kernel.stage(block)
+        if stage.reduced and kernel.is_output(stage) and _one_narrow_store(stage):
+            sch.cache_write(block, 0, "global")
+        stage = kernel.stage(block)
+        if _one_narrow_store(stage) and not kernel.is_output(stage):
+            sch.unsafe_set_dtype(block, 0, WIDE)
+    for block in chosen:
+        sch.unsafe_compute_in(block, WIDE)
+    if chosen:
+        kernel.say("float16 and bfloat16 are computed in float32, and rounded where they are stored for the caller")
+    return bool(chosen)
+
+
+def _one_narrow_store(stage: Stage) -> bool:
+    return len(stage.block.writes) == 1 and is_narrow(stage.block.writes[0].buffer.dtype)
+
+
+def _makes_integers(stage: Stage) -> bool:
+    return any(
+        isinstance(n, tir.Cast) and is_narrow(n.value.dtype) and not n.dtype.is_float for n in walk(stage.block.body)
+    )
+
+
+def _rounds(stage: Stage) -> bool:
+    """Does a block round narrow floats on the way?"""
+    found = False
+    if has_block(stage.block.body):
+        return False
+    for node in walk((*stage.block.body, *(stage.block.init or ()))):
+        narrow = isinstance(node, tir.Expr) and is_narrow(node.dtype)
+        chosen = isinstance(node, tir.Call) and node.op == tir.Op("tir.if_then_else")
+        if narrow and isinstance(node, (tir.BinaryOp, tir.Call)) and not (chosen or isinstance(node, _EXACT)):
+            found = True
+    return found
+
+
+def widened(product: Contraction) -> str:
+    """The type that halves which are multiplied as float32 are copied as, where copies are made; empty for others."""
+    operands = (product.lhs.buffer.dtype, product.rhs.buffer.dtype)
+    return WIDE if str(product.stage.stores[0].buffer.dtype) == WIDE and any(map(is_narrow, operands)) else ""

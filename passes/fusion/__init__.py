@@ -1,0 +1,1 @@
+"""Fusion: which operations become one kernel, and how."""

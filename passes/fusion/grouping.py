@@ -1,0 +1,304 @@
+"""Groups of operations move into functions of their own: what all kinds of fusion share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ir import relax
+from mlcc.ir.node import Attrs, replace
+from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
+from mlcc.relax.construct import (
+    CALL_TIR,
+    CALL_TIR_INPLACE,
+    PRIMITIVE,
+    call_function,
+    get_item,
+    make_function,
+    make_seq,
+    make_tuple,
+    shape_expr,
+)
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import call_arguments, tir_callee, used_vars
+
+# operands that are written again inside a fused function instead of passed to it
+_INLINE = (relax.ShapeExpr, relax.PrimValue, relax.StringImm, relax.DataTypeImm, relax.GlobalVar, relax.ExternFunc)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How functions of groups are made.
+
+    Without `bind_constants`, constants are passed as arguments; None binds those that an operator takes as a number.
+    `full_names`: operators come up in names with their prefix. `attrs` are the functions' attributes.
+    """
+
+    attrs: Attrs
+    bind_constants: bool | None = None
+    full_names: bool = False
+
+
+FUSED = Style(Attrs({PRIMITIVE: True}))
+
+
+class Grouper(Mutator):
+    """Rewrites one function; the functions of its groups go to the builder.
+
+    Subclasses say which bindings of a dataflow block belong together, and in which style.
+    """
+
+    def __init__(self, builder: ModuleBuilder) -> None:
+        super().__init__(builder.module)
+        self.builder = builder
+
+    def groups(self, block: relax.DataflowBlock) -> Sequence[Hashable]:
+        """The group of each binding."""
+        raise NotImplementedError
+
+    def style(self, group: Any) -> Style | None:
+        """How the function of a group is made; None for what stays as it is."""
+        raise NotImplementedError
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        if not isinstance(block, relax.DataflowBlock):
+            return super().visit_block(block)
+        groups = self.groups(block)
+        members: dict[Hashable, list[Any]] = {}
+        for binding, group in zip(block.bindings, groups, strict=True):
+            members.setdefault(group, []).append(binding)
+        styles = {
+            group: self.style(group) if len(some) == 1 else self.style(group) or FUSED
+            for group, some in members.items()
+        }
+        if not any(styles.values()):
+            return super().visit_block(block)
+        needed = _needed(block, groups)
+        self._made.append([])
+        self.in_dataflow = True
+        for group in _by_dependence(block, groups):
+            style = styles[group]
+            if style is None:
+                self.visit_binding(members[group][0])
+            elif needed[group]:
+                self.call_kernel(members[group], needed[group], style)  # a kernel that nothing uses is dropped
+        self.in_dataflow = False
+        return replace(block, bindings=tuple(self._made.pop()))
+
+    def call_kernel(self, bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style) -> None:
+        """Emit the call that stands for the bindings of one group; others use the variables `outputs`."""
+        kernel = make_kernel(bindings, outputs, style)
+        name = self.builder.add(kernel.function, kernel.name)
+        arguments = []
+        for argument in kernel.arguments:
+            made = self.visit(argument)
+            arguments.append(self.emit(made) if isinstance(made, relax.TupleGetItem) else made)
+        call = call_function(name, self.builder.module[name], tuple(arguments))
+        if len(outputs) == 1:
+            (binding,) = [b for b in bindings if b.var is outputs[0]]
+            self.rebind(binding, call)
+            return
+        results = self.emit(call)
+        for binding in bindings:
+            if binding.var in outputs:
+                self.rebind(binding, get_item(results, outputs.index(binding.var)))
+
+
+def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hashable, list[relax.Var]]:
+    """The variables of each group that others need: those visible outside the block, and those that others use."""
+    group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
+    found: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
+    for binding, group in zip(block.bindings, groups, strict=True):
+        for var in used_vars(binding.value):  # type: ignore[attr-defined]
+            other = group_of.get(var, group)
+            if other is not group:
+                found[other].setdefault(var)
+        if not isinstance(binding.var, relax.DataflowVar):
+            found[group].setdefault(binding.var)
+    return {group: list(some) for group, some in found.items()}
+
+
+def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
+    """What a binding comes after, beside what it uses: a call in place, and those that read what it writes over.
+
+    What reads the value before the call stays before it, what reads it later stays behind it.
+    """
+    found: dict[relax.Var, list[relax.Var]] = {}
+    written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
+    if not any(written):
+        return found
+    uses = [set(used_vars(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
+    for at, targets in enumerate(written):
+        for other, used in enumerate(uses if targets else ()):
+            if other != at and used & targets:
+                first, second = sorted((at, other))
+                found.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
+    return found
+
+
+def written_in_place(value: Any) -> list[relax.Var]:
+    """The operands that a call writes into."""
+    if not (isinstance(value, relax.Call) and value.op == CALL_TIR_INPLACE and isinstance(value.args[1], relax.Tuple)):
+        return []
+    operands = value.args[1].fields
+    chosen = [operands[i] for i in value.attrs.get("inplace_indices", ()) if 0 <= i < len(operands)]
+    return [v for v in chosen if isinstance(v, relax.Var)]
+
+
+def _by_dependence(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> list[Hashable]:
+    """The groups in an order in which each stands behind those it uses, as near to the order of bindings as can be."""
+    group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
+    after = waits(block)
+    uses: dict[Hashable, list[Hashable]] = {}
+    for binding, group in zip(block.bindings, groups, strict=True):
+        before = after.get(binding.var, ())
+        for var in (*used_vars(binding.value), *before):  # type: ignore[attr-defined]
+            other = group_of.get(var)
+            if other is not None and other is not group:
+                uses.setdefault(group, []).append(other)
+    done: dict[Hashable, None] = {}
+    for first in groups:
+        stack = [(first, iter(uses.get(first, ())))]
+        entered = {first}
+        while stack:
+            group, remaining = stack[-1]
+            following = next((g for g in remaining if g not in done and g not in entered), None)
+            if following is None:
+                done.setdefault(group)
+                stack.pop()
+            else:
+                entered.add(following)
+                stack.append((following, iter(uses.get(following, ()))))
+    return list(done)
+
+
+# ---------------------------------------------------------------- the function of a group
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A fused function, the name it asks for, and what a caller passes to it."""
+
+    function: relax.Function
+    name: str
+    arguments: list[relax.Expr]
+
+
+def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style = FUSED) -> Kernel:
+    """The function of some bindings that computes `outputs`, a tuple if there are several.
+
+    Operands from outside become parameters, in order of first use. Of a tuple of which only fields are used, the
+    fields are passed. Symbolic variables that no parameter defines are passed as a shape.
+    """
+    outer = _outer_operands(bindings, style)
+    stands_for: dict[relax.Expr, relax.Expr] = {}
+    fields: dict[tuple[relax.Expr, int], relax.Var] = {}
+    params: list[relax.Var] = []
+    arguments: list[relax.Expr] = []
+    constants = 0
+    for operand, used_fields in outer.items():
+        if isinstance(operand, relax.Var):
+            name = operand.name
+        else:
+            name, constants = f"param_{constants}", constants + 1
+        for index in (None,) if used_fields is None else used_fields:
+            argument = operand if index is None else get_item(operand, index)
+            param = relax.Var(name if index is None else f"{name}_{index}", argument.struct_info)
+            params.append(param)
+            arguments.append(argument)
+            if index is None:
+                stands_for[operand] = param
+            else:
+                fields[operand, index] = param
+    body = _body(bindings, outputs, stands_for, fields)
+    function = make_function(tuple(params), body, style.attrs)
+    symbols = free_symbols(function)
+    if symbols:
+        shape = shape_expr(symbols)
+        arguments.append(shape)
+        params.append(relax.Var("tir_vars", shape.struct_info))
+        function = make_function(tuple(params), body, style.attrs)
+    name = "fused" + "".join(_name_part(b.value, style.full_names) for b in bindings)
+    return Kernel(renew_symbols(function), name, arguments)
+
+
+def _outer_operands(bindings: list[relax.VarBinding], style: Style) -> dict[relax.Expr, list[int] | None]:
+    """Variables and constants from outside, in order of first use; with the fields used, if not used as a whole."""
+    inner = {b.var for b in bindings}
+    found: dict[relax.Expr, list[int] | None] = {}
+    for binding in bindings:
+        value = binding.value
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value not in inner:
+            used = found.setdefault(value.tuple_value, [])
+            if used is not None and value.index not in used:
+                used.append(value.index)
+            continue
+        for operand in _leaves(value, style):
+            if operand not in inner:
+                found[operand] = None  # keeps the place of an earlier use of a field
+    return found
+
+
+def _leaves(value: relax.Expr, style: Style) -> Iterable[relax.Expr]:
+    """The variables, and the constants that are passed, in an operation."""
+    stack = list(reversed(call_arguments(value) if isinstance(value, relax.Call) else [value]))
+    while stack:
+        top = stack.pop()
+        if isinstance(top, relax.Tuple):
+            stack.extend(reversed(top.fields))
+        elif isinstance(top, relax.TupleGetItem):
+            stack.append(top.tuple_value)
+        elif not isinstance(top, _INLINE) and not _is_bound(top, value, style):
+            yield top
+
+
+def _is_bound(expr: relax.Expr, user: relax.Expr, style: Style) -> bool:
+    """A constant that stays in the function; unless told, that is a scalar of an operator, a number in the kernel."""
+    if style.bind_constants is not None:
+        return style.bind_constants and isinstance(expr, relax.Constant)
+    in_operator = isinstance(user, relax.Call) and user.op not in (CALL_TIR, CALL_TIR_INPLACE)
+    return in_operator and isinstance(expr, relax.Constant) and expr.data.shape == ()
+
+
+def _body(
+    bindings: list[relax.VarBinding], outputs: list[relax.Var], stands_for: dict[relax.Expr, relax.Expr],
+    fields: dict[tuple[relax.Expr, int], relax.Var],
+) -> relax.SeqExpr:  # fmt: skip
+    made = []
+    for binding in bindings:
+        value = binding.value
+        if isinstance(value, relax.TupleGetItem) and (value.tuple_value, value.index) in fields:
+            stands_for[binding.var] = fields[value.tuple_value, value.index]
+            continue
+        last = binding.var in outputs
+        kind = relax.Var if last else relax.DataflowVar
+        var = kind("gv" if last else binding.var.name, binding.var.struct_info)
+        made.append(relax.VarBinding(var, _with_operands(value, stands_for)))
+        stands_for[binding.var] = var
+    results = [stands_for[v] for v in outputs]
+    return make_seq([relax.DataflowBlock(tuple(made))], results[0] if len(results) == 1 else make_tuple(results))
+
+
+def _with_operands(expr: Any, stands_for: dict[relax.Expr, relax.Expr]) -> Any:
+    """An operation with other operands of the same struct info."""
+    if expr in stands_for:
+        return stands_for[expr]
+    match expr:
+        case relax.Call(args=args):
+            return replace(expr, args=tuple(_with_operands(a, stands_for) for a in args))
+        case relax.Tuple(fields=fields):
+            return replace(expr, fields=tuple(_with_operands(f, stands_for) for f in fields))
+        case relax.TupleGetItem(tuple_value=value):
+            return replace(expr, tuple_value=_with_operands(value, stands_for))
+    return expr
+
+
+def _name_part(value: relax.Expr, full_names: bool) -> str:
+    """What an operation adds to the name of a fused function."""
+    callee = tir_callee(value)
+    if callee is None and isinstance(value, relax.Call):
+        name = str(getattr(value.op, "name", ""))
+        callee = name.replace(".", "_") if full_names else name.rpartition(".")[2].removeprefix("fused_")
+    return f"_{callee}" if callee else ""

@@ -1,0 +1,227 @@
+"""A TIR function of several products becomes several functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.auto_schedule.contraction import contraction
+from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.fusion.fused_kernel import handle, part_of
+from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, with_wide_intermediates
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.passes.schedule.tree import Tree
+from mlcc.relax.construct import CALL_TIR, call_tir, tensor_info
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import is_call, tir_callee
+
+
+@dataclass(frozen=True)
+class SplitKernels(Pass):
+    """Make a TIR function of several products, or of one and other reductions, into one function for each.
+
+    What stands between products stays together. So each part gets the schedule of its kind, and may fuse with what is
+    before and after it. Functions whose loops somebody has scheduled stay, and so do those that give several results.
+
+    Before:  def attention(q, k, v, out): ...         # R.call_tir(cls.attention, (q, k, v), ...)
+    After:   def attention_batch_matmul_NT(q, k, scores): ...
+             def attention_softmax_norm(scores, weights): ...
+             def attention_batch_matmul_NN(weights, v, out): ...
+    """
+
+    name: ClassVar[str] = "split-kernels"
+    needs_blocks: ClassVar[bool] = True
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        splitter = _Splitter(module)
+        made = map_relax_functions(module, lambda _, func: splitter.visit_function(func), primitive=False)
+        if not splitter.found:
+            return module
+        made.functions = {
+            name: made.functions.get(name, func) for name, func in splitter.builder.module.functions.items()
+        }
+        return keep_reachable(made, entry_functions(module, (), self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some statements of the root block as a function: it reads `inputs` and writes `output`, buffers of the whole
+    function; `sizes` are variables that it takes as numbers because no shape binds them."""
+
+    function: tir.PrimFunc
+    hint: str
+    inputs: tuple[tir.Buffer, ...]
+    output: tir.Buffer
+    sizes: tuple[tir.Var, ...]
+
+
+class _Splitter(Mutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.builder = ModuleBuilder(module)
+        self.found = False
+        self._parts: dict[str, list[_Part] | None] = {}
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        callee = tir_callee(expr)
+        func = self.module.functions.get(callee or "")
+        if callee is None or not isinstance(func, tir.PrimFunc) or not is_call(expr, CALL_TIR.name):
+            return expr
+        arguments = expr.args[1]  # type: ignore[attr-defined]
+        out = expr.struct_info
+        if len(expr.args) != 2 or not isinstance(arguments, relax.Tuple) or not _has_dims(out):  # type: ignore[attr-defined]
+            return expr
+        if len(arguments.fields) != len(func.params) - 1 or not all(_has_dims(a.struct_info) for a in arguments.fields):
+            return expr
+        if callee not in self._parts:
+            self._parts[callee] = parts_of(func, callee)
+        parts = self._parts[callee]
+        if parts is None:
+            return expr
+        self.found = True
+        return self.calls(parts, func, arguments.fields, out)  # type: ignore[arg-type]
+
+    def calls(
+        self, parts: list[_Part], func: tir.PrimFunc, given: tuple[relax.Expr, ...], out: relax.TensorStructInfo
+    ) -> relax.Expr:
+        """The calls of the parts; the last one is given back."""
+        values: dict[tir.Buffer, relax.Expr] = dict(zip(func.buffers, given, strict=False))  # type: ignore[arg-type]
+        sizes = _sizes(func, [*(a.struct_info for a in given), out])  # type: ignore[list-item]
+        analyzer = Analyzer()
+        for part in parts:
+            last = part is parts[-1]
+            dims = (analyzer.simplify(c.cast("int64", substitute(n, sizes))) for n in part.output.shape)
+            info = out if last else tensor_info(dims, part.output.dtype)
+            call = call_tir(
+                self.builder.add(part.function, part.hint), part.function, [values[b] for b in part.inputs], info
+            )
+            if part.sizes:
+                shape = relax.ShapeExpr(tuple(c.cast("int64", substitute(v, sizes)) for v in part.sizes))
+                call = replace(call, args=(*call.args, shape))
+            if last:
+                return call
+            values[part.output] = self.emit(call)
+        raise AssertionError("a function without parts")
+
+
+def _has_dims(info: Any) -> bool:
+    return isinstance(info, relax.TensorStructInfo) and info.dims is not None
+
+
+def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.Var, tir.Expr]:
+    """What the variables of the shapes of parameters stand for in a call."""
+    found: dict[tir.Var, tir.Expr] = {}
+    for buffer, info in zip(func.buffers, infos, strict=True):
+        for want, have in zip(buffer.shape if buffer is not None else (), info.dims or (), strict=False):
+            if isinstance(want, tir.Var):
+                found.setdefault(want, c.cast(want.dtype, have))
+    return found
+
+
+# ---------------------------------------------------------------- taking a function apart
+
+
+def parts_of(func: tir.PrimFunc, name: str) -> list[_Part] | None:
+    """The parts in the order in which they run; None for a function that stays whole."""
+    if is_operator(func):
+        func = with_wide_intermediates(func)
+    root = func.root
+    if root is None or why_left_alone(func) is not None or any(b is None for b in func.buffers):
+        return None
+    tree = Tree(func)
+    stages = [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
+    products = [bool(s.reduced) and not isinstance(contraction(s), str) for s in stages]
+    if len(stages) != len(root.body) or not any(products) or sum(bool(s.reduced) for s in stages) < 2:
+        return None
+    writers: dict[tir.Buffer, int] = {}
+    for at, stage in enumerate(stages):
+        stored = {a.buffer for a in stage.accesses if a.stored}
+        if len(stored) != 1 or not stage.plain or not stored.isdisjoint(writers):
+            return None
+        writers[stored.pop()] = at
+    reads = [
+        {a.buffer for a in s.accesses if not a.stored and writers.get(a.buffer) != at} for at, s in enumerate(stages)
+    ]
+    before = [{writers[b] for b in used if b in writers} for used in reads]
+    if any(p > at for at, producers in enumerate(before) for p in producers) or func.buffers[-1] not in writers:
+        return None
+    return _made(func, name, stages, _with_copies(_grouped(products, before), stages, products, before), writers, reads)
+
+
+def _grouped(products: list[bool], before: list[set[int]]) -> list[list[int]]:
+    """The stages of each part. Stages that are no products go together where one reads the other and equally many
+    products lie behind both: so no part needs a result of one that needs its own."""
+    behind: list[int] = []
+    group: list[int] = []
+    for at, producers in enumerate(before):
+        behind.append(max((behind[p] + products[p] for p in producers), default=0))
+        group.append(at)
+        if not products[at]:
+            for p in producers:
+                if not products[p] and behind[p] == behind[at]:
+                    group = [group[at] if g == group[p] else g for g in group]
+    order = sorted(set(group), key=lambda g: (behind[g], products[g], g))
+    return [[at for at, g in enumerate(group) if g == one] for one in order]
+
+
+def _with_copies(
+    groups: list[list[int]], stages: list[Stage], products: list[bool], before: list[set[int]]
+) -> list[list[int]]:
+    """Copies in another order go with a product that reads each of their elements once, as that of one query and all
+    keys does: it may as well read what they copy. They are no part of their own then."""
+    readers = [{at for at, producers in enumerate(before) if p in producers} for p in range(len(stages))]
+    made = [list(g) for g in groups]
+    for group in groups:
+        (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
+        if more or reader < 0 or not products[reader] or not all(_moves(stages[at]) for at in group):
+            continue
+        if stages[reader].reads_once(stages[max(group)].stores[0].buffer):
+            made.remove(group)
+            target = next(g for g in made if reader in g)
+            target[:] = sorted([*group, *target])
+    return made
+
+
+def _moves(stage: Stage) -> bool:
+    """Does it only put elements elsewhere?"""
+    return not stage.reduced and len(stage.stores) == 1 and isinstance(stage.stores[0].value, tir.BufferLoad)
+
+
+def _made(
+    func: tir.PrimFunc, name: str, stages: list[Stage], groups: list[list[int]], writers: dict[tir.Buffer, int],
+    reads: list[set[tir.Buffer]],
+) -> list[_Part] | None:  # fmt: skip
+    root = func.root
+    assert root is not None
+    order = [*(b for b in func.buffers if b is not None), *root.alloc_buffers]
+    symbols = list(dict.fromkeys(n for b in order for n in b.shape if isinstance(n, tir.Var)))
+    result = func.buffers[-1]
+    made = []
+    for members in groups:
+        inside = {b for b, at in writers.items() if at in members}
+        elsewhere = {b for at, used in enumerate(reads) if at not in members for b in used}
+        used = {b for at in members for b in reads[at]} - inside
+        inputs = [b for b in order if b in used]
+        outputs = [b for b in order if b in inside and (b in elsewhere or b is result)]
+        if len(outputs) != 1 or len(inputs) != len(used):
+            return None
+        params = [*inputs, *outputs]
+        body = [root.body[at] for at in members]
+        bound = {n for b in params for n in b.shape}
+        needed = used_vars((*body, *(n for b in params for n in b.shape))) - bound
+        sizes = tuple(v for v in symbols if v in needed)
+        given = [*((handle(b), b) for b in params), *((v, None) for v in sizes)]
+        hint = stages[members[-1]].block.name.removeprefix("T_")
+        part = part_of(root, body, given, inside)
+        part = part.with_attr(OPERATOR, True) if is_operator(func) else part
+        made.append(_Part(part, f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
+    return made if len(made) > 1 and made[-1].output is result else None

@@ -1,0 +1,172 @@
+"""Why operations fused or did not: the decisions of `fuse`, one line for each edge of the data flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ops import FusionKind
+from mlcc.passes.fusion.fuse import Fuse, Kinds, fused_groups
+from mlcc.passes.fusion.fusion_graph import MAX_FUSED, Group, Node, Refusal, Rule
+from mlcc.passes.manage.manager import Observer, Pass
+from mlcc.relax.queries import all_bindings, is_primitive, tir_callee, used_vars
+
+KIND_NAMES = {
+    FusionKind.ELEMWISE: "element-wise",
+    FusionKind.BROADCAST: "broadcast",
+    FusionKind.INJECTIVE: "injective",
+    FusionKind.COMM_REDUCE: "reduction",
+    FusionKind.OUT_EWISE_FUSABLE: "out-fusable",
+    FusionKind.TUPLE: "tuple",
+    FusionKind.OPAQUE: "opaque",
+}
+_SIMPLE = "takes what is element-wise, broadcast or injective on the way, and any kernel that is not opaque at its end"
+_ALLOWED = {
+    FusionKind.ELEMWISE: _SIMPLE,
+    FusionKind.BROADCAST: _SIMPLE,
+    FusionKind.INJECTIVE: "takes only what is element-wise, broadcast or injective behind it",
+    FusionKind.OUT_EWISE_FUSABLE: "takes only what is element-wise or broadcast behind it",
+}
+
+
+@dataclass
+class WhyFuse(Observer):
+    """Writes, before every `fuse` of a pipeline, what it will do with each edge and why."""
+
+    write: Callable[[str], None]
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        if isinstance(current, Fuse):
+            self.write(explain(module, current.level))
+
+
+def explain(module: IRModule, level: int = 2) -> str:
+    """For each edge of each relax function whether both ends become one kernel, and by which rule, or why not."""
+    lines = ["# --- why fuse"]
+    kinds = Kinds(module)
+    for name, func in module.functions.items():
+        if not isinstance(func, relax.Function):
+            continue
+        lines.append(f"{name}:")
+        if level <= 0:
+            lines.append("  left alone: level 0 fuses nothing")
+        elif is_primitive(func):
+            lines.append("  left alone: it has the attribute Primitive, so it is one kernel already")
+        elif "Codegen" in func.attrs:
+            lines.append(f"  left alone: it has the attribute Codegen, so it belongs to `{func.attrs['Codegen']}`")
+        else:
+            lines += [f"  {line}" for line in _of_function(func, kinds)] or ["  no edges"]
+    return "\n".join(lines) + "\n"
+
+
+def _of_function(func: relax.Function, kinds: Kinds) -> Iterator[str]:
+    places: dict[relax.Var, tuple[relax.BindingBlock, relax.Binding]] = {}
+    blocks: dict[relax.BindingBlock, _Block] = {}
+    for binding, block in all_bindings(func.body):
+        if isinstance(block, relax.DataflowBlock) and block not in blocks:
+            blocks[block] = _Block(block, kinds)
+        for var in dict.fromkeys(_operands(binding)):
+            if var in places:
+                source, producer = places[var]
+                yield _edge(producer, source, binding, block, blocks, kinds)
+        places[binding.var] = (block, binding)
+
+
+def _operands(binding: Any) -> Iterator[relax.Var]:
+    """What the value of a binding uses; what branches and nested functions use is theirs."""
+    value = binding.value
+    if isinstance(value, relax.If):
+        yield from used_vars(value.condition)
+    elif not isinstance(value, relax.Function):
+        yield from used_vars(value)
+
+
+class _Block:
+    """The decisions for one dataflow block."""
+
+    def __init__(self, block: relax.DataflowBlock, kinds: Kinds) -> None:
+        self.bindings: tuple[Any, ...] = block.bindings
+        self.refusals: dict[Node, Refusal] = {}
+        self.kinds = kinds
+        self.nodes: list[Node]
+        self.groups: list[Group]
+        self.nodes, self.groups = fused_groups(block, kinds, self.refusals)
+        self.at = {b.var: n for b, n in zip(block.bindings, self.nodes, strict=True)}
+
+    def name(self, node: Node) -> str:
+        kind = self.groups[node.index].kind
+        within = f", in a kernel that is {KIND_NAMES[kind]}" if kind is not node.kind else ""
+        return f"`{self.bindings[node.index].var.name}` ({KIND_NAMES[node.kind]}{within})"
+
+    def decision(self, producer: relax.Var, user: relax.Var) -> str:
+        node, other = self.at[producer], self.at[user]
+        if self.groups[node.index] is self.groups[other.index]:
+            members = sum(g is self.groups[node.index] for g in self.groups)
+            return f"fused: one kernel of {members} operations"
+        return f"not fused: {self.refused(node, other)}"
+
+    def opaque(self, node: Node) -> str:
+        binding = self.bindings[node.index]
+        if self.kinds.of_binding(binding) is FusionKind.OPAQUE:
+            return f"`{binding.var.name}` is opaque: no kernel can be made from it"
+        return f"`{binding.var.name}` writes in place into what is not only its kernel's, so it stays alone"
+
+    def refused(self, node: Node, user: Node) -> str:
+        if user.kind is FusionKind.OPAQUE:
+            return self.opaque(user)
+        found = self.refusals[node]
+        own = self.bindings[node.index].var.name
+        sink = f"`{self.bindings[found.sink.index].var.name}`" if found.sink is not None else ""
+        if found.rule is Rule.OPAQUE:
+            return self.opaque(node)
+        if found.rule is Rule.EXPOSED:
+            return f"`{own}` is needed outside its dataflow block, so it ends its kernel"
+        if found.rule is Rule.NO_SINK:
+            users = ", ".join(dict.fromkeys(f"`{self.bindings[u.index].var.name}`" for u, _ in node.users))
+            return f"what uses it ({users}) does not come together again: fused, `{own}` would be computed twice"
+        if found.rule is Rule.TOO_LARGE:
+            return f"the kernel up to {sink} would have more than {MAX_FUSED} operations"
+        if found.rule is Rule.REDUCTION:
+            return f"`{own}` is a reduction, which ends its kernel"
+        kernel = f", in a kernel that is {KIND_NAMES[found.kind]}," if found.kind is not node.kind else ""
+        allowed = f"`{own}`{kernel} {_ALLOWED[found.kind]}"
+        if found.blocking is None or (found.blocking is found.sink and found.blocking is user):
+            what = self.name(found.blocking or user)
+            return f"{allowed}; {what} is not that"
+        on_way = "ends" if found.blocking is found.sink else "is on"
+        return f"{allowed}; {self.name(found.blocking)} {on_way} the way from it to {sink}"
+
+
+def _edge(
+    producer: Any, source: relax.BindingBlock, user: Any, block: relax.BindingBlock,
+    blocks: dict[relax.BindingBlock, _Block], kinds: Kinds,
+) -> str:  # fmt: skip
+    ends = f"{_describe(producer, kinds.of_binding(producer))} -> {_describe(user, kinds.of_binding(user))}"
+    for binding, home in ((producer, source), (user, block)):
+        if not isinstance(home, relax.DataflowBlock):
+            return f"{ends}: not fused: `{binding.var.name}` is bound outside dataflow blocks"
+    if source is not block:
+        return f"{ends}: not fused: `{producer.var.name}` and `{user.var.name}` are in different dataflow blocks"
+    return f"{ends}: {blocks[block].decision(producer.var, user.var)}"
+
+
+def _describe(binding: Any, kind: FusionKind) -> str:
+    return f"{binding.var.name} = {_operation(binding)} ({KIND_NAMES[kind]})"
+
+
+def _operation(binding: Any) -> str:
+    value = binding.value
+    if isinstance(binding, relax.MatchCast):
+        return "R.match_cast"
+    callee = tir_callee(value)
+    if callee is not None:
+        return f"R.{value.op.name.removeprefix('relax.')} {callee}"
+    if isinstance(value, relax.Call):
+        if value.args and isinstance(value.args[0], relax.ExternFunc):
+            return f"R.{value.op.name.removeprefix('relax.')} {value.args[0].name}"
+        name = str(getattr(value.op, "name", "call"))
+        return f"R.{name.removeprefix('relax.')}" if name.startswith("relax.") else name
+    return {relax.TupleGetItem: "field", relax.Tuple: "tuple", relax.If: "if"}.get(type(value), type(value).__name__)

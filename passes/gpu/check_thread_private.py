@@ -1,0 +1,332 @@
+"""What threads would hand to one another through memory that each has for itself.
+
+    B: local, allocated here
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        B[t] = A[t]                         # thread t has element t
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        C[t] = B[31 - t]                    # and reads another, which it never wrote
+
+As loops one after the other this has a meaning, as threads it has none: registers that nobody wrote. It is refused
+where it is sure: some threads of a block are followed through the kernel, and one reads an element that another of
+them writes and it does not. Sizes that are not known are taken to be some round numbers, for which it has to be right,
+too. What cannot be followed (contents of memory, long loops) is taken to be right.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from mlcc.errors import CompileError, Diagnostic, Label, Span, error
+from mlcc.ir import tir
+from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.device import BLOCK
+from mlcc.passes.gpu.launch import Launch
+from mlcc.passes.gpu.thread_axes import thread_axis
+from mlcc.passes.lowering.unroll import nested_bodies
+
+MOST_STEPS = 40_000  # statements that are followed, of all threads together
+ROUND = 64  # sizes that are not known are taken to be multiples of it: few programs ask for more
+
+Env = dict[tir.Var, int | None]
+Value = Callable[[Env], int | None]
+
+
+def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | None]) -> None:
+    """Raises CompileError (E0727) for a kernel whose threads would read what others have for themselves, where the
+    host's variables have such values."""
+    suspects = _suspects(kernel)
+    if not suspects:
+        return
+    host = {**_sizes(kernel), **host}
+    shared = _Known(suspects)
+    sizes = {tag: shared.value(extent, dict(host)) for tag, extent in launch.extents.items() if tag in BLOCK}
+    places = [range(size or 2) for size in sizes.values()]
+    few = [sorted({0, 1, len(span) - 1} & set(span)) for span in places]
+    made: dict[tuple[int, ...], _Thread] = {}
+    try:
+        for some in (few, places):  # who wrote what these miss is perhaps among the others
+            for place in product(*some):
+                if place not in made:
+                    made[place] = thread = _Thread(dict(zip(sizes, place, strict=True)), shared, dict(host))
+                    thread.body((kernel,))
+            _check_missing(list(made.values()), shared.unknown)
+            if not any(buffer not in shared.unknown for t in made.values() for buffer, _ in t.missing):
+                return
+    except _TooLong:
+        return
+
+
+def _sizes(kernel: Stmt) -> dict[tir.Var, int]:
+    """A value for each integer that the kernel is given."""
+    nodes = list(walk(kernel))
+    own = {n.var for n in nodes if isinstance(n, (tir.For, tir.Bind, tir.Let))}
+    own |= {axis[1] for n in nodes if isinstance(n, Stmt) and (axis := thread_axis(n)) is not None}
+    given = dict.fromkeys(n for n in nodes if isinstance(n, tir.Var) and n.dtype.is_int and n not in own)
+    return {var: ROUND * (n + 1) for n, var in enumerate(given)}
+
+
+def _check_missing(threads: list[_Thread], unknown: set[tir.Buffer]) -> None:
+    writers: dict[tuple[tir.Buffer, tuple[int, ...]], _Thread] = {}
+    for thread in threads:
+        writers.update(dict.fromkeys(((b, e) for b, found in thread.written.items() for e in found), thread))
+    for thread in threads:
+        for (buffer, element), span in thread.missing.items():
+            if buffer in unknown or element in thread.written.get(buffer, {}):
+                continue
+            other = writers.get((buffer, element))
+            if other is not None:
+                raise CompileError(_refusal(buffer, element, thread, other, span))
+
+
+def _refusal(
+    buffer: tir.Buffer, element: tuple[int, ...], thread: _Thread, other: _Thread, span: Span | None
+) -> Diagnostic:
+    at = ", ".join(map(str, element))
+    text = f"`{buffer.name}[{at}]` of scope `local` is read by {thread.name} and written by {other.name}"
+    places = (Label(other.written[buffer][element], "written here"),)
+    help = "each thread has such memory for itself; memory of scope `shared` is there for all threads of a block"
+    return error("E0727", text, span, "read here", related=places, help=help)
+
+
+def _suspects(kernel: Stmt) -> set[tir.Buffer]:
+    """Local memory that is used in several loops over threads of one axis, or in one and outside of it."""
+    uses: dict[tir.Buffer, dict[str, set[int]]] = {}
+    raw: set[tir.Var] = set()
+
+    def visit(stmt: Stmt, around: Mapping[str, int]) -> None:
+        nested = nested_bodies(stmt)
+        inside = {id(s) for body in nested for s in body}
+        for part in (
+            stmt,
+            *(n for child in children(stmt) if id(child) not in inside for n in _without_buffers(child)),
+        ):
+            if isinstance(part, (tir.BufferStore, tir.BufferLoad)) and part.buffer.scope == "local":
+                found = uses.setdefault(part.buffer, {tag: set() for tag in BLOCK})
+                for tag in BLOCK:
+                    found[tag].add(around.get(tag, 0))
+            elif isinstance(part, tir.Var) and part.dtype.is_handle:
+                raw.add(part)
+        axis = thread_axis(stmt)
+        if axis is not None and axis[0] in BLOCK:
+            around = {**around, axis[0]: id(stmt)}
+        for body in nested:
+            for each in body:
+                visit(each, around)
+
+    visit(kernel, {})
+    several = {b for b, found in uses.items() if any(len(loops) > 1 for loops in found.values())}
+    return {b for b in several if b.data not in raw}
+
+
+def _without_buffers(node: Node) -> Iterator[Node]:
+    """A node and all below it, but for what makes up buffers: names of memory that stand for themselves."""
+    if isinstance(node, tir.Buffer):
+        return
+    yield node
+    for child in children(node):
+        yield from _without_buffers(child)
+
+
+class _TooLong(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class _Known:
+    """What all threads share while they are followed. `unknown` are the buffers of which not all writes are known."""
+
+    suspects: set[tir.Buffer]
+    unknown: set[tir.Buffer] = field(default_factory=set)
+    steps: int = 0
+    values: dict[int, Value] = field(default_factory=dict)
+    loads: dict[int, list[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]] = field(default_factory=dict)
+    uses: dict[int, bool] = field(default_factory=dict)
+
+    def concerns(self, stmt: Stmt) -> bool:
+        """Whether a statement has to do with what is looked for, or names a value."""
+        found = self.uses.get(id(stmt))
+        if found is None:
+            found = any(n in self.suspects or isinstance(n, tir.Bind) for n in walk(stmt) if not isinstance(n, tir.Var))
+            self.uses[id(stmt)] = found
+        return found
+
+    def value(self, node: Expr, env: Env) -> int | None:
+        made = self.values.get(id(node))
+        if made is None:
+            made = self.values[id(node)] = _compiled(node)
+        return made(env)
+
+    def loads_of(self, node: Expr) -> list[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]:
+        found = self.loads.get(id(node))
+        if found is None:
+            found = self.loads[id(node)] = [x for x in _loads(node, []) if x[0].buffer in self.suspects]
+        return found
+
+
+class _Thread:
+    """One thread of the first block. `written` and `missing` are elements that it writes, and reads before."""
+
+    def __init__(self, place: dict[str, int], known: _Known, env: Env) -> None:
+        self._place, self._known, self._env = place, known, env
+        self._sure = True
+        self.written: dict[tir.Buffer, dict[tuple[int, ...], Span | None]] = {}
+        self.missing: dict[tuple[tir.Buffer, tuple[int, ...]], Span | None] = {}
+
+    @property
+    def name(self) -> str:
+        return f"thread ({', '.join(str(self._place.get(tag, 0)) for tag in BLOCK)})"
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            if not self._known.concerns(stmt):
+                continue
+            self._known.steps += 1
+            if self._known.steps > MOST_STEPS:
+                raise _TooLong
+            self._stmt(stmt)
+
+    def _stmt(self, stmt: Stmt) -> None:
+        axis = thread_axis(stmt)
+        match stmt:
+            case tir.For() | tir.AttrStmt() if axis is not None:
+                tag, var, extent = axis
+                at, size = self._place.get(tag, 0), self._known.value(extent, self._env)
+                low = self._known.value(stmt.min, self._env) if isinstance(stmt, tir.For) else 0
+                if size is None or at < size:
+                    self._env[var] = None if low is None else low + at
+                    self.body(stmt.body)
+            case tir.For(var=var, min=low, extent=extent, body=body):
+                start, count = self._known.value(low, self._env), self._known.value(extent, self._env)
+                if start is None or count is None:
+                    self._env[var] = None
+                    self._perhaps(body)
+                    return
+                for number in range(start, start + count):
+                    self._env[var] = number
+                    self.body(body)
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                self._reads(condition)
+                holds = self._known.value(condition, self._env)
+                if holds is None:
+                    self._perhaps(then)
+                    self._perhaps(other or ())
+                else:
+                    self.body(then if holds else other or ())
+            case tir.While(body=body):
+                self._perhaps(body)
+            case tir.Bind(var=var, value=value):
+                self._reads(value)
+                self._env[var] = self._known.value(value, self._env)
+            case tir.BufferStore(buffer=buffer, indices=indices, value=value):
+                for part in (*indices, value):
+                    self._reads(part)
+                if buffer in self._known.suspects:
+                    element = self._element(indices)
+                    if element is None:
+                        self._known.unknown.add(buffer)
+                    else:
+                        self.written.setdefault(buffer, {}).setdefault(element, stmt.span)
+            case _:
+                for child in children(stmt):
+                    if isinstance(child, Expr):
+                        self._reads(child)
+                for inner in nested_bodies(stmt):
+                    self.body(inner)
+
+    def _perhaps(self, body: tuple[Stmt, ...]) -> None:
+        before, self._sure = self._sure, False
+        self.body(body)
+        self._sure = before
+
+    def _element(self, indices: tuple[Expr, ...]) -> tuple[int, ...] | None:
+        found = tuple(self._known.value(i, self._env) for i in indices)
+        return None if None in found else found  # type: ignore[return-value]
+
+    def _reads(self, node: Expr) -> None:
+        for load, conditions in self._known.loads_of(node) if self._sure else ():
+            if any(self._known.value(c, self._env) != wanted for c, wanted in conditions):
+                continue
+            element = self._element(load.indices)
+            if element is not None and element not in self.written.get(load.buffer, {}):
+                self.missing.setdefault((load.buffer, element), load.span)
+
+
+def _loads(node: Any, under: list[tuple[Expr, bool]]) -> Iterator[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]:
+    """The loads in an expression, with what has to hold for each (and how) for it to matter."""
+    match node:
+        case (
+            tir.Select(condition=condition, true_value=yes, false_value=no)
+            | tir.Call(op=tir.Op("tir.if_then_else"), args=(condition, yes, no))
+        ):
+            yield from _loads(condition, under)
+            yield from _loads(yes, [*under, (condition, True)])
+            yield from _loads(no, [*under, (condition, False)])
+            return
+        case tir.And(lhs=one, rhs=two) | tir.Or(lhs=one, rhs=two):
+            yield from _loads(one, under)
+            yield from _loads(two, [*under, (one, isinstance(node, tir.And))])
+            return
+        case tir.BufferLoad():
+            yield node, under
+    for child in children(node):
+        if isinstance(child, Expr):
+            yield from _loads(child, under)
+
+
+_BINARY: dict[type, Callable[[int, int], Any]] = {
+    tir.Add: operator.add, tir.Sub: operator.sub, tir.Mul: operator.mul, tir.FloorDiv: operator.floordiv,
+    tir.FloorMod: operator.mod, tir.Min: min, tir.Max: max, tir.EQ: operator.eq, tir.NE: operator.ne,
+    tir.LT: operator.lt, tir.LE: operator.le, tir.GT: operator.gt, tir.GE: operator.ge,
+}  # fmt: skip
+
+
+def _compiled(node: Expr) -> Value:
+    """The value of an integer expression by those of its variables; None where it is not known."""
+    match node:
+        case tir.IntImm(value=value):
+            return lambda env: value
+        case tir.Var():
+            return lambda env: env.get(node)
+        case tir.Cast(value=inner) if node.dtype.is_int and inner.dtype.is_int and node.dtype.lanes == 1:
+            return _compiled(inner)
+        case tir.Call(op=tir.Op("tir.likely"), args=(inner,)):
+            return _compiled(inner)
+        case tir.Not(value=inner):
+            held = _compiled(inner)
+            return lambda env: None if (x := held(env)) is None else not x
+        case tir.And(lhs=lhs, rhs=rhs) | tir.Or(lhs=lhs, rhs=rhs):
+            return _either(_compiled(lhs), _compiled(rhs), isinstance(node, tir.Or))
+        case (
+            tir.Select(condition=condition, true_value=yes, false_value=no)
+            | tir.Call(op=tir.Op("tir.if_then_else"), args=(condition, yes, no))
+        ):
+            chosen, one, two = _compiled(condition), _compiled(yes), _compiled(no)
+            return lambda env: None if (x := chosen(env)) is None else one(env) if x else two(env)
+        case tir.BinaryOp(lhs=lhs, rhs=rhs) if type(node) in _BINARY and lhs.dtype.lanes == 1:
+            return _binary(_BINARY[type(node)], _compiled(lhs), _compiled(rhs))
+    return lambda env: None
+
+
+def _either(one: Value, two: Value, decides: bool) -> Value:
+    def value(env: Env) -> int | None:
+        a, b = one(env), two(env)
+        if (a is not None and bool(a) is decides) or (b is not None and bool(b) is decides):
+            return decides
+        return None if a is None or b is None else not decides
+
+    return value
+
+
+def _binary(compute: Callable[[int, int], Any], one: Value, two: Value) -> Value:
+    def value(env: Env) -> int | None:
+        a, b = one(env), two(env)
+        if a is None or b is None or (b == 0 and compute in (operator.floordiv, operator.mod)):
+            return None
+        return compute(a, b)  # type: ignore[no-any-return]
+
+    return value

@@ -1,0 +1,317 @@
+"""Kernels in one form: all thread axes of a kernel around it, and in it the code of one thread.
+
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for k in range(8):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                S[t] = A[k, t]
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                B[b, k, t] = S[t] + S[t + 32]
+
+becomes
+
+    for bx in T.thread_binding(4, thread="blockIdx.x"):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            for k in range(8):
+                S[tx] = A[k, tx]
+                if T.likely(tx < 32):
+                    B[bx, k, tx] = S[tx] + S[tx + 32]
+
+Outermost thread-bound loops, virtual threads' too, and launch scopes are kernels. A launch has as many threads of an
+axis as the loop that takes most, and the others leave the rest out. What stands outside of the loops of an axis (code
+of a block, beside its loops over threads) runs once in the text: of its stores to memory that threads share, the first
+thread makes them, or all blocks, where all write the same.
+
+Memory on the chip lives as long as the kernel: it is allocated in there. A buffer of no scope (`global`) that a kernel
+allocates is a thread's own or, outside of loops over threads, the block's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.gpu.check_thread_private import check_private
+from mlcc.passes.gpu.device import BLOCK, GRID
+from mlcc.passes.gpu.launch import Launch, scan
+from mlcc.passes.gpu.thread_axes import AXES, is_virtual, loop_label, thread_axis
+from mlcc.passes.lowering.compact import OUTSIDE
+from mlcc.passes.lowering.folding import Folding
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.pipeline_parts import BULK
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import LOOPS
+
+
+def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, without blocks, in this form. Raises CompileError."""
+    return replace(func, body=_Host().body(func.body))
+
+
+def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
+    """The same buffer as memory of another scope, with a data variable of its own."""
+    data = tir.Var(buffer.data.name, buffer.data.dtype, tir.PointerType(buffer.dtype.element, scope))
+    return replace(buffer, data=data)
+
+
+class _Host(Mutator):
+    """Finds the kernels. What the host itself does with memory is refused."""
+
+    def __init__(self) -> None:
+        self._on_chip: dict[tir.Var, Stmt] = {}  # allocations, and views of them, that belong into a kernel
+        self._user: dict[tir.Var, Stmt] = {}  # the kernel that has them
+        self._first: dict[tir.Var, int | None] = {}  # loops around, at their first iteration
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        if node.buffer.scope == "global":
+            return node
+        self._on_chip[node.buffer.data] = node
+        return []
+
+    def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
+        if any(isinstance(n, tir.Var) and n in self._on_chip for n in walk(node.data)):
+            self._on_chip[node.buffer.data] = node
+            return []
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if thread_axis(node) or _is_virtual_nest(node):
+            return [self._kernel(node)]
+        self._first[node.var] = tir.const_int(node.min)
+        made = super().stmt_for(node)
+        return replace(made, kind=ForKind.SERIAL, thread=None) if isinstance(made, tir.For) else made
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        return [self._kernel(node)] if thread_axis(node) else super().stmt_attr(node)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt:
+        text = f"`{node.buffer.name}` is written outside of thread-bound loops"
+        raise CompileError(error("E0720", text, node.span, "a host cannot write to a device's memory"))
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        text = f"`{node.buffer.name}` is read outside of thread-bound loops"
+        raise CompileError(error("E0720", text, node.span, "a host cannot read a device's memory"))
+
+    def _kernel(self, node: Stmt) -> Stmt:
+        used = {n.data if isinstance(n, tir.Buffer) else n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var))}
+        mine: list[Stmt] = []
+        for data, stmt in self._on_chip.items():
+            if data not in used:
+                continue
+            if data in self._user:
+                raise CompileError(_outlives(stmt, self._user[data], node))
+            self._user[data] = node
+            if isinstance(stmt, tir.AllocBuffer) and isinstance(node, tir.For):  # launch scopes hold code of one thread
+                stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE, 1))
+            mine.append(stmt)
+        launch = scan(node)
+        check_private(node, launch, self._first)
+        body = (*mine, *_Thread(launch).body((node,)))
+        for tag in reversed(AXES):
+            if tag in launch.axes:
+                axis, extent = launch.axes[tag], launch.extents[tag]
+                zero = c.const(0, axis.dtype)
+                bound = tir.For(axis, zero, c.cast(axis.dtype, extent), ForKind.THREAD_BINDING, body, tag)
+                body = (replace(bound, span=node.span),)
+        return body[0]
+
+
+def _is_virtual_nest(loop: tir.For) -> bool:
+    """Whether a loop over virtual threads stands around the threads that run them."""
+    if loop.kind is not ForKind.THREAD_BINDING or not is_virtual(loop.thread or ""):
+        return False
+    return any(isinstance(n, (tir.For, tir.AttrStmt)) and thread_axis(n) for n in walk(loop))
+
+
+def _outlives(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
+    buffer = stmt.buffer  # type: ignore[attr-defined]
+    text = f"`{buffer.name}` of scope `{buffer.scope}` is used by two kernels"
+    help = "memory on the chip lasts as long as a kernel: use scope `global`, or one loop nest for both"
+    places = (loop_label(first, "the first kernel"), loop_label(second, "the second kernel"))
+    return error("E0723", text, stmt.span, related=places, help=help)
+
+
+class _Thread(Folding):
+    """The code of one thread. `_open` are the axes whose loops or scopes are around."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__({})
+        self._launch = launch
+        self._open: list[str] = []
+        self._bulk = False  # inside of what the copy engine is to do
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+
+    # ------------------------------------------------------------ axes
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_axis(node)
+        if found is not None:
+            return self._bound(node, *found, node.min)
+        made = super().stmt_for(node)
+        if isinstance(made, tir.For) and made.kind is ForKind.PARALLEL:
+            return replace(made, kind=ForKind.SERIAL)
+        return made
+
+    def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
+        found = thread_axis(node)
+        if found is not None:
+            return self._bound(node, *found, c.const(0, found[1].dtype))
+        if node.key == BULK:  # one thread asks for it anyway
+            outer, self._bulk = self._bulk, True
+            made = super().stmt_attr(node)
+            self._bulk = outer
+            return made
+        return super().stmt_attr(node)
+
+    def _bound(
+        self, node: tir.For | tir.AttrStmt, tag: str, var: tir.Var, extent: Expr, low: Expr
+    ) -> list[Stmt]:  # fmt: skip
+        axis = self._launch.axes[tag]
+        at = c.cast(var.dtype, axis)
+        self.values[var] = c.add(self.expr(low), at)
+        self._open.append(tag)
+        body = self.body(node.body)
+        self._open.pop()
+        if self._launch.whole(tag, extent):
+            return list(body)
+        inside = c.call("bool", "likely", c.less(at, self.expr(extent)))  # marks what the text has not: see `sync`
+        return [tir.IfThenElse(inside, body, span=node.span)]
+
+    def expr_binary(self, node: tir.BinaryOp) -> Expr:
+        made = super().expr_binary(node)
+        if made.span is None and node.span is not None and type(made) is type(node):  # reports of kernels name places
+            return replace(made, span=node.span)
+        return made
+
+    # ------------------------------------------------------------ what is done once
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        made = super().stmt_store(node)
+        assert isinstance(made, tir.BufferStore)
+        return self._once(made, made.buffer.scope, node.buffer)
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        made = super().stmt_evaluate(node)
+        if isinstance(made, tir.Evaluate) and isinstance(made.value, tir.Call) and not _of_all(made.value):
+            return self._once(made, "global", None)
+        return made
+
+    def _once(self, stmt: Stmt, scope: str, buffer: tir.Buffer | None) -> Stmt:
+        missing = [tag for tag in self._launch.axes if tag not in self._open]
+        if not missing or scope == "local" or self._bulk:
+            return stmt
+        first: Expr = tir.TRUE
+        for tag in missing:
+            axis = self._launch.axes[tag]
+            if tag in BLOCK or (scope == "global" and not self._same_in_all_blocks(stmt, buffer)):
+                first = c.logical_and(first, c.equal(axis, 0))
+        return stmt if tir.const_int(first) == 1 else tir.IfThenElse(first, (stmt,), span=stmt.span)
+
+    def _same_in_all_blocks(self, stmt: Stmt, buffer: tir.Buffer | None) -> bool:
+        """Whether blocks that all make a store write the same, and have to, since they read it."""
+        if buffer is None or buffer.data not in self._launch.read:
+            return False
+        if buffer.data in self._launch.read_once:
+            text = f"`{buffer.name}` is changed outside of the loops bound to " + " and ".join(
+                f"`{t}`" for t in self._launch.axes if t in GRID and t not in self._open
+            )
+            help = "blocks cannot wait for one another: make it a loop nest of its own, which runs before"
+            raise CompileError(error("E0724", text, stmt.span, "all blocks read it", help=help))
+        return True
+
+    # ------------------------------------------------------------ memory
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return self._buffers.get(node, node)
+
+    def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
+        made: tir.Buffer = replace(node, shape=self.exprs(node.shape), strides=self.exprs(node.strides))
+        if node.elem_offset is not None:
+            made = replace(made, elem_offset=self.expr(node.elem_offset))
+        if node.data in self.values:
+            made = replace(made, data=self.values[node.data])
+        if made is not node:
+            self._buffers[node] = made
+        return made
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        if node.buffer.scope != "global":
+            axes = GRID if node.buffer.scope.startswith("shared") else AXES
+            if any(tag in axes and tag not in self._open for tag in self._launch.axes):
+                node = replace(node, annotations=node.annotations.with_item(OUTSIDE, 1))
+            return super().stmt_alloc(node)
+        missing = any(tag in BLOCK and tag not in self._open for tag in self._launch.axes)
+        old = node.buffer
+        made = with_scope(old, "shared" if missing else "local")
+        self.values[old.data] = made.data
+        return tir.AllocBuffer(self.buffer_binder(old), node.annotations, span=node.span)
+
+
+_TOGETHER = (
+    "create_barriers", "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_", "ptx_", "mma_", "tvm_mma_sync",
+    "tvm_load_matrix_sync",
+    "tvm_store_matrix_sync", "tvm_fill_fragment",
+)  # fmt: skip
+
+
+def _of_all(call: tir.Call) -> bool:
+    """Whether all threads have to make a call, or may."""
+    name = call.op.name if isinstance(call.op, tir.Op) else ""
+    return effect_of(call) <= Effect.READ or name.removeprefix("tir.").startswith(_TOGETHER)
+
+
+def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
+    """The bound loops around a kernel in this form, and its body; None for what is no kernel."""
+    loops: list[tir.For] = []
+    body: Body = (stmt,)
+    while len(body) == 1 and isinstance(body[0], tir.For) and thread_axis(body[0]):
+        loops.append(body[0])
+        body = body[0].body
+    return (loops, body) if loops else None
+
+
+def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
+    """`func`, flat loop code with kernels in this form, with what `change` makes of the body of each, given the loops
+    around it."""
+    return replace(func, body=_Changed(change).body(func.body))
+
+
+class _Changed(Mutator):
+    def __init__(self, change: Callable[[Sequence[tir.For], Body], Body]) -> None:
+        self._change = change
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        found = thread_nest(node)
+        if found is None:
+            return super().stmt_for(node)
+        loops, body = found
+        made = self._change(loops, body)
+        for loop in reversed(loops):
+            made = (replace(loop, body=made),)
+        return made[0]
+
+
+@dataclass(frozen=True)
+class FormKernels(LoweringStep):
+    """Put all thread axes of a kernel around it; loops bound to fewer threads become conditions.
+
+    Before:  for b in blockIdx.x: for k in range(8): for t in threadIdx.x: ...
+    After:   for b in blockIdx.x: for t in threadIdx.x: for k in range(8): ...
+    """
+
+    name: ClassVar[str] = "form-kernels"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return form_kernels(func)

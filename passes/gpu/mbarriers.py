@@ -1,0 +1,110 @@
+"""Barriers in shared memory that count arrivals and bytes (mbarriers): where they lie.
+
+A text names them by number, as TVM does: `T.create_barriers(4)`, `T.ptx_wait_barrier(2, parity)`. They become elements
+of an array in shared memory, of 64 bits each, and the calls take the address of one. A call may also name an element of
+a uint64 buffer in shared memory itself: `T.ptx_arrive_barrier(T.address_of(bars[k]))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.form_kernels import change_kernels
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import FLAT
+
+UINT64 = DType.of("uint64")
+# intrinsic: which of its arguments is the barrier
+BARRIER_ARGUMENT: Mapping[str, int] = {
+    "ptx_init_barrier_thread_count": 0, "ptx_arrive_barrier": 0, "ptx_arrive_barrier_expect_tx": 0,
+    "ptx_wait_barrier": 0, "ptx_cp_async_barrier": 0, "ptx_cp_async_bulk": 5, "ptx_cp_async_bulk_tensor": 3,
+}  # fmt: skip
+
+
+def place_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code with kernels in one form, with its barriers in memory. Raises CompileError E0776."""
+    return change_kernels(func, _placed)
+
+
+def barrier_buffer(count: int) -> tir.Buffer:
+    """Memory for so many barriers of a block."""
+    return c.make_buffer("barriers", (count,), UINT64, "shared")
+
+
+def barrier_address(buffer: tir.Buffer, number: Expr) -> Expr:
+    """What calls take for one of them."""
+    return c.call("handle", "address_of", c.load(buffer, number))
+
+
+def _placed(loops: Sequence[tir.For], body: Body) -> Body:
+    calls = [n for s in body for n in walk(s) if _is(n, "create_barriers")]
+    count = 0
+    for call in calls:
+        size = tir.const_int(call.args[0])
+        if size is None or size < 1:
+            raise CompileError(error("E0776", "`T.create_barriers` takes a constant number", call.span))
+        count = max(count, size)
+    buffer = barrier_buffer(count) if count else None
+    made = _Named(buffer).body(body)
+    return made if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *made)
+
+
+class _Named(Mutator):
+    """Numbers become addresses."""
+
+    def __init__(self, buffer: tir.Buffer | None) -> None:
+        self._buffer = buffer
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
+        call = node.value
+        if _is(call, "create_barriers"):
+            return []
+        if not isinstance(call, tir.Call) or not isinstance(call.op, tir.Op):
+            return node
+        name = call.op.name.removeprefix("tir.")
+        at = BARRIER_ARGUMENT.get(name)
+        if at is None or at >= len(call.args) or call.args[at].dtype.is_handle:
+            return node
+        number = call.args[at]
+        if self._buffer is None or not number.dtype.is_int:
+            help = "`T.create_barriers(count)` makes them; or pass the address of an element of a uint64 buffer"
+            raise CompileError(error("E0776", f"`T.{name}` names a barrier that is not there", call.span, help=help))
+        known, (count,) = tir.const_int(number), self._buffer.shape
+        if known is not None and not 0 <= known < (tir.const_int(count) or 0):
+            text = f"`T.{name}` names barrier {known} of {count}"
+            raise CompileError(error("E0776", text, call.span, help="barriers count from 0"))
+        args = (*call.args[:at], barrier_address(self._buffer, number), *call.args[at + 1 :])
+        return tir.Evaluate(replace(call, args=args), span=node.span)
+
+
+def _is(node: object, name: str) -> bool:
+    return isinstance(node, tir.Call) and node.op == tir.Op(f"tir.{name}")
+
+
+@dataclass(frozen=True)
+class AllocateBarriers(LoweringStep):
+    """Allocate barriers that count arrivals and bytes (mbarriers) in shared memory.
+
+    Before:  T.create_barriers(4); T.ptx_wait_barrier(2, parity)
+    After:   bars = an array in shared memory; the calls take the address of bars[2]
+    """
+
+    name: ClassVar[str] = "allocate-barriers"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return place_barriers(func)

@@ -1,0 +1,189 @@
+"""Integer arithmetic of kernels in 32 bits where no value can pass their range: GPUs compute 64 bits in two parts.
+
+Loops and indices come with the graph level's int64. What the extents of the launch, constant sizes and conditions do
+not bound stays as it is; but a place in the grid is divided in 32 bits by any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT32, INT64
+from mlcc.ir.node import replace as changed
+from mlcc.ir.node import walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.lowering.divisions import divisions
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import FLAT
+
+_LEAST, _GREATEST = -(2**31), 2**31 - 1
+_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
+_OPERATORS = (tir.Add, tir.Sub, tir.Mul, *_DIVISIONS, tir.Min, tir.Max)
+
+
+def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code, likewise: what then looks at indices sees them as they are."""
+    return changed(func, body=_Narrow().body(func.body))
+
+
+def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
+    """The same kernel with int32 in place of int64 where that holds all values."""
+    narrowing = _Narrow()
+    for axis, var in kernel.axes.items():
+        extent = tir.const_int(kernel.extents[axis])
+        narrowing.analyzer.bind_bound(var, 0, _GREATEST - 1 if extent is None else max(extent - 1, 0))
+    for var in kernel.dimensions:
+        narrowing.analyzer.bind_bound(var, 0, INF)
+    return replace(kernel, body=narrowing.body(kernel.body))
+
+
+class _Narrow(Mutator):
+    """An int64 expression that fits becomes `Cast(int64, e)` with `e` in int32; who takes int32 takes off the cast."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self._vars: dict[tir.Var, tir.Var] = {}  # of int64, to theirs of int32
+
+    def _fits(self, node: Expr) -> bool:
+        bound = self.analyzer.bound(node)
+        return bound.min >= _LEAST and bound.max <= _GREATEST
+
+    # ------------------------------------------------------------ variables
+
+    def var(self, node: tir.Var) -> Expr:
+        made = self._vars.get(node)
+        return node if made is None else tir.Cast(INT64, made)
+
+    def _renamed(self, var: tir.Var) -> tir.Var:
+        self._vars[var] = made = tir.Var(var.name, INT32)
+        bound = self.analyzer.bound(var)
+        self.analyzer.bind_bound(made, bound.min, bound.max)
+        return made
+
+    def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
+        value = self.expr(node.value)
+        var = node.var
+        if var.dtype.is_int and var.dtype.lanes == 1:
+            self._bound(var, value)
+        narrow = _narrow(value) if var.dtype is INT64 else None
+        if narrow is None or not isinstance(value, tir.Cast):
+            return node if value is node.value else changed(node, value=value)
+        return tir.Bind(self._renamed(var), narrow, span=node.span)
+
+    def _bound(self, var: tir.Var, value: Expr) -> None:
+        if any(isinstance(n, (tir.Select, tir.Call, tir.BufferLoad)) for n in walk(value)):
+            bound = self.analyzer.bound(value)  # choices between choices would double with each name, written out
+            self.analyzer.bind_bound(var, bound.min, bound.max)
+        else:
+            self.analyzer.bind(var, value)
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        start, extent = self.expr(node.min), self.expr(node.extent)
+        step = None if node.step is None else self.expr(node.step)
+        by_one = step is None or tir.const_int(step) == 1
+        if by_one and node.var.dtype.is_int:
+            self.analyzer.bind(node.var, tir.Range(start, extent))
+        low, count = _narrow(start), _narrow(extent)
+        if not by_one or node.var.dtype is not INT64 or low is None or count is None or not self._fits(node.var):
+            body = self.body(node.body)
+            return changed(node, min=start, extent=extent, step=step, body=body)
+        var = self._renamed(node.var)
+        return changed(node, var=var, min=low, extent=count, step=None, body=self.body(node.body))
+
+    # ------------------------------------------------------------ expressions
+
+    def expr_binary(self, node: tir.BinaryOp) -> Expr:
+        lhs, rhs = self.expr(node.lhs), self.expr(node.rhs)
+        if lhs.dtype is INT64:
+            a, b = _narrow(lhs), _narrow(rhs)
+            if a is not None and b is not None:
+                if isinstance(node, tir.CompareOp):
+                    return type(node)(node.dtype, a, b, span=node.span)
+                if isinstance(node, _OPERATORS) and self._fits(type(node)(INT64, lhs, rhs)):
+                    return tir.Cast(INT64, type(node)(INT32, a, b))
+            if a is not None and isinstance(node, _DIVISIONS) and self._is_place(a):
+                divisor = self._clipped(rhs)
+                if divisor is not None:
+                    return tir.Cast(INT64, type(node)(INT32, a, divisor))
+        return node if lhs is node.lhs and rhs is node.rhs else type(node)(node.dtype, lhs, rhs, span=node.span)
+
+    def _is_place(self, node: Expr) -> bool:
+        bound = self.analyzer.bound(node)
+        return bound.min >= 0 and bound.max < _GREATEST
+
+    def _clipped(self, divisor: Expr) -> Expr | None:
+        """A divisor of which nothing but its sign is known, for what lies below the greatest number of 32 bits: where
+        it is greater than that, quotient and remainder are those by that number."""
+        if self.analyzer.bound(divisor).min < 0:
+            return None
+        return tir.Cast(INT32, tir.Min(INT64, divisor, c.const(_GREATEST, INT64)))
+
+    def expr_cast(self, node: tir.Cast) -> Expr:
+        value = self.expr(node.value)
+        if node.dtype is INT64 and isinstance(value, tir.IntImm):
+            return tir.IntImm(INT64, value.value)
+        narrow = _narrow(value) if node.dtype is INT32 and value.dtype is INT64 else None
+        if narrow is not None:
+            return narrow
+        return node if value is node.value else tir.Cast(node.dtype, value, span=node.span)
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        indices = self._indices(node.indices)
+        return node if indices is node.indices else tir.BufferLoad(node.dtype, node.buffer, indices, span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        value, indices = self.expr(node.value), self._indices(node.indices)
+        if value is node.value and indices is node.indices:
+            return node
+        return tir.BufferStore(node.buffer, value, indices, span=node.span)
+
+    def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        made = tuple(self._index(self.expr(i)) for i in indices)
+        return indices if all(a is b for a, b in zip(made, indices, strict=True)) else made
+
+    def _index(self, node: Expr) -> Expr:
+        """An index in int32, if it fits, simplified; the base of a ramp too."""
+        if isinstance(node, tir.Ramp) and node.base.dtype is INT64:
+            base, stride = _narrow(node.base), _narrow(node.stride)
+            if base is None or stride is None:
+                return node
+            return tir.Ramp(INT32.with_lanes(node.lanes), base, stride, node.lanes, span=node.span)
+        made = (_narrow(node) or node) if node.dtype is INT64 else node
+        return self.analyzer.simplify(made) if divisions(made) else made
+
+
+def _narrow(node: Expr) -> Expr | None:
+    """The int32 form of an int64 expression, if it has one."""
+    match node:
+        case tir.IntImm(value=value) if _LEAST <= value <= _GREATEST:
+            return c.const(value, INT32)
+        case tir.Cast(value=value) if value.dtype is INT32:
+            return value
+        case tir.Cast(value=value) if value.dtype.is_int and value.dtype.lanes == 1 and value.dtype.bits < 32:
+            return tir.Cast(INT32, value)
+    return None
+
+
+@dataclass(frozen=True)
+class NarrowIndices(LoweringStep):
+    """Compute in 32 bits what cannot pass their range (TVM: NarrowDataType).
+
+    Before:  for i in range(T.int64(8)): A[i * T.int64(4)]
+    After:   for i in range(8): A[i * 4]
+    """
+
+    name: ClassVar[str] = "narrow-indices"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return narrow_func(func)

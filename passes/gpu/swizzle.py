@@ -1,0 +1,325 @@
+"""The order of elements in shared memory that blocks ask for by the annotation `permuted_layout` (TVM's name), so that
+rows that begin in the same bank are read side by side: pieces of 16 bytes change places within their row.
+
+A row is what the last index of a buffer counts. With the width 128, piece number `p` of row `r` lies at `p ^ r % 8`
+among each eight; with 64 at `p ^ r // 2 % 4` among four; with 32 at `p ^ r // 4 % 2` among two. Where a row is as long
+as the width, this is the 128, 64 or 32 byte swizzle of the PTX ISA ("Shared Memory Matrix Layout", "Swizzling Modes"),
+which goes by address; buffers begin at a multiple of 1024 bytes for that. The value of the annotation is the width, or
+1 (or a text, as TVM has them) for the greatest one that divides the length of a row.
+
+`plan_permuted` takes note of it while buffers have dimensions, and `permute_shared` changes flat indices, once, when
+threads are ordered and vectors and asynchronous copies are made: until then indices are the usual ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.proofs import linear_terms
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.tir import Expr, Stmt
+from mlcc.passes.lowering.allocate import PERMUTED
+from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import FLAT, LOOPS
+
+WIDTHS = (128, 64, 32)
+PIECE = 16  # bytes that stay together
+ALIGNMENT = 1024
+SWIZZLE = "mlcc.swizzle"  # of an allocation: width, row and size of its `Permutation`
+# intrinsics that read or write up to a piece of shared memory: the pointer, and the offset beside it
+_PIECES = {"ptx_ldmatrix": ((5, 6),), "ptx_cp_async": ((0, 1),)}
+# and those that know of the order: they are told where elements would lie without it
+BY_ADDRESS = frozenset({"ptx_shared_address", "mlcc_cp_async_bulk_tile"})
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """Of the pieces of a buffer with elements of `size` bytes in rows of `row` bytes."""
+
+    width: int
+    row: int
+    size: int
+
+    @staticmethod
+    def of(annotations: Mapping[str, object]) -> Permutation | None:
+        """What `plan-swizzle` noted at an allocation."""
+        noted = annotations.get(SWIZZLE)
+        if not isinstance(noted, tuple) or len(noted) != 3:
+            return None
+        width, row, size = (tir.const_int(n) if isinstance(n, tir.Expr) else n for n in noted)
+        return Permutation(width, row, size)  # type: ignore[arg-type]
+
+    @property
+    def is_by_address(self) -> bool:
+        """Whether it is the swizzle that instructions know."""
+        return self.width == self.row
+
+    @property
+    def _turn(self) -> int:
+        """For how many elements all pieces are exchanged in the same way."""
+        return self.row * (WIDTHS[0] // self.width) // self.size
+
+    @property
+    def period(self) -> int:
+        """After how many elements it begins again."""
+        return self._turn * (self.width // PIECE)
+
+    def apply(self, index: Expr, analyzer: Analyzer) -> Expr:
+        """Where the element lies that has this index; lanes of a vector each for itself, together if they are one
+        piece. Terms that are multiples of the period stay outside."""
+        if isinstance(index, tir.Ramp):
+            if self._is_one_piece(index, analyzer):
+                start = self.apply(index.base, analyzer)
+                return tir.Ramp(index.dtype, start, index.stride, index.lanes, span=index.span)
+            return self._exchanged(index)
+        if index.dtype.lanes > 1:
+            return self._exchanged(index)
+        inside: Expr = c.const(0, index.dtype)
+        outside: Expr = inside
+        for term, factor in linear_terms(analyzer.simplify(index)):
+            part = c.mul(term, factor)
+            coeff, base = analyzer.modular_set(part)
+            if coeff % self.period == 0 and base % self.period == 0:
+                outside = c.add(outside, part)
+            elif coeff == 0:
+                outside = c.add(outside, base - base % self.period)
+                inside = c.add(inside, base % self.period)
+            else:
+                inside = c.add(inside, part)
+        return c.add(outside, self._exchanged(inside))
+
+    def _is_one_piece(self, index: tir.Ramp, analyzer: Analyzer) -> bool:
+        lanes = index.lanes
+        if tir.const_int(index.stride) != 1 or lanes * self.size > PIECE or PIECE // self.size % lanes:
+            return False
+        return analyzer.prove(c.equal(c.floormod(index.base, lanes), 0))
+
+    def _exchanged(self, index: Expr) -> Expr:
+        """`index ^ index // turn % pieces * (elements of a piece)`, by operations on bits where that can be."""
+        dtype = index.dtype
+        pieces, elements, turn = self.width // PIECE, PIECE // self.size, self._turn
+        if turn & (turn - 1):
+            number = _op("bitwise_and", c.floordiv(index, _like(turn, dtype)), _like(pieces - 1, dtype))
+            moved = c.mul(number, _like(elements, dtype))
+        else:
+            shift = (turn // elements).bit_length() - 1
+            moved = _op("shift_right", index, _like(shift, dtype))
+            moved = _op("bitwise_and", moved, _like((pieces - 1) * elements, dtype))
+        known = tir.const_int(index)
+        if known is not None:
+            return c.const(known ^ (known // turn % pieces * elements), dtype)
+        return _op("bitwise_xor", index, moved)
+
+
+def _like(value: int, dtype: DType) -> Expr:
+    one = c.const(value, dtype.element)
+    return one if dtype.lanes == 1 else tir.Broadcast(dtype, one, dtype.lanes)
+
+
+def _op(name: str, a: Expr, b: Expr) -> Expr:
+    return tir.Call(a.dtype, tir.Op(f"tir.{name}"), (a, b))
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
+    allocations that have an order of their own. Raises CompileError E0774."""
+    found = [n for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and PERMUTED in n.annotations]
+    if not found:
+        return func
+    return replace(func, body=_Planner({n.buffer: _plan(n) for n in found}).body(func.body))
+
+
+def _wrong(buffer: tir.Buffer, message: str, node: Node | None = None, help: str | None = None) -> CompileError:
+    span = (node.span if node is not None else None) or buffer.span
+    return CompileError(error("E0774", f"`{buffer.name}` with `{PERMUTED}`: {message}", span, help=help))
+
+
+def _plan(node: tir.AllocBuffer) -> Permutation | None:
+    buffer = node.buffer
+    wanted = {_width(value, buffer) for value in node.annotations[PERMUTED]} - {None}
+    if not wanted:
+        return None
+    if len(wanted - {1}) > 1:
+        raise _wrong(buffer, f"blocks ask for different widths, {sorted(wanted - {1})}")  # type: ignore[type-var]
+    size = buffer.dtype.bytes * buffer.dtype.lanes
+    length = tir.const_int(buffer.shape[-1]) if buffer.shape else None
+    if length is None or PIECE % size:
+        raise _wrong(buffer, "rows of known lengths are made of pieces of 16 bytes")
+    strides = [tir.const_int(x) for x in buffer.strides or compact_strides(buffer.shape)]
+    if strides != [tir.const_int(x) for x in compact_strides(buffer.shape)]:
+        help = "an order of its own needs no longer rows: leave `storage_align` out"
+        raise _wrong(buffer, "its rows lie apart from each other", help=help)
+    row = length * size
+    width = max(wanted)  # type: ignore[type-var]
+    if width == 1:
+        width = next((w for w in WIDTHS if row % w == 0), 0)
+    assert width is not None
+    if not width or row % width:
+        help = (
+            "a row, what the last index counts, is a multiple of 128, 64 or 32 bytes (`transform_layout` makes it so)"
+        )
+        raise _wrong(buffer, f"rows of {row} bytes are no multiple of {width or WIDTHS[-1]}", help=help)
+    return Permutation(width, width if len(buffer.shape) == 1 else row, size)
+
+
+def _width(value: object, buffer: tir.Buffer) -> int | None:
+    """What an annotation says: a width, 1 for any, None for none."""
+    if isinstance(value, (str, tir.StringImm)):
+        return 1
+    known = tir.const_int(value) if isinstance(value, tir.Expr) else value
+    if known in (0, False):
+        return None
+    if known in (1, *WIDTHS):
+        return int(known)
+    raise _wrong(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
+
+
+class _Planner(Mutator):
+    def __init__(self, plans: Mapping[tir.Buffer, Permutation | None]) -> None:
+        self._plans = plans
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {
+            b: replace(b, alignment=max(b.alignment, ALIGNMENT)) for b, plan in plans.items() if plan
+        }
+
+    def buffer(self, node: tir.Buffer) -> tir.Buffer:
+        return self._buffers.get(node, node)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        if node.buffer not in self._plans:
+            return node
+        plan = self._plans[node.buffer]
+        rest = node.annotations.without(PERMUTED)
+        notes = rest if plan is None else rest.with_item(SWIZZLE, (plan.width, plan.row, plan.size))
+        return tir.AllocBuffer(self.buffer(node.buffer), notes, span=node.span)
+
+
+# ---------------------------------------------------------------- what becomes of it
+
+
+def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
+    """The buffers that have an order of their own, by data variable."""
+    allocations = (n for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer))
+    planned = ((n.buffer, Permutation.of(n.annotations)) for n in allocations)
+    return {buffer.data: (buffer, plan) for buffer, plan in planned if plan is not None}
+
+
+def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
+    """`func`, flat loop code without views, with elements where they lie. Raises CompileError E0774 for what names such
+    memory by a pointer of its own."""
+    found = permutations(func.body)
+    return replace(func, body=_Permuter(found).body(func.body)) if found else func
+
+
+class _Permuter(Mutator):
+    def __init__(self, known: Mapping[tir.Var, tuple[tir.Buffer, Permutation]]) -> None:
+        self._known = known
+        self._analyzer = Analyzer()
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) in (None, 1):
+            self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        return super().stmt_for(node)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        return replace(node, annotations=node.annotations.without(SWIZZLE))
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        found = self._known.get(node.buffer.data)
+        if found is None:
+            return super().expr_load(node)
+        index = found[1].apply(self.expr(node.indices[0]), self._analyzer)
+        return tir.BufferLoad(node.dtype, node.buffer, (index,), span=node.span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        found = self._known.get(node.buffer.data)
+        if found is None:
+            return super().stmt_store(node)
+        index = found[1].apply(self.expr(node.indices[0]), self._analyzer)
+        return tir.BufferStore(node.buffer, self.expr(node.value), (index,), span=node.span)
+
+    def expr_var(self, node: tir.Var) -> Expr:
+        if node in self._known:
+            raise self._pointed(node, node)
+        return node
+
+    def _pointed(self, data: tir.Var, node: Node) -> CompileError:
+        help = "it is read and written by index, by `ldmatrix`, and by asynchronous copies"
+        return _wrong(self._known[data][0], "its address is taken", node, help)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
+        if name in BY_ADDRESS:
+            return node
+        args = list(node.args)
+        pieces = _PIECES.get(name, ())
+        for at, beside in pieces:
+            placed = self._placed(node, at, beside) if beside < len(args) else None
+            if placed is not None:
+                args[at], args[beside] = placed
+        done = {at for at, _ in pieces}
+        made = tuple(a if n in done else self.expr(a) for n, a in enumerate(args))
+        return replace(node, args=made)
+
+    def _placed(self, node: tir.Call, at: int, beside: int) -> tuple[Expr, Expr] | None:
+        """A pointer and an offset beside it, in elements, for what a thread reads or writes of one piece."""
+        pointer, offset = node.args[at], self.expr(node.args[beside])
+        match pointer:
+            case tir.Var():
+                data = pointer
+            case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(kind, tir.Var() as data, start, _, _)):
+                if data in self._known and kind.dtype is not self._known[data][0].dtype:
+                    raise self._pointed(data, node)
+                offset = c.add(c.cast(offset.dtype, self.expr(start)), offset)
+            case _:
+                return None
+        if data not in self._known:
+            return None
+        buffer, permutation = self._known[data]
+        if node.dtype.element is not buffer.dtype.element:
+            raise self._pointed(data, node)
+        return data, permutation.apply(offset, self._analyzer)
+
+
+@dataclass(frozen=True)
+class PlanSwizzle(LoweringStep):
+    """Note the order of elements that `permuted_layout` asks for at the allocations in shared memory.
+
+    Before:  S = T.alloc_buffer((64, 64), "float16", scope="shared"), written under {"permuted_layout": 1}
+    After:   the allocation says which pieces of a row change places
+    """
+
+    name: ClassVar[str] = "plan-swizzle"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return plan_permuted(func)
+
+
+@dataclass(frozen=True)
+class SwizzleShared(LoweringStep):
+    """Change indices into shared memory to the order that was planned, so that fewer accesses meet in a bank.
+
+    Before:  S[i * 64 + j]
+    After:   S[i * 64 + (j // 8 ^ i % 8) * 8 + j % 8]
+    """
+
+    name: ClassVar[str] = "swizzle-shared"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return permute_shared(func)

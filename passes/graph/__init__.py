@@ -1,0 +1,1 @@
+"""Passes over relax functions, one file each, and what they share."""

@@ -1,0 +1,226 @@
+"""The cheaper order of two products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ops import bind_call
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
+from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.queries import all_bindings, is_call, used_vars
+
+_LARGEST = 1 << 31  # what a size is taken to be less than, if the function states nothing
+
+
+@dataclass(frozen=True)
+class AdjustMatmulOrder(Pass):
+    """Compute a product of three matrices in the order that takes fewer multiplications.
+
+    Parameters after the first `num_input` ones (an attribute of the function) are weights: products of two weights
+    come first, since they can be computed once. A product may be transposed in between. `tir_var_upper_bound` and
+    `tir_var_lower_bound` say how large symbolic sizes are. Equal products are computed once.
+
+    Before:  lv = R.matmul(a, b)
+             gv = R.matmul(lv, x)
+    After:   lv = R.matmul(b, x)
+             gv = R.matmul(a, lv)
+    """
+
+    name: ClassVar[str] = "adjust-matmul-order"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            return tidied_after(_Adjuster(module, func).visit_function(func), func, module)
+
+        return map_relax_functions(module, change)
+
+
+@dataclass
+class _Triple:
+    """Three factors, their shapes, and which two are multiplied first."""
+
+    factors: list[relax.Expr]
+    left_first: bool
+    turned: list[bool] = field(default_factory=lambda: [False] * 3)
+
+    def shapes(self) -> list[list[tir.Expr]] | None:
+        made = []
+        for factor, turned in zip(self.factors, self.turned, strict=True):
+            info = factor.struct_info
+            if not isinstance(info, relax.TensorStructInfo) or info.dims is None or (turned and info.ndim < 2):
+                return None
+            dims = list(info.dims)
+            made.append([*dims[:-2], dims[-1], dims[-2]] if turned else dims)
+        return made
+
+
+class _Adjuster(Mutator):
+    def __init__(self, module: IRModule, func: relax.Function) -> None:
+        super().__init__(module)
+        self.value: dict[relax.Var, relax.Expr] = {}
+        self.weights = _weights(func)
+        self.bounds = _bounds(func)
+
+    def put(self, binding: relax.Binding) -> None:
+        if isinstance(binding, relax.VarBinding):
+            self.value[binding.var] = binding.value
+        super().put(binding)
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        return self.adjusted(expr) if is_call(expr, "relax.matmul") else expr
+
+    def adjusted(self, call: relax.Expr) -> relax.Expr:
+        triple = self.triple(call)
+        if triple is None:
+            return call
+        left_first = self.better(triple)
+        if left_first is None or (left_first == triple.left_first and not any(triple.turned)):
+            return call
+        a, b, d = (self.straight(f, t) for f, t in zip(triple.factors, triple.turned, strict=True))
+        if left_first:
+            return self.product(self.bound(a, b), d())
+        first = a()
+        return self.product(first, self.bound(b, d))
+
+    def straight(self, factor: relax.Expr, turned: bool) -> Any:
+        """Makes a factor, transposed where the product of which it is one was."""
+        return lambda: self.emit(_transposed(factor)) if turned else factor
+
+    def bound(self, left: Any, right: Any) -> relax.Expr:
+        return self.emit(self.product(left(), right()))
+
+    def product(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
+        return self.adjusted(bind_call("matmul", (left, right), {"out_dtype": None}))
+
+    # ------------------------------------------------------------ what there is
+
+    def factors(self, expr: relax.Expr) -> list[relax.Expr] | None:
+        value = self.value.get(expr) if isinstance(expr, relax.Var) else None
+        return list(value.args) if isinstance(value, relax.Call) and _is_plain_product(value) else None
+
+    def triple(self, call: Any) -> _Triple | None:
+        if not _is_plain_product(call):
+            return None
+        left, right = call.args
+        inner = self.factors(left)
+        if inner is not None:
+            return _Triple([*inner, right], True)
+        inner = self.factors(right)
+        if inner is not None:
+            return _Triple([left, *inner], False)
+        for side, left_first in ((left, True), (right, False)):
+            turned = self.value.get(side) if isinstance(side, relax.Var) else None
+            inner = self.factors(turned.args[0]) if turned is not None and _is_transpose(turned) else None  # type: ignore[attr-defined]
+            if inner is not None and left_first:
+                return _Triple([inner[1], inner[0], right], True, [True, True, False])
+            if inner is not None:
+                return _Triple([left, inner[1], inner[0]], False, [False, True, True])
+        return None
+
+    def better(self, triple: _Triple) -> bool | None:
+        """Whether the first two factors are better multiplied first; None if that is not known."""
+        known = [isinstance(f, relax.Var) and f in self.weights for f in triple.factors]
+        shapes = triple.shapes()
+        if all(known) or shapes is None:
+            return None
+        if known[0] and known[1]:
+            return True
+        if known[1] and known[2]:
+            return False
+        return self.cheaper(shapes, triple.left_first)
+
+    def cheaper(self, shapes: list[list[tir.Expr]], left_first: bool) -> bool | None:
+        one = c.const(1, "int64")
+        a, b, d = shapes
+        a = [one, *a] if len(a) == 1 else a
+        if len(b) == 1:
+            b = [*b, one] if left_first else [one, *b]
+        d = [*d, one] if len(d) == 1 else d
+        batches = [_broadcast(a[:-2], b[:-2]), _broadcast(b[:-2], d[:-2])]
+        if batches[0] is None or batches[1] is None:
+            return None
+        outer = [_broadcast(batches[0], d[:-2]), _broadcast(a[:-2], batches[1])]
+        if outer[0] is None or outer[1] is None:
+            return None
+        n, r, m, k = a[-2], a[-1], d[-2], d[-1]
+        left = c.add(_times(*batches[0], n, r, m), _times(*outer[0], n, m, k))
+        right = c.add(_times(*batches[1], r, m, k), _times(*outer[1], n, r, k))
+        analyzer = Analyzer()
+        for shape in shapes:
+            for symbol in (s for dim in shape for s in mentioned_symbols(dim)):
+                analyzer.bind_bound(symbol, *self.bounds.get(symbol, (1, _LARGEST)))
+        if analyzer.prove_at_least(c.sub(right, left), 1):
+            return True
+        return False if analyzer.prove_at_least(c.sub(left, right), 1) else None
+
+
+def _times(*values: tir.Expr) -> tir.Expr:
+    made: tir.Expr = c.const(1, "int64")
+    for value in values:
+        made = c.mul(made, value)
+    return made
+
+
+def _broadcast(a: Sequence[tir.Expr], b: Sequence[tir.Expr]) -> list[tir.Expr] | None:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    made = list(longer[: len(longer) - len(shorter)])
+    for x, y in zip(longer[len(longer) - len(shorter) :], shorter, strict=True):
+        if tir.const_int(x) != 1 and tir.const_int(y) != 1 and not Analyzer().prove_equal(x, y):
+            return None
+        made.append(y if tir.const_int(x) == 1 else x)
+    return made
+
+
+def _is_plain_product(call: Any) -> bool:
+    """A product whose result has its operands' dtype."""
+    if not is_call(call, "relax.matmul"):
+        return False
+    infos = [e.struct_info for e in (*call.args, call)]
+    return len({str(i.dtype) if isinstance(i, relax.TensorStructInfo) else i for i in infos}) == 1
+
+
+def _is_transpose(expr: Any) -> bool:
+    if not is_call(expr, "relax.permute_dims"):
+        return False
+    ndim, axes = expr.struct_info.ndim, expr.attrs["axes"]
+    if ndim < 2 or (axes is None and ndim != 2):
+        return False
+    return axes is None or [a % ndim for a in axes] == [*range(ndim - 2), ndim - 1, ndim - 2]
+
+
+def _transposed(expr: relax.Expr) -> relax.Expr:
+    assert isinstance(expr.struct_info, relax.TensorStructInfo)
+    ndim = expr.struct_info.ndim
+    axes = None if ndim == 2 else [*range(ndim - 2), ndim - 1, ndim - 2]
+    return bind_call("permute_dims", (expr,), {"axes": axes})
+
+
+def _weights(func: relax.Function) -> set[relax.Var]:
+    """The variables that are known before the inputs are."""
+    count = func.attrs.get("num_input")
+    found = set(func.params[int(getattr(count, "value", count)) :]) if count is not None else set()
+    symbols = {s for v in found for s in info_symbols(v.struct_info)}
+    for binding, _ in all_bindings(func.body):
+        value = binding.value  # type: ignore[attr-defined]
+        if all(v in found for v in used_vars(value)) and all(s in symbols for s in mentioned_symbols(value)):
+            found.add(binding.var)
+            symbols |= set(info_symbols(binding.var.struct_info))
+    return found
+
+
+def _bounds(func: relax.Function) -> dict[tir.Var, tuple[int, int]]:
+    """What the function states of its symbolic sizes, by name."""
+    least, most = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
+    made = {}
+    for symbol in dict.fromkeys(s for p in func.params for s in info_symbols(p.struct_info)):
+        low, high = least.get(symbol.name, 1), most.get(symbol.name, _LARGEST)
+        made[symbol] = max(int(getattr(low, "value", low)), 1), int(getattr(high, "value", high)) - 1
+    return made

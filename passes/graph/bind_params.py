@@ -1,0 +1,134 @@
+"""Parameters become constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.symbolic import bind_symbols
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import make_function, tensor_info
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlcc.ir.dtypes import DType
+    from mlcc.runtime.npz import Judge
+
+
+@dataclass(frozen=True)
+class BindParams(Pass):
+    """Replace parameters of a function by the arrays of their names in an .npz file.
+
+    Parameters without an array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes
+    everywhere in the function. Every array must have its parameter.
+
+    Before:  def main(x: R.Tensor((1, n), "float32"), w: R.Tensor((m, n), "float32"))
+    After:   def main(x: R.Tensor((1, 784), "float32"))              # bind-params{params=w.npz}
+    """
+
+    name: ClassVar[str] = "bind-params"
+    params: str = field(metadata={"file": True})
+    func: str = "main"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        func = relax_function(module, self.func, self.name)
+        arrays = load_arrays(self.params, ctx)
+        made = module.copy()
+        made.functions[self.func] = bind(func, arrays, self.func, module)
+        return made
+
+
+def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
+    """The relax function of that name. Raises CompileError E0506."""
+    func = module.functions.get(name)
+    if isinstance(func, relax.Function):
+        return func
+    found = [n for n, f in module.functions.items() if isinstance(f, relax.Function)]
+    help = did_you_mean(name, found) or f"its relax functions are {', '.join(found) or 'none'}"
+    raise CompileError(error("E0506", f"`{who}`: the module has no relax function `{name}`", help=help))
+
+
+def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
+    """The arrays of an .npz named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
+    from mlcc.files import load_npz
+
+    return load_npz(ctx.path(path))
+
+
+def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
+    """The function with the parameters that `arrays` names as constants. Raises CompileError E0507."""
+    from mlcc.files import read_array
+    from mlcc.grammar.constants import as_tensor
+
+    by_name: dict[str, list[relax.Var]] = {}
+    for param in func.params:
+        by_name.setdefault(param.name, []).append(param)
+    wrong: list[Diagnostic] = []
+    constants: dict[relax.Var, relax.Constant] = {}
+    sizes: dict[tir.Var, tir.Expr] = {}
+    for key in arrays:
+        params = by_name.get(key, [])
+        if len(params) != 1:
+            what = "no parameter" if not params else "several parameters"
+            help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"
+            wrong.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
+            continue
+        dtype = getattr(params[0].struct_info, "dtype", None)
+        try:
+            data = as_tensor(read_array(arrays, key, _judge(params[0], dtype, sizes)), dtype, key)
+        except CompileError as exc:
+            wrong += exc.diagnostics
+            continue
+        constants[params[0]] = relax.Constant(data, tensor_info(map(_int64, data.shape), data.dtype))
+    if wrong:
+        raise CompileError(wrong)
+    left = tuple(p for p in func.params if p not in constants)
+    partial = replace(func, params=left)
+    done = bind_symbols(partial, sizes, constants, module)
+    return make_function(done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure)
+
+
+def _int64(value: int) -> tir.Expr:
+    from mlcc.ir.construct import const
+
+    return const(value, "int64")
+
+
+def _judge(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
+    """What holds an array against its parameter, before memory is taken for it. It raises CompileError E0507."""
+    from mlcc.grammar.constants import like
+
+    def judge(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+        problem = _mismatch(param, *like(shape, stored, dtype, param.name), sizes)
+        if problem:
+            raise CompileError(error("E0507", f"the array for parameter `{param.name}` {problem}", param.span))
+        dims = getattr(param.struct_info, "dims", None)
+        return dims is not None and all(isinstance(d, tir.IntImm) for d in dims)
+
+    return judge
+
+
+def _mismatch(param: relax.Var, dtype: DType, shape: tuple[int, ...], sizes: dict[tir.Var, tir.Expr]) -> str | None:
+    """Why an array cannot be bound to a parameter, if so; sizes of symbolic dimensions are added to `sizes`."""
+    info = param.struct_info
+    if not isinstance(info, relax.TensorStructInfo):
+        return None if isinstance(info, relax.ObjectStructInfo) or info is None else f"is a tensor, not {info}"
+    if info.dtype is not None and info.dtype is not dtype:
+        return f"has dtype {dtype}, not {info.dtype}"
+    if info.ndim not in (-1, len(shape)):
+        return f"has {len(shape)} dimensions, not {info.ndim}"
+    for want, size in zip(info.dims or (), shape, strict=True) if info.dims is not None else ():
+        if isinstance(want, tir.Var) and want not in sizes:
+            sizes[want] = _int64(size)
+            continue
+        known = sizes[want] if isinstance(want, tir.Var) else want
+        if isinstance(known, tir.IntImm) and known.value != size:
+            name = f" for `{want.name}`" if isinstance(want, tir.Var) else ""
+            return f"has shape {shape}, where {known.value}{name} was expected, not {size}"
+    return None

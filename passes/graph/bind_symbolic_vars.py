@@ -1,0 +1,74 @@
+"""Symbolic sizes become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.bind_params import relax_function
+from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import make_function
+
+
+@dataclass(frozen=True)
+class BindSymbolicVars(Pass):
+    """Give symbolic variables of a function's parameters fixed sizes, by name; with `func=null` of every function's.
+
+    Before:  def main(x: R.Tensor((n, 784), "float32"))
+    After:   def main(x: R.Tensor((16, 784), "float32"))        # bind-symbolic-vars{vars={"n": 16}}
+    """
+
+    name: ClassVar[str] = "bind-symbolic-vars"
+    vars: Mapping[str, int]
+    func: str | None = "main"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        made = module.copy()
+        if self.func is not None:
+            chosen = relax_function(module, self.func, self.name)
+            made.functions[self.func] = self._bound(module, self.func, chosen, self.vars)
+            return made
+        used: set[str] = set()
+        for name, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                given = {key: value for key, value in self.vars.items() if key in _by_name(func)}
+                used.update(given)
+                if given:
+                    made.functions[name] = self._bound(module, name, func, given)
+        unused = [key for key in self.vars if key not in used]
+        if unused:
+            raise CompileError([error("E0508", f"no function has a symbolic variable `{key}`", None) for key in unused])
+        return made
+
+    def _bound(self, module: IRModule, name: str, func: relax.Function, given: Mapping[str, int]) -> relax.Function:
+        by_name = _by_name(func)
+        wrong = []
+        values: dict[tir.Var, tir.Expr] = {}
+        for key, value in given.items():
+            found = by_name.get(key, [])
+            if len(found) != 1:
+                what = "several symbolic variables" if found else "no symbolic variable"
+                help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
+                wrong.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
+            elif value < 0:
+                wrong.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
+            else:
+                values[found[0]] = c.const(value, found[0].dtype)
+        if wrong:
+            raise CompileError(wrong)
+        done: relax.Function = bind_symbols(func, values, {}, module)
+        return make_function(done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure)
+
+
+def _by_name(func: relax.Function) -> dict[str, list[tir.Var]]:
+    """The symbolic variables of a function's parameters."""
+    found: dict[str, list[tir.Var]] = {}
+    for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
+        found.setdefault(var.name, []).append(var)
+    return found

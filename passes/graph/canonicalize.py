@@ -1,0 +1,268 @@
+"""Bindings that only rename, and symbolic variables that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import same_info
+from mlcc.relax.queries import all_bindings, used_vars
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """Drop bindings that only rename, use the fields of known tuples and constants directly.
+
+    A tuple that is made of all fields of a parameter is that parameter. A symbolic variable that a `match_cast` binds
+    to what is already known is replaced by it. A variable that only its own dataflow block uses becomes a dataflow
+    variable.
+
+    Before:  lv = R.add(x, y)
+             lv1 = lv
+             gv = R.multiply(lv1, lv1)
+    After:   lv = R.add(x, y)
+             gv = R.multiply(lv, lv)
+    """
+
+    name: ClassVar[str] = "canonicalize"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return map_relax_functions(module, lambda _, func: canonical(func, module))
+
+
+def canonical(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function with symbolic variables, then bindings in canonical form."""
+    func = Mutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
+    func = _replace_known_symbols(func, module)
+    return renamed(func, module)
+
+
+def renamed(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function without bindings that only rename."""
+    return _Renamer(module, _plan(func)).visit_function(func)
+
+
+# ---------------------------------------------------------------- symbolic variables
+
+
+def _replace_known_symbols(func: relax.Function, module: IRModule) -> relax.Function:
+    """Replace what a `match_cast` outside branches defines, where the shape that it matches is known.
+
+    One that a parameter or an earlier `match_cast` has defined is only checked there, and stays what it is.
+    """
+    known: dict[tir.Var, tir.Expr] = {}
+    defined = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding, relax.MatchCast):
+                _match(binding.struct_info, binding.value.struct_info, defined, known)
+                defined.update(info_symbols(binding.struct_info))
+    resolved: dict[tir.Var, tir.Expr] = {}
+    for var, value in known.items():
+        resolved[var] = _resolve(value, resolved)
+    return bind_symbols(func, resolved, {}, module) if resolved else func
+
+
+def _resolve(value: tir.Expr, known: dict[tir.Var, tir.Expr]) -> tir.Expr:
+    from mlcc.ir.visit import substitute
+
+    return substitute(value, known)
+
+
+def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, tir.Expr]) -> None:
+    """Add what the variables that a pattern defines stand for, by the struct info that it is matched with."""
+    pairs: Any = ()
+    match pattern, info:
+        case relax.TensorStructInfo(), relax.TensorStructInfo():
+            pairs = zip(pattern.dims or (), info.dims or (), strict=False)
+        case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+            pairs = zip(pattern.values or (), info.values or (), strict=False)
+        case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
+            for a, b in zip(fields, others, strict=False):
+                _match(a, b, defined, known)
+    for want, have in pairs:
+        if isinstance(want, tir.Var) and want not in defined and want not in known:
+            known[want] = have
+
+
+# ---------------------------------------------------------------- bindings
+
+
+@dataclass
+class _Plan:
+    """What stands for a variable where it is used, what its binding binds instead, which bindings go."""
+
+    use: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    bind: dict[relax.Var, relax.Var] = field(default_factory=dict)
+    drop: set[relax.Var] = field(default_factory=set)
+
+
+@dataclass
+class _Facts:
+    """What a walk over a function finds out."""
+
+    value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    renames: dict[relax.Var, relax.Var] = field(default_factory=dict)
+    constants: dict[relax.Var, relax.Constant] = field(default_factory=dict)
+    home: dict[relax.Var, relax.BindingBlock] = field(default_factory=dict)
+    used_elsewhere: set[relax.Var] = field(default_factory=set)
+
+
+def _facts(func: relax.Function) -> _Facts:
+    found = _Facts()
+    for binding, block in all_bindings(func.body):
+        _note(found, binding, block)
+    _note_uses(found, func.body, None)
+    return found
+
+
+def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
+    value = binding.value
+    if isinstance(value, relax.TupleGetItem):
+        source = _resolved(found, value.tuple_value)
+        if isinstance(source, relax.Tuple):
+            value = source.fields[value.index]
+    if isinstance(value, relax.Tuple):
+        whole = _rebuilt(found, value)
+        if whole is not None and same_info(whole.struct_info, binding.var.struct_info):
+            value = whole
+    same = not isinstance(binding, relax.MatchCast) or same_info(binding.var.struct_info, value.struct_info)
+    if isinstance(value, relax.Var) and same:
+        found.renames[binding.var] = value
+    if isinstance(value, relax.Constant) and same:
+        found.constants[binding.var] = value
+    found.value[binding.var] = value
+    found.home[binding.var] = block
+
+
+def _resolved(found: _Facts, expr: relax.Expr) -> relax.Expr:
+    """What a variable is bound to, through all renamings."""
+    while isinstance(expr, relax.Var) and expr in found.value:
+        expr = found.value[expr]
+    return expr
+
+
+def _rebuilt(found: _Facts, made: relax.Tuple) -> relax.Var | None:
+    """The parameter whose fields, all of them in order, a tuple is made of."""
+    sources = set()
+    for index, field_ in enumerate(made.fields):
+        item = _resolved(found, field_)
+        if not isinstance(item, relax.TupleGetItem) or item.index != index:
+            return None
+        sources.add(_resolved(found, item.tuple_value))
+    source = sources.pop() if len(sources) == 1 else None
+    info = source.struct_info if isinstance(source, relax.Var) else None
+    whole = isinstance(info, relax.TupleStructInfo) and len(info.fields) == len(made.fields)
+    return source if whole else None  # type: ignore[return-value]
+
+
+def _note_uses(found: _Facts, root: Any, block: relax.BindingBlock | None) -> None:
+    """Note variables used outside the dataflow block that defines them; every other use is inside it."""
+    if isinstance(root, relax.SeqExpr):
+        for inner in root.blocks:
+            for binding in inner.bindings:
+                _note_uses(found, binding.value, inner)  # type: ignore[attr-defined]
+        _note_uses(found, root.body, None)
+    elif isinstance(root, relax.Function):
+        own = {*root.params, *(b.var for b, _ in all_bindings(root.body))}
+        found.used_elsewhere.update(v for v in used_vars(root.body) if v not in own)
+        _note_uses(found, root.body, None)
+    elif isinstance(root, relax.If):
+        _note_uses(found, root.condition, block)
+        _note_uses(found, root.true_branch, None)
+        _note_uses(found, root.false_branch, None)
+    else:
+        for var in used_vars(root):
+            if not isinstance(block, relax.DataflowBlock) or found.home.get(var, block) is not block:
+                found.used_elsewhere.add(var)
+
+
+def _plan(func: relax.Function) -> _Plan:
+    found = _facts(func)
+    plan = _Plan()
+    for var, block in found.home.items():
+        outside = isinstance(var, relax.DataflowVar) or var in found.used_elsewhere
+        if isinstance(block, relax.DataflowBlock) and not outside:
+            local = relax.DataflowVar(var.name, var.struct_info, span=var.span)
+            plan.bind[var] = local
+            plan.use[var] = local
+    plan.use.update(found.constants)
+    for var in found.renames:
+        target: relax.Var = found.renames[var]
+        while target in found.renames:
+            target = found.renames[target]
+        while target in plan.bind:
+            target = plan.bind[target]
+        exposed = var in found.used_elsewhere and not isinstance(var, relax.DataflowVar)
+        if isinstance(target, relax.DataflowVar) and exposed:
+            plan.bind[target] = var
+            plan.use[target] = var
+        else:
+            plan.use[var] = target
+        plan.drop.add(var)
+    return plan
+
+
+class _Renamer(Mutator):
+    def __init__(self, module: IRModule, plan: _Plan) -> None:
+        super().__init__(module)
+        self.plan = plan
+
+    def visit(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Var):
+            made: relax.Expr = expr
+            while isinstance(made, relax.Var) and made in self.plan.use:
+                made = self.plan.use[made]
+            return super().visit(made)
+        return super().visit(expr)
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if binding.var in self.plan.drop:
+            return
+        var = binding.var
+        while var in self.plan.bind:
+            var = self.plan.bind[var]
+        super().visit_binding(replace(binding, var=var))
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        made = super().visit_block(block)
+        return _bind_outputs_directly(made) if isinstance(made, relax.DataflowBlock) else made
+
+
+def _bind_outputs_directly(block: relax.DataflowBlock) -> relax.DataflowBlock:
+    """`lv = f(x); gv = lv` with no other use of `lv` becomes `gv = f(x)`, at the place of the output."""
+    sources: dict[relax.Var, Any] = {}
+    outputs: dict[relax.Var, Any] = {}
+    barred: set[relax.Var] = set()
+    for binding in reversed(block.bindings):
+        var, value = binding.var, binding.value  # type: ignore[attr-defined]
+        if isinstance(var, relax.DataflowVar):
+            barred.update(used_vars(value))
+            casts = isinstance(binding, relax.MatchCast) + isinstance(outputs.get(var), relax.MatchCast)
+            if var in outputs and var not in barred and casts < 2:
+                sources[var] = binding
+        elif isinstance(value, relax.DataflowVar):
+            if value in outputs:
+                barred.add(value)
+            outputs[value] = binding
+        else:
+            barred.update(used_vars(value))
+    made: list[relax.Binding] = []
+    for binding in block.bindings:
+        source = sources.get(binding.value)  # type: ignore[attr-defined]
+        if binding.var in sources:
+            continue
+        if source is None or isinstance(binding.var, relax.DataflowVar):
+            made.append(binding)
+        elif isinstance(binding, relax.MatchCast):
+            made.append(replace(binding, value=source.value))
+        else:
+            made.append(replace(source, var=binding.var))
+    return block if len(made) == len(block.bindings) else replace(block, bindings=tuple(made))

@@ -1,0 +1,79 @@
+"""State what operators take sizes to be: equal where they must be, and no larger than a tensor can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc import ops
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ops.shapes import requirements
+from mlcc.passes.graph.lower_to_tir import shapes_known
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.size_limits import SizeLimits
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import shape_expr
+
+
+@dataclass(frozen=True)
+class CheckShapes(Pass):
+    """State the sizes that an operator needs to be equal, where they are different expressions.
+
+    What is lowered later computes with the sizes of one operand and would read past the end of the other. Results
+    whose number of elements may be more than fits are stated to have no more than that. Compiled code checks such a
+    `match_cast` when the function is entered; sizes that overflow do not satisfy it.
+
+    Before:  lv = R.matmul(x, y)       # (n, k) and (j, m)
+    After:   sizes = R.match_cast(R.shape([k]), R.Shape([j]))
+             sizes_1 = R.match_cast(R.shape([T.min(n * m, 2305843009213693951)]), R.Shape([n * m]))
+             lv = R.matmul(x, y)
+    """
+
+    name: ClassVar[str] = "check-shapes"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return map_relax_functions(module, lambda _, func: _Checks(module).visit_function(func), primitive=False)
+
+
+class _Checks(Mutator):
+    """Puts a check before each call that needs one; the same one once in a sequence."""
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.keys = Analyzer().keys
+        self.stated: set[tuple[int, int]] = set()
+        self.limits = SizeLimits(())
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        before, self.limits = self.limits, SizeLimits(func.params)
+        made = super().visit_function(func)
+        self.limits = before
+        return made
+
+    def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        before, self.stated = self.stated, set(self.stated)
+        made = super().visit_scope(seq)
+        self.stated = before
+        return made
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and shapes_known(expr):
+            op = ops.get(expr.op.name)
+            if op is not None and op.impl.infer is not None:
+                self._state(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
+                self._state(expr, [(c.minimum(count, most), count) for count, most in self.limits.unproven(expr)])
+        return expr
+
+    def _state(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:
+        new = {(self.keys.key(a), self.keys.key(b)): (a, b) for a, b in pairs}
+        pairs = [pair for key, pair in new.items() if key not in self.stated]
+        self.stated.update(new)
+        if not pairs:
+            return
+        have, want = (shape_expr(side) for side in zip(*pairs, strict=True))
+        kind = relax.DataflowVar if self.in_dataflow else relax.Var
+        info = relax.ShapeStructInfo(want.values, len(want.values))
+        self.put(relax.MatchCast(kind("sizes", info), have, info, span=call.span))

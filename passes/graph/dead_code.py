@@ -1,0 +1,88 @@
+"""Removal of what nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.queries import callees, live_vars
+
+
+@dataclass(frozen=True)
+class DeadCode(Pass):
+    """Remove unused bindings, and functions that no entry reaches.
+
+    Entries are the public functions and those that `entry` names. A binding goes if nothing needs its variable and
+    its value has no effect beside it; inside a dataflow block nothing has. `match_cast` stays: it checks, and it
+    defines symbolic variables.
+
+    Before:  lv0 = R.multiply(x, y)
+             gv0 = R.ewise_fma(x, y, y)
+    After:   gv0 = R.ewise_fma(x, y, y)
+    """
+
+    name: ClassVar[str] = "dead-code"
+    entry: tuple[str, ...] = ()
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        entries = entry_functions(module, self.entry, self.name)
+        module = keep_reachable(module, entries)
+        module = map_relax_functions(module, lambda _, func: remove_unused(func, module))
+        return keep_reachable(module, entries)
+
+
+def entry_functions(module: IRModule, named: Iterable[str], who: str) -> set[str]:
+    """The public functions and those named. Raises CompileError E0506 for a name that no function has."""
+    named = set(named)
+    require_functions(module, named, who)
+    return named | {name for name, func in module.functions.items() if not func.is_private}
+
+
+def require_functions(module: IRModule, named: Iterable[str], who: str) -> None:
+    """Raises CompileError E0506 listing the names that no function has."""
+    wrong = [
+        error("E0506", f"`{who}`: the module has no function `{n}`", help=did_you_mean(n, module))
+        for n in sorted(set(named))
+        if n not in module
+    ]
+    if wrong:
+        raise CompileError(wrong)
+
+
+def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
+    """The module without the functions that no entry calls, directly or not."""
+    reached = set(entries)
+    waiting = list(entries)
+    while waiting:
+        for name in callees(module[waiting.pop()]):
+            if name not in reached and name in module:
+                reached.add(name)
+                waiting.append(name)
+    made = module.copy()
+    made.functions = {name: func for name, func in module.functions.items() if name in reached}
+    return made
+
+
+def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function without bindings that nothing needs; the same object if it has none."""
+    live = live_vars(func, module)
+    return _Remover(module, live).visit_function(func)
+
+
+class _Remover(Mutator):
+    def __init__(self, module: IRModule, live: set[relax.Var]) -> None:
+        super().__init__(module)
+        self.live = live
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if binding.var in self.live:
+            # the value keeps its struct info: nothing that it uses has changed
+            value = self.visit(binding.value)  # type: ignore[attr-defined]
+            self.put(replace(binding, value=value))

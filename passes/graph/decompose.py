@@ -1,0 +1,166 @@
+"""Composite operators become simpler ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ops import bind_call
+from mlcc.passes.graph.bind_params import relax_function
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import get_item, make_tuple, shape_expr, tensor_info
+from mlcc.relax.queries import is_call
+
+
+@dataclass(frozen=True)
+class Decompose(Pass):
+    """Write normalisations by batch out as arithmetic, for training also those by layer; name computed shapes.
+
+    For inference a batch norm takes the moving mean and variance, whatever its attribute `training` says. For training
+    it takes those of the batch, and the moving ones are brought up to date. The dimensions that `R.tensor_to_shape`
+    gives become symbolic variables. `func` names the only function to change.
+
+    Before:  lv = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
+             gv = lv[0]
+    After:   lv = R.expand_dims(mean, axis=[0, 2, 3])
+             lv1 = R.subtract(x, lv)
+             ...
+             lv9 = R.add(lv7, lv8)
+             lv10 = (lv9, mean, var)
+             gv = lv10[0]
+    """
+
+    name: ClassVar[str] = "decompose"
+    mode: Literal["inference", "training"] = "inference"
+    func: str | None = None
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if self.func is not None:
+            relax_function(module, self.func, self.name)
+
+        def change(name: str, func: relax.Function) -> relax.Function:
+            if self.func not in (None, name):
+                return func
+            if self.mode == "training":
+                func = _ForTraining(module).visit_function(func)
+            return _Decomposer(module).visit_function(func)
+
+        return map_relax_functions(module, change)
+
+
+def scalar(value: float, dtype: DType) -> relax.Constant:
+    """A constant without dimensions."""
+    import numpy as np
+
+    from mlcc.ir.narrow import encode
+
+    return relax.Constant(TensorData(dtype, (), encode(np.asarray(value), dtype)), tensor_info((), dtype))
+
+
+def _known(call: relax.Expr) -> bool:
+    """Whether rank and dtype of the data are known: constants and axes are made of them."""
+    assert isinstance(call, relax.Call)
+    info = call.args[0].struct_info
+    return isinstance(info, relax.TensorStructInfo) and info.ndim >= 0 and info.dtype is not None
+
+
+class _Decomposer(Mutator):
+    """`shapes` has the variables that stand for a shape with named dimensions: types say those, not the variable."""
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.shapes: dict[relax.Expr, relax.Expr] = {}
+
+    def rebind(self, binding: Any, value: relax.Expr) -> None:
+        super().rebind(binding, value)
+        if isinstance(value, relax.ShapeExpr) and value is not binding.value:
+            self.shapes[self.remap.get(binding.var, binding.var)] = value
+
+    def infer(self, call: relax.Call) -> relax.Call:
+        known = tuple(self.shapes.get(a, a) for a in call.args)
+        return replace(super().infer(replace(call, args=known)), args=call.args)
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if is_call(expr, "relax.nn.batch_norm") and _known(expr):
+            return self.batch_norm(expr)
+        return self.tensor_to_shape(expr) if is_call(expr, "relax.tensor_to_shape") else expr
+
+    def tensor_to_shape(self, call: Any) -> relax.Expr:
+        """A packed call gives the shape, and a cast its dimensions names; those unknown in number stay as they are."""
+        info = call.struct_info
+        if not isinstance(info, relax.ShapeStructInfo) or info.ndim < 0:
+            return call  # type: ignore[no-any-return]
+        function = relax.ExternFunc("vm.builtin.tensor_to_shape")
+        op = tir.Op("relax.call_pure_packed")
+        shape = self.emit(relax.Call(op, (function, *call.args), sinfo_args=(info,), struct_info=info))
+        made = shape_expr(tir.Var("x", INT64) for _ in range(info.ndim))
+        assert made.struct_info is not None
+        self.put(relax.MatchCast(relax.Var("y", made.struct_info), shape, made.struct_info))
+        return made
+
+    def batch_norm(self, call: Any) -> relax.Expr:
+        """(x - mean) / sqrt(variance + epsilon) * gamma + beta."""
+        data, gamma, beta, mean, variance = call.args
+        others = [i for i in range(data.struct_info.ndim) if i != call.attrs["axis"] % data.struct_info.ndim]
+
+        def wide(expr: relax.Expr) -> relax.Expr:
+            return self.emit_op("expand_dims", expr, axis=others)
+
+        out = _normalised(self, data, wide(mean), lambda: wide(variance), call.attrs["epsilon"])
+        if call.attrs["scale"]:
+            out = bind_call("multiply", (self.emit(out), wide(gamma)))
+        if call.attrs["center"]:
+            out = bind_call("add", (self.emit(out), wide(beta)))
+        return make_tuple((self.emit(out), mean, variance))
+
+
+def _normalised(mutator: Mutator, data: Any, mean: relax.Expr, variance: Any, epsilon: float) -> relax.Call:
+    centred = mutator.emit_op("subtract", data, mean)
+    moved = mutator.emit_op("add", variance(), scalar(epsilon, data.struct_info.dtype))
+    return bind_call("divide", (centred, mutator.emit_op("sqrt", moved)))
+
+
+class _ForTraining(Mutator):
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if is_call(expr, "relax.nn.batch_norm") and _known(expr):
+            return self.batch_norm(expr)
+        if is_call(expr, "relax.nn.layer_norm") and _known(expr):
+            return self.layer_norm(expr)
+        return expr
+
+    def batch_norm(self, call: Any) -> relax.Expr:
+        """By the batch's mean and variance, of which the moving ones take in a share."""
+        data, gamma, beta, *moving = call.args
+        ndim = data.struct_info.ndim
+        axes = [i for i in range(ndim) if i != call.attrs["axis"] % ndim]
+        now = [self.emit_op(name, data, axis=axes, keepdims=False) for name in ("mean", "variance")]
+        whole = self.emit(self.infer(replace(call, args=(data, gamma, beta, *now))))
+        out = self.emit(get_item(whole, 0))
+        share = scalar(call.attrs["momentum"], data.struct_info.dtype)
+        rest = scalar(1 - call.attrs["momentum"], data.struct_info.dtype)
+        pairs: Sequence[Any] = list(zip(moving, now, strict=True))
+        made = [
+            self.emit_op("add", self.emit_op("multiply", rest, old), self.emit_op("multiply", share, new))
+            for old, new in pairs
+        ]
+        return make_tuple((out, *made))
+
+    def layer_norm(self, call: Any) -> relax.Expr:
+        data, gamma, beta = call.args
+        axes = call.attrs["axes"]
+        mean = self.emit_op("mean", data, axis=axes, keepdims=True)
+
+        def variance() -> relax.Expr:
+            return self.emit_op("variance", data, axis=axes, keepdims=True)
+
+        out = _normalised(self, data, mean, variance, call.attrs["epsilon"])
+        if call.attrs["scale"]:
+            out = bind_call("multiply", (self.emit(out), gamma))
+        return bind_call("add", (self.emit(out), beta)) if call.attrs["center"] else out

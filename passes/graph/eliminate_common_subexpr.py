@@ -1,0 +1,115 @@
+"""Equal values are computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax, tir
+from mlcc.ir.equal import structural_equal, structural_hash
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.queries import is_impure, used_vars
+
+_ALLOCATORS = {
+    f"relax.{name}"
+    for name in (
+        "builtin.alloc_tensor",
+        "memory.alloc_storage",
+        "memory.alloc_tensor",
+        "vm.alloc_storage",
+        "vm.alloc_tensor",
+    )
+}
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(Pass):
+    """Use the first of several equal values in the place of the later ones, which become renamings.
+
+    With `call_only` only calls count, not tuples and other values. What has effects or allocates is left alone;
+    `canonicalize` or `dead-code` removes the renamings.
+
+    Before:  lv = R.add(x, y)
+             lv1 = R.add(x, y)
+             gv = R.multiply(lv, lv1)
+    After:   lv = R.add(x, y)
+             lv1 = lv
+             gv = R.multiply(lv, lv)
+    """
+
+    name: ClassVar[str] = "eliminate-common-subexpr"
+    call_only: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return map_relax_functions(module, lambda _, f: deduplicated(f, module, self.call_only))
+
+
+def deduplicated(func: relax.Function, module: IRModule, call_only: bool = False) -> relax.Function:
+    """The function with every value computed once; the same object if nothing is computed twice."""
+    return _Eliminator(module, call_only).visit_function(func)
+
+
+class _Eliminator(Mutator):
+    def __init__(self, module: IRModule, call_only: bool) -> None:
+        super().__init__(module)
+        self.call_only = call_only
+        self.known: dict[tuple[Any, ...], list[Any]] = {}
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        value = self.visit(binding.value)  # type: ignore[attr-defined]
+        made: Any = replace(binding, value=value)
+        if not self.counts(value):
+            self.put(made)
+            return
+        key = (structural_hash(value), *used_vars(value))  # the hash takes all variables for the same
+        for earlier in self.known.get(key, ()):
+            if _same(earlier, made):
+                self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
+                self.remap[binding.var] = earlier.var
+                self.known[key].append(made)  # behind a dataflow block only its outputs are left
+                return
+        self.put(made)
+        self.known.setdefault(key, []).append(made)
+
+    def counts(self, value: relax.Expr) -> bool:
+        if self.call_only and not isinstance(value, relax.Call):
+            return False
+        return not is_impure(value, self.module) and not _allocates(value)
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        outer = dict(self.remap)
+        made = super().visit_block(block)
+        if isinstance(block, relax.DataflowBlock):  # its own variables are not seen outside
+            for found in self.known.values():
+                found[:] = [b for b in found if not isinstance(b.var, relax.DataflowVar)]
+            self.remap = outer
+        return made
+
+    def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        outer, self.known = self.known, {k: list(v) for k, v in self.known.items()}
+        made = super().visit_scope(seq)
+        self.known = outer
+        return made
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        outer, self.known = self.known, {}  # a nested function runs elsewhere
+        made = super().visit_function(func)
+        self.known = outer
+        return made
+
+
+def _allocates(value: relax.Expr) -> bool:
+    """Whether a value is memory of its own: two allocations are two places, though the calls are equal."""
+    return isinstance(value, relax.Call) and isinstance(value.op, tir.Op) and value.op.name in _ALLOCATORS
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two bindings bind the same; `match_cast` does if it also defines nothing anew."""
+    if isinstance(a, relax.MatchCast) != isinstance(b, relax.MatchCast):
+        return False
+    if isinstance(a, relax.MatchCast) and not structural_equal(a.struct_info, b.struct_info):
+        return False
+    return structural_equal(a.value, b.value)

@@ -1,0 +1,85 @@
+"""Batch norms disappear into the weights before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.ir import construct as c
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import prim_value, shape_expr
+from mlcc.relax.queries import Uses, is_call, is_primitive
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(Pass):
+    """Fold a batch norm for inference into the constant weight of the `conv2d` before it.
+
+    Everything but the convolution and an addition is then made of constants: `fold-constants` computes it. Weights in
+    OIHW or IOHW and results in NCHW are folded. Moving mean and variance are taken, whatever the attribute `training`
+    of the batch norm says, and what something else uses, too, is computed twice: as in TVM. With `strict` neither is.
+
+    Before:  lv = R.nn.conv2d(x, W)
+             lv1 = R.nn.batch_norm(lv, GAMMA, BETA, MEAN, VAR, axis=1)
+             gv = lv1[0]
+    After:   lv = R.nn.conv2d(x, W1)
+             gv = R.add(lv, B1)                   # fold-batch-norm,fold-constants
+    """
+
+    name: ClassVar[str] = "fold-batch-norm"
+    strict: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            if is_primitive(func):
+                return func
+            return tidied_after(_Folder(module, Uses.of(func), self.strict).visit_function(func), func, module)
+
+        return map_relax_functions(module, change)
+
+
+class _Folder(Mutator):
+    def __init__(self, module: IRModule, uses: Uses, strict: bool) -> None:
+        super().__init__(module)
+        self.uses, self.strict = uses, strict
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not isinstance(expr, relax.TupleGetItem) or expr.index != 0:
+            return expr
+        norm: Any = self.uses.resolve(expr.tuple_value)
+        conv: Any = self.uses.resolve(norm.args[0]) if is_call(norm, "relax.nn.batch_norm") else None
+        if not is_call(conv, "relax.nn.conv2d"):
+            return expr
+        shared = any(self.uses.count.get(v, 0) > 1 for v in (expr.tuple_value, norm.args[0]))  # type: ignore[arg-type]
+        if self.strict and (shared or norm.attrs["training"]):
+            return expr
+        constants = [self.uses.resolve(a) for a in (conv.args[1], *norm.args[1:])]
+        return self.folded(conv, norm, constants) if _can_fold(conv, norm, constants) else expr
+
+    def folded(self, conv: Any, norm: Any, constants: list[Any]) -> relax.Expr:
+        """conv(x, w * s) + (beta - mean * s), where s is gamma / sqrt(variance + epsilon)."""
+        weight, gamma, beta, mean, variance = constants
+        channels, one = gamma.struct_info.dims[0], c.const(1, "int64")
+        at = conv.attrs["kernel_layout"].index("O")
+        epsilon = prim_value(c.const(norm.attrs["epsilon"], gamma.struct_info.dtype))
+        root = self.emit_op("sqrt", self.emit_op("add", variance, epsilon))
+        scale = self.emit_op("divide", gamma, root)
+        wide = self.emit_op("reshape", scale, shape_expr(channels if i == at else one for i in range(4)))
+        scaled = self.emit_op("multiply", weight, wide)
+        out = self.emit(ops.bind_call("nn.conv2d", (self.visit(conv.args[0]), scaled), dict(conv.attrs)))
+        shift = self.emit_op("subtract", beta, self.emit_op("multiply", mean, scale))
+        return ops.bind_call("add", (out, self.emit_op("reshape", shift, shape_expr((one, channels, one, one)))))
+
+
+def _can_fold(conv: Any, norm: Any, constants: list[Any]) -> bool:
+    if not all(isinstance(constant, relax.Constant) for constant in constants):
+        return False
+    dtypes = {constant.struct_info.dtype for constant in constants} | {conv.struct_info.dtype}
+    layouts = conv.attrs["kernel_layout"] in ("OIHW", "IOHW") and conv.attrs["out_layout"] == "NCHW"
+    whole = norm.attrs["scale"] and norm.attrs["center"] and norm.attrs["axis"] % 4 == 1
+    return layouts and whole and len(dtypes) == 1

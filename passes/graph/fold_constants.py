@@ -1,0 +1,220 @@
+"""Evaluation at compile time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.passes.graph.dead_code import remove_unused
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.lowering.work_estimate import module_work
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import shape_expr, tensor_info
+from mlcc.relax.queries import is_call, tir_callee
+
+WORK_LIMIT = 1 << 22  # operations that a TIR function may take to be evaluated here
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Evaluate operators and TIR calls whose operands are all known, and drop what is then unused.
+
+    Operators are evaluated in dataflow blocks, where nothing has effects. A result with more than `limit` elements
+    is left to run time, unless it is no larger than what it is made from; one with more than `created` elements, too,
+    if it is made from no tensor, as those of `R.zeros` and `R.arange` are.
+
+    Before:  lv = R.permute_dims(R.const([[1, 2], [3, 4]], "float32"))
+             gv = R.matmul(x, lv)
+    After:   gv = R.matmul(x, R.const([[1, 3], [2, 4]], "float32"))
+    """
+
+    name: ClassVar[str] = "fold-constants"
+    limit: int = 1 << 16
+    created: int = 1 << 10
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def fold(_: str, func: relax.Function) -> relax.Function:
+            return remove_unused(_Folder(module, self.limit, self.created).visit_function(func), module)
+
+        return map_relax_functions(module, fold)
+
+
+class _Folder(Mutator):
+    def __init__(self, module: IRModule, limit: int, created: int) -> None:
+        super().__init__(module)
+        self.limit = limit
+        self.created = created
+        self.known: dict[relax.Var, relax.Expr] = {}
+
+    def put(self, binding: relax.Binding) -> None:
+        super().put(binding)
+        if isinstance(binding, relax.VarBinding):
+            value = binding.value
+            while isinstance(value, relax.Var) and value in self.known:
+                value = self.known[value]
+            if isinstance(value, (relax.Constant, relax.ShapeExpr)):
+                self.known[binding.var] = value
+
+    def visit(self, expr: relax.Expr) -> relax.Expr:
+        made = super().visit(expr)
+        if isinstance(made, relax.Var) and isinstance(self.known.get(made), relax.Constant):
+            return self.known[made]
+        return made
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)):
+            return expr
+        if tir_callee(expr) is not None:
+            return self.fold_tir(expr) or expr
+        args = tuple(self.shape(a) for a in expr.args)
+        if any(a is not b for a, b in zip(args, expr.args, strict=True)):
+            expr = self.infer(replace(expr, args=args))
+        return (self.fold(expr) or expr) if self.in_dataflow else expr
+
+    def shape(self, expr: relax.Expr) -> relax.Expr:
+        known = self.known.get(expr) if isinstance(expr, relax.Var) else None
+        return known if isinstance(known, relax.ShapeExpr) else expr
+
+    # ------------------------------------------------------------ operators
+
+    def fold(self, call: relax.Call) -> relax.Expr | None:
+        if is_call(call, "relax.tensor_to_shape"):
+            return _tensor_to_shape(call)
+        op = ops.get(call.op.name)
+        if op is None or not op.pure:
+            return None
+        values = [_value(a) for a in call.args]
+        if any(v is None for v in values) or not self.worthwhile(call):
+            return None
+        if op.short == "shape_to_tensor":
+            return _constant(values[0], call.struct_info)
+        if op.impl.numpy is None:
+            return None
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return _constant(op.impl.numpy(call, *values), call.struct_info)
+
+    def fold_tir(self, call: relax.Call) -> relax.Expr | None:
+        """The results of a TIR function on constants; None if they are large, or take long."""
+        name, arguments = tir_callee(call) or "", call.args[1]
+        func = self.module.functions.get(name)
+        if not isinstance(func, tir.PrimFunc) or not isinstance(arguments, relax.Tuple) or len(call.args) > 2:
+            return None
+        constants = [a.data for a in arguments.fields if isinstance(a, relax.Constant) and a.data.array is not None]
+        if len(constants) != len(arguments.fields) or not self.worthwhile(call):
+            return None
+        outputs = _results(call.struct_info)
+        shapes = [*(d.shape for d in constants), *([tir.const_int(d) for d in info.dims or ()] for info in outputs)]
+        work = module_work(self.module, name, shapes)
+        if work is None or work > WORK_LIMIT:
+            return None
+        made = _run(func, constants, outputs)
+        if made is None or isinstance(call.struct_info, relax.TensorStructInfo):
+            return None if made is None else made[0]
+        return relax.Tuple(tuple(made), call.struct_info)
+
+    def worthwhile(self, call: relax.Call) -> bool:
+        sizes = [_size(info) for info in _results(call.struct_info)]
+        if not sizes or any(size is None for size in sizes):
+            return False
+        size = sum(filter(None, sizes))
+        leaves = [leaf for a in call.args for leaf in _leaves(a)]
+        given = sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+        made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
+        return size <= max(self.limit if made else min(self.limit, self.created), given)
+
+
+def _results(info: relax.StructInfo | None) -> list[relax.TensorStructInfo]:
+    """The tensors of a result; none if it is anything else."""
+    fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
+    tensors = [i for i in fields if isinstance(i, relax.TensorStructInfo)]
+    return tensors if len(tensors) == len(fields) else []
+
+
+def _leaves(expr: relax.Expr) -> list[relax.Expr]:
+    return [leaf for f in expr.fields for leaf in _leaves(f)] if isinstance(expr, relax.Tuple) else [expr]
+
+
+def _size(info: relax.StructInfo | None) -> int | None:
+    """The number of elements of a tensor of known size."""
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
+        return None
+    size = 1
+    for dim in info.dims:
+        if not isinstance(dim, tir.IntImm):
+            return None
+        size *= dim.value
+    return size
+
+
+def _value(expr: relax.Expr) -> Any:
+    """An operand as a reference takes it: arrays, tuples, numbers; None if it is not known."""
+    from mlcc.ir.narrow import decode
+
+    match expr:
+        case relax.Constant(data=data) if data.array is not None:
+            return decode(data.array, data.dtype)
+        case relax.Tuple(fields=fields):
+            values = tuple(map(_value, fields))
+            return None if any(v is None for v in values) else values
+        case relax.ShapeExpr(values=values) if all(isinstance(v, tir.IntImm) for v in values):
+            return tuple(v.value for v in values)  # type: ignore[attr-defined]
+        case relax.PrimValue(value=tir.IntImm() | tir.FloatImm() as number):
+            return number.value
+        case relax.StringImm(value=value) | relax.DataTypeImm(value=value):
+            return value
+    return None
+
+
+def _constant(value: Any, info: relax.StructInfo | None) -> relax.Constant | None:
+    """A constant of the struct info that was inferred; None if the value is not of it."""
+    import numpy as np
+
+    from mlcc.ir.narrow import encode
+
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
+        return None
+    array = np.asarray(value)
+    if array.shape != tuple(tir.const_int(d) for d in info.dims):
+        return None
+    data = TensorData(info.dtype, array.shape, encode(array, info.dtype))
+    return relax.Constant(data, tensor_info((c.const(n, "int64") for n in array.shape), info.dtype))
+
+
+def _tensor_to_shape(call: relax.Call) -> relax.Expr | None:
+    value = _value(call.args[0])
+    return None if value is None else shape_expr(c.const(int(n), "int64") for n in value)
+
+
+def _run(
+    func: tir.PrimFunc, constants: list[TensorData], outputs: list[relax.TensorStructInfo]
+) -> list[relax.Constant] | None:
+    """Run a TIR function by the interpreter; None if it does what the interpreter refuses."""
+    import numpy as np
+
+    from mlcc.errors import MlccError
+    from mlcc.interp import run_prim_func
+    from mlcc.ir.tensor_data import storage_dtype
+
+    results: list[Any] = []
+    for info in outputs:
+        assert info.dtype is not None
+        shape: Any = [tir.const_int(d) for d in info.dims or ()]
+        results.append(np.zeros(shape, storage_dtype(info.dtype)))
+    try:
+        run_prim_func(func, [*(d.array for d in constants), *results])
+    except MlccError:
+        return None
+    made = []
+    for info, result in zip(outputs, results, strict=True):
+        assert info.dtype is not None
+        dims = (c.const(n, "int64") for n in result.shape)
+        made.append(relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype)))
+    return made

@@ -1,0 +1,138 @@
+"""Calls of private functions become what they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.visit import substitute
+from mlcc.passes.graph.canonicalize import canonical
+from mlcc.passes.graph.dead_code import entry_functions, keep_reachable, remove_unused
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.symbolic import bind_info, mentioned_symbols
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.queries import all_bindings, callees, is_primitive
+
+MOST_BINDINGS = 100_000  # in one function
+
+
+@dataclass(frozen=True)
+class InlineFunctions(Pass):
+    """Put the bodies of private relax functions in the place of their calls, and drop the functions.
+
+    Fused functions stay, and so do functions that call themselves. A body with more than dataflow blocks is not put
+    into one. If there are such functions, bindings that only rename go, and so does what nothing uses.
+
+    Before:  gv = cls.helper(x)          # def helper(a): b = R.add(a, a); return b
+    After:   b = R.add(x, x)
+    """
+
+    name: ClassVar[str] = "inline-functions"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        recursive = _recursive(module)
+        chosen = {
+            name
+            for name, func in module.functions.items()
+            if isinstance(func, relax.Function) and func.is_private and not is_primitive(func) and name not in recursive
+        }
+        if not chosen:
+            return module
+        _check_growth(module, chosen)
+        for _ in chosen:  # callees of callees, the innermost ones last
+            made = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
+            if made.functions == module.functions:
+                break
+            module = made
+        entries = entry_functions(module, (), self.name)
+        module = keep_reachable(module, entries | (set(module) - chosen))
+        return map_relax_functions(module, lambda _, func: remove_unused(canonical(func, module), module))
+
+
+def _check_growth(module: IRModule, chosen: set[str]) -> None:
+    """Refuse what would not fit: where each function calls the next one twice, every level doubles the result."""
+    totals: dict[str, int] = {}
+    waiting = list(module)
+    while waiting:
+        name = waiting[-1]
+        calls = _inlined_calls(module[name], chosen)
+        missing = [callee for callee in calls if callee not in totals and callee != name]
+        if missing and name not in totals:
+            waiting += missing
+            continue
+        waiting.pop()
+        func = module[name]
+        own = len(list(all_bindings(func.body))) if isinstance(func, relax.Function) else 0
+        totals[name] = own + sum(totals[callee] for callee in calls)
+        if totals[name] > MOST_BINDINGS:
+            message = f"`{name}` would have more than {MOST_BINDINGS} bindings with all calls inlined"
+            raise CompileError(error("E0513", message, func.span, help="leave `inline-functions` out"))
+
+
+def _inlined_calls(func: Func, chosen: set[str]) -> list[str]:
+    """The functions that are put in, once for each call."""
+    if not isinstance(func, relax.Function):
+        return []
+    ops = (getattr(binding.value, "op", None) for binding, _ in all_bindings(func.body))  # type: ignore[attr-defined]
+    return [op.name for op in ops if isinstance(op, relax.GlobalVar) and op.name in chosen]
+
+
+def _recursive(module: IRModule) -> set[str]:
+    """Functions that reach themselves by calls."""
+    calls = {name: callees(func) for name, func in module.functions.items()}
+    found = set()
+    for name in calls:
+        seen: set[str] = set()
+        waiting = list(calls[name])
+        while waiting:
+            other = waiting.pop()
+            if other not in seen:
+                seen.add(other)
+                waiting += calls.get(other, ())
+        if name in seen:
+            found.add(name)
+    return found
+
+
+class _Inliner(Mutator):
+    def __init__(self, module: IRModule, chosen: set[str]) -> None:
+        super().__init__(module)
+        self.chosen = chosen
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not (isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar)):
+            return expr
+        name = expr.op.name
+        func = self.module.functions.get(name)
+        if name not in self.chosen or not isinstance(func, relax.Function):
+            return expr
+        plain = all(isinstance(b, relax.DataflowBlock) for b in func.body.blocks)
+        return self.inline(func, expr.args) if plain or not self.in_dataflow else expr
+
+    def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.SeqExpr:
+        """The body of a function over its arguments, with variables of its own."""
+        values: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
+        for param, argument in zip(func.params, args, strict=True):
+            bind_info(param.struct_info, argument.struct_info, values)
+        symbols = dict(values)
+        values.update(zip(func.params, args, strict=True))
+        for var in _variables(func):
+            info = var.struct_info
+            fresh = substitute(info, symbols) if symbols and info is not None else info
+            values[var] = type(var)(var.name, fresh)
+        made: relax.SeqExpr = substitute(func.body, values)
+        return made
+
+
+def _variables(func: relax.Function) -> list[relax.Var]:
+    """The variables that a body defines, parameters of the functions in it included."""
+    found = []
+    for binding, _ in all_bindings(func.body):
+        found.append(binding.var)
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.Function):
+            found += value.params
+    return found

@@ -1,0 +1,238 @@
+"""Functions inside functions become functions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import function_info, make_function, make_tuple, shape_expr
+from mlcc.relax.queries import all_bindings, operands, used_vars
+
+_MAKE, _INVOKE, _INVOKE_PURE = (
+    tir.Op(f"relax.{name}") for name in ("make_closure", "invoke_closure", "invoke_pure_closure")
+)
+
+
+@dataclass(frozen=True)
+class LambdaLift(Pass):
+    """Move functions out of the functions that they are written in.
+
+    What one uses of its surroundings becomes parameters behind its own, which `R.make_closure` gives it beforehand.
+
+    Before:  def main(x, y):
+                 def inner(a): return R.add(a, x)
+                 z = inner(y)
+    After:   def main(x, y):
+                 inner = R.make_closure(cls.main_inner, (x,))
+                 z = R.invoke_pure_closure(inner, (y,), ...)
+             def main_inner(a, x): return R.add(a, x)
+    """
+
+    name: ClassVar[str] = "lambda-lift"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        names = _names(module)
+        if not names:
+            return module
+        made = module.copy()
+        for name, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                made.functions[name] = _Lifter(made, names).visit_function(func)
+        return _with_closures_from_calls(made)
+
+
+# ---------------------------------------------------------------- names
+
+_Place = tuple[str, ...]  # the function of the module, then the variables on the way
+
+
+def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
+    """Every function bound inside a function, with its place; outer ones first, in order."""
+    for name, func in module.functions.items():
+        stack: list[tuple[Any, _Place]] = [(func.body, (name,))] if isinstance(func, relax.Function) else []
+        while stack:
+            top, place = stack.pop()
+            if isinstance(top, relax.VarBinding) and isinstance(top.value, relax.Function):
+                inner = (*place, top.var.name)
+                yield top.value, inner
+                stack.append((top.value.body, inner))
+            elif isinstance(top, (relax.SeqExpr, relax.If, relax.BindingBlock, relax.Binding)):
+                stack += [(child, place) for child in reversed(list(operands(top)))]
+
+
+def _names(module: IRModule) -> dict[relax.Function, str]:
+    """Names for the functions to lift, the shortest that are unique. Raises CompileError E0516."""
+    left = dict(_nested(module))
+    found: dict[relax.Function, str] = {}
+    taken = set(module)
+    for func in left:
+        symbol = func.attrs.get("global_symbol")
+        if symbol is not None and (symbol in taken or symbol in found.values()):
+            message = f"`lambda-lift`: the module has a function `{symbol}` already, and cannot have the inner one"
+            raise CompileError(error("E0516", message, func.span))
+        if symbol is not None:
+            found[func] = str(symbol)
+    counts: dict[str, int] = {}
+
+    def counted(place: _Place) -> str:
+        short = f"{place[0]}_{place[-1]}"
+        counts[short] = counts.get(short, -1) + 1
+        return f"{short}_{counts[short]}"
+
+    def long(place: _Place) -> str | None:
+        return "_".join(place) if len(place) > 2 else None
+
+    ways: list[Callable[[_Place], str | None]] = [lambda p: f"{p[0]}_{p[-1]}", long, counted]
+    for way in ways:
+        proposed = {func: way(place) for func, place in left.items() if func not in found}
+        given = list(proposed.values())
+        used = taken | set(found.values())
+        for func, name in proposed.items():
+            if name is not None and name not in used and given.count(name) == 1:
+                found[func] = name
+    for func, place in left.items():  # names of the module happen to look like ours
+        number = 0
+        while func not in found:
+            name = f"{place[0]}_{place[-1]}_{number}"
+            if name not in taken and name not in found.values():
+                found[func] = name
+            number += 1
+    return found
+
+
+# ---------------------------------------------------------------- lifting
+
+
+class _Calls(Mutator):
+    """Calls of variables that hold closures, which are objects, become `invoke_closure`."""
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not isinstance(expr, relax.Call) or not isinstance(expr.op, relax.Var):
+            return expr
+        if not isinstance(expr.op.struct_info, relax.ObjectStructInfo):
+            return expr
+        info = expr.struct_info or relax.ObjectStructInfo()
+        op = _INVOKE_PURE if expr.op in self.pure else _INVOKE
+        return relax.Call(op, (expr.op, make_tuple(expr.args)), sinfo_args=(info,), struct_info=info, span=expr.span)
+
+    def infer(self, call: relax.Call) -> relax.Call:
+        if isinstance(call.op, relax.Var) and isinstance(call.op.struct_info, relax.ObjectStructInfo):
+            return call
+        return super().infer(call)
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.pure: set[relax.Var] = set()
+
+    def retype(self, var: relax.Var, info: relax.StructInfo | None) -> relax.Var:
+        made = super().retype(var, info)
+        if isinstance(var.struct_info, relax.FuncStructInfo) and var.struct_info.purity:
+            self.pure.add(made)
+        return made
+
+
+class _Lifter(_Calls):
+    """`own` has the functions being lifted by their variables: name and what they capture."""
+
+    def __init__(self, module: IRModule, names: dict[relax.Function, str]) -> None:
+        super().__init__(module)
+        self.names = names
+        self.own: dict[relax.Var, tuple[relax.GlobalVar, tuple[relax.Expr, ...]]] = {}
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if isinstance(binding, relax.VarBinding) and binding.value in self.names:
+            assert isinstance(binding.value, relax.Function)
+            self.lift(binding, binding.value)
+        else:
+            super().visit_binding(binding)
+
+    def visit(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Var) and expr in self.own:
+            callee, captured = self.own[expr]
+            return self.emit(_closure(callee, captured)) if captured else callee
+        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.Var) and expr.op in self.own:
+            callee, captured = self.own[expr.op]
+            return self.infer(replace(expr, op=callee, args=(*self._all(expr.args), *captured)))
+        return super().visit(expr)
+
+    def lift(self, binding: relax.VarBinding, func: relax.Function) -> None:
+        name = self.names[func]
+        captured = [v for v in _captured(func) if v is not binding.var and v not in self.own]
+        known = {self.remap.get(v, v): None for v in captured}
+        inner = {v: relax.Var(v.name, self.remap.get(v, v).struct_info) for v in captured}
+        lost = free_symbols(replace(func, params=(*func.params, *inner.values())))  # no parameter gives these
+        shapes = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in lost)
+        params = (*func.params, *inner.values(), *shapes)
+        info = relax.FuncStructInfo(
+            tuple(p.struct_info or relax.ObjectStructInfo() for p in params),
+            func.ret_struct_info or relax.ObjectStructInfo(),
+            func.is_pure,
+        )
+        callee = relax.GlobalVar(name, info)
+        outer_remap, outer_own = dict(self.remap), dict(self.own)
+        self.remap.update(inner)
+        self.own[binding.var] = callee, (*inner.values(), *shapes)
+        body = self.visit_scope(func.body)
+        self.remap, self.own = outer_remap, outer_own
+        ret = None if isinstance(func.ret_struct_info, relax.FuncStructInfo) else func.ret_struct_info
+        made = renew_symbols(make_function(params, body, func.attrs, ret, func.is_pure, func.span))
+        self.module.functions[name] = made
+        callee = relax.GlobalVar(name, function_info(made))
+        if self._global_vars is not None:
+            self._global_vars[name] = callee
+        if captured or lost:
+            self.rebind(binding, _closure(callee, (*known, *(shape_expr((s,)) for s in lost))))
+        else:
+            self.own[binding.var] = callee, ()
+
+
+def _closure(callee: relax.GlobalVar, captured: tuple[relax.Expr, ...]) -> relax.Call:
+    return ops.bind_call("make_closure", (callee, make_tuple(captured)))
+
+
+def _captured(func: relax.Function) -> list[relax.Var]:
+    """The variables of its surroundings that a function uses, in the order of use."""
+    own = set(func.params)
+    for binding, _ in all_bindings(func.body):
+        own.add(binding.var)
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.Function):
+            own.update(value.params)
+    return [v for v in dict.fromkeys(used_vars(func.body)) if v not in own]
+
+
+def _with_closures_from_calls(module: IRModule) -> IRModule:
+    """Where a call now gives an object in place of a function, calls of that are brought up to date."""
+    while True:
+        made = module.copy()
+        for name, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                changed = _Results(module).visit_function(func)
+                if isinstance(changed.ret_struct_info, relax.FuncStructInfo) and _gives_object(changed):
+                    changed = make_function(changed.params, changed.body, changed.attrs, None, changed.is_pure)
+                made.functions[name] = changed
+        if made.functions == module.functions:
+            return module
+        module = made
+
+
+def _gives_object(func: relax.Function) -> bool:
+    return isinstance(func.body.struct_info, relax.ObjectStructInfo)
+
+
+class _Results(_Calls):
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
+            callee = self.module.functions.get(expr.op.name)
+            if isinstance(expr.struct_info, relax.FuncStructInfo) and isinstance(callee, relax.Function):
+                return self.infer(replace(expr, op=relax.GlobalVar(expr.op.name, function_info(callee))))
+        return super().rewrite(expr)

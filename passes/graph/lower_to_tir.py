@@ -1,0 +1,492 @@
+"""Operators become calls of TIR functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, together
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, meaning_names, replace, walk
+from mlcc.ir.visit import rewrite_bottom_up, substitute
+from mlcc.ops import OpDef
+from mlcc.ops.registry import Found, Impl
+from mlcc.ops.topi import is_exact_constant
+from mlcc.ops.values import scalar
+from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.lowering.index_checks import IndexRule, with_index_checks
+from mlcc.passes.lowering.narrow_floats import OPERATOR, uses_narrow_floats
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import Uses
+
+# Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
+# functions apart from those of the C library.
+_TIR_PREFIX = {
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "clip", "cos", "cosh", "exp",
+    "floor", "isfinite", "isinf", "isnan", "log", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",
+    "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+}  # fmt: skip
+_NAMES = {
+    "permute_dims": "transpose", "concat": "concatenate", "flatten": "reshape", "astype": "cast",
+    "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "full_like": "full", "ones_like": "ones",
+    "zeros_like": "zeros", "nn.leakyrelu": "leaky_relu", "nn.batch_flatten": "reshape",
+    "gather_elements": "gather", "gather_nd": "te_gather_nd", "layout_transform": "te_layout_transform",
+}  # fmt: skip
+_UNWEIGHTED = {
+    "nn.nll_loss": "nll_loss_without_weight", "grad.nll_loss_backward": "te_nll_loss_backward_no_weight",
+}  # fmt: skip
+# Operators whose scalar constants become numbers inside the function; of the first two operands only one does.
+_SCALAR_PAIR = {
+    "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "floor_mod",
+    "greater", "greater_equal", "left_shift", "less", "less_equal", "log_add_exp", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
+}  # fmt: skip
+_SCALARS = {"dequantize", "eye", "eye_like", "full", "full_like", "quantize"}
+
+
+@dataclass(frozen=True)
+class LowerToTir(Pass):
+    """Turn operators into `call_tir` of TIR functions built from the operator table, in fused functions as well.
+
+    Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
+    shapes. Those that have no lowering for their dtypes are an error, which lists them all.
+
+    Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
+    the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
+    target option `check-indices=false` they only count from the end. Where nothing is said, functions that code is
+    generated from are checked, and those that are printed are TVM's.
+
+    By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
+    NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
+
+    Before:  lv = R.add(x, y)
+    After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
+    """
+
+    name: ClassVar[str] = "lower-to-tir"
+    needs_blocks: ClassVar[bool] = True
+    skip: tuple[str, ...] = ()
+    accurate: bool = False
+    check_indices: bool | None = None
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        builder = ModuleBuilder(module)
+        skipped = _operator_names(self.skip)
+        cache: Cache = {}
+        wrong: list[Diagnostic] = []
+        for name in sorted(module):
+            func = module[name]
+            if isinstance(func, relax.Function):
+                settle = ctx.builds if self.check_indices is None else self.check_indices
+                how = Lowering(ctx.target.kind == "cuda", self.accurate, settle, ctx.target.check_indices)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
+                builder.module.functions[name] = lowering.visit_function(func)
+        if wrong:
+            raise CompileError(together(wrong))
+        return builder.module
+
+
+def _operator_names(names: Sequence[str]) -> set[str]:
+    """Full names of operators. Raises CompileError E0503 for one that does not exist."""
+    wrong = []
+    found = set()
+    for name in names:
+        known = ops.get(name)
+        if known is None:
+            help = did_you_mean(name, ops.names())
+            wrong.append(error("E0503", f"`lower-to-tir`: there is no operator `{name}` to skip", help=help))
+        else:
+            found.add(known.name)
+    if wrong:
+        raise CompileError(wrong)
+    return found
+
+
+def function_name(op: OpDef, call: relax.Call | None = None) -> str:
+    """What the TIR function of an operator, or of a certain call, is called."""
+    short = op.short
+    if call is not None and short == "nn.pad" and call.attrs["pad_mode"] != "constant":
+        return f"{call.attrs['pad_mode']}_pad"
+    if call is not None and len(call.args) < len(op.signature.arguments) and short in _UNWEIGHTED:
+        return _UNWEIGHTED[short]
+    return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """Which of an operator's lowerings is taken: one for devices of `many` threads, the most `accurate` one.
+
+    `settle_indices`: negative indices in the data count from the end where they do, and with `check_indices` those
+    outside are errors.
+    """
+
+    many: bool = False
+    accurate: bool = False
+    settle_indices: bool = False
+    check_indices: bool = True
+
+    def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
+        """The lowerings to ask, in order; all but the last may give None."""
+        if self.many and impl.many is not None:
+            yield impl.many
+        if self.accurate and impl.accurate is not None:
+            yield impl.accurate
+        assert impl.lower is not None
+        yield impl.lower
+
+
+class _Lowering(Mutator):
+    def __init__(
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic],
+        how: Lowering,
+    ) -> None:  # fmt: skip
+        super().__init__(builder.module)
+        self.how = how
+        self.builder = builder
+        self.uses = uses
+        self.skipped = skipped
+        self.cache = cache
+        self.wrong = wrong
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
+            return expr
+        if isinstance(expr.struct_info, relax.PrimStructInfo) and expr.struct_info.value is not None:
+            return scalar(expr.struct_info.value, expr.span)  # of two scalars
+        op = ops.get(expr.op.name)
+        found = None if op is None else op.impl.found
+        if op is not None and op.impl.expand is not None and shapes_known(expr):
+            expanded = op.impl.expand(expr, self.lowered)
+            if expanded is not None:
+                return self.rewrite(expanded)
+        if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
+            return expr
+        call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
+        try:
+            if found is not None and not shapes_known(call):
+                call = self.measured(op, call, found)
+            made = lower_call(op, call, self.builder, self.cache, self.how)
+        except CompileError as exc:
+            self.wrong += exc.diagnostics
+            return expr
+        return replace(made, span=expr.span)
+
+    def lowered(self, operator: str, *args: Any) -> relax.Var:
+        """A variable bound to what a call of another operator becomes."""
+        return self.emit(self.rewrite(ops.bind_call(operator, args)))
+
+    def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
+        """The call with extents in its struct info, which a function that runs before it finds in the data."""
+        short = f"{op.short}_extents"
+        first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure), op.pure)
+        vector = relax.TensorStructInfo(None, INT64, 1)
+        as_vector = replace(call, struct_info=vector)
+        how = replace_(self.how, many=False)
+        sizes = self.emit(lower_call(first, as_vector, self.builder, self.cache, how))
+        info = sizes.struct_info
+        assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
+        count = tir.const_int(info.dims[0]) or 0
+        shape = self.emit_op("tensor_to_shape", sizes)
+        extents = tuple(tir.Var(f"{op.short.rpartition('.')[2]}_{i}", INT64) for i in range(count))
+        known = relax.ShapeStructInfo(extents, count)
+        var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", known)
+        self.put(relax.MatchCast(var, shape, known))
+        return replace(call, struct_info=found.sized(call, extents))
+
+    def argument(self, expr: relax.Expr) -> relax.Expr:
+        """Tuples and shapes written out, where a variable stands for them."""
+        if isinstance(expr.struct_info, relax.TupleStructInfo):
+            known = self.uses.resolve(expr)
+            if isinstance(known, relax.Tuple):
+                return self.visit(known)
+            fields = tuple(self.emit(get_item(expr, i)) for i in range(len(expr.struct_info.fields)))
+            return relax.Tuple(fields, expr.struct_info)
+        if isinstance(expr.struct_info, relax.ShapeStructInfo) and expr.struct_info.values is not None:
+            return relax.ShapeExpr(expr.struct_info.values, expr.struct_info)
+        return expr
+
+
+def shapes_known(call: relax.Call) -> bool:
+    """Whether the shapes and dtypes of a call's arguments and result are known expressions."""
+    return all(_known(e.struct_info) for e in (*call.args, call))
+
+
+def depends_on_data(call: relax.Call) -> bool:
+    """Whether the shape of the result is not known though those of all arguments are."""
+    return all(_known(a.struct_info) for a in call.args) and not _known(call.struct_info)
+
+
+def _known(info: relax.StructInfo | None) -> bool:
+    match info:
+        case relax.TensorStructInfo():
+            return info.dims is not None and info.dtype is not None
+        case relax.ShapeStructInfo(values=values):
+            return values is not None
+        case relax.PrimStructInfo(value=value):
+            return value is not None
+        case relax.TupleStructInfo(fields=fields):
+            return all(map(_known, fields))
+    return info is not None
+
+
+# ---------------------------------------------------------------- one call
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a call became: its TIR function, the result, and the sizes passed along, over the variables in `order`."""
+
+    name: str
+    info: relax.StructInfo
+    sizes: tuple[tir.Expr, ...]
+    order: tuple[tir.Var, ...]
+
+
+Cache = dict[Any, _Made]  # by what a call looks like, see _Key
+
+
+@dataclass
+class Arguments:
+    """The arguments of a call as tensor expressions, over symbolic variables of the function's own."""
+
+    inputs: list[Any] = field(default_factory=list)
+    passed: list[relax.Expr] = field(default_factory=list)
+    scalars: list[tir.Expr] = field(default_factory=list)
+    fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)
+
+    def convert(self, expr: relax.Expr) -> Any:
+        """A tensor, a list of what a tuple or a shape holds, or a scalar."""
+        from mlcc import te
+
+        match expr:
+            case relax.Tuple(fields=fields):
+                return [self.convert(f) for f in fields]
+            case relax.ShapeExpr(values=values):
+                return [self.scalar(v) for v in values]
+            case relax.PrimValue(value=value):
+                return self.scalar(value)
+            case relax.StringImm(value=text):
+                return text
+            case relax.DataTypeImm(value=dtype):
+                return dtype
+        match expr.struct_info:
+            case relax.PrimStructInfo(value=known) if known is not None:
+                return self.scalar(known)
+            case relax.TensorStructInfo() as info:
+                name = expr.name if isinstance(expr, relax.Var) else _letter(len(self.inputs))
+                dims = tuple(self.renew(d) for d in info.dims or ())
+                self.inputs.append(te.placeholder(dims, info.dtype, name))
+                self.passed.append(expr)
+                return self.inputs[-1]
+        return expr
+
+    def shape(self, expr: relax.Expr) -> list[tir.Expr]:
+        """The shape of a tensor that is not itself needed."""
+        info = expr.struct_info
+        assert isinstance(info, relax.TensorStructInfo)
+        return [self.scalar(d) for d in info.dims or ()]
+
+    def scalar(self, value: tir.Expr) -> tir.Expr:
+        made: tir.Expr = self.renew(value)
+        self.scalars.append(made)
+        return made
+
+    def renew(self, value: Any) -> Any:
+        for var in walk(value):
+            if isinstance(var, tir.Var) and var not in self.fresh:
+                self.fresh[var] = tir.Var(var.name, var.dtype)
+        return substitute(value, self.fresh)
+
+    def unbound(self, outputs: Sequence[Any]) -> list[tir.Var]:
+        """Variables that no tensor argument has alone as a dimension."""
+        tensors = [*self.inputs, *outputs]
+        used = [d for t in tensors for d in t.buffer.shape] + self.scalars
+        bound = {d for t in tensors for d in t.buffer.shape if isinstance(d, tir.Var)}
+        return list(dict.fromkeys(v for e in used for v in walk(e) if isinstance(v, tir.Var) and v not in bound))
+
+
+def lower_call(
+    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, how: Lowering = Lowering()
+) -> relax.Expr:  # fmt: skip
+    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
+    from mlcc import te
+
+    given = Arguments()
+    operands = _operands(op, call, given)
+    looks = _Key({new: old for old, new in given.fresh.items()})
+    key = looks.of((op.name, call.attrs, call.struct_info, operands))
+    place = operator_place(op, call) if how.check_indices else ""
+    checked = (key, place, constant_ranges(given)) if how.settle_indices else key
+    shared = None if key is None else cache.get(key) or cache.get(checked)
+    if shared is not None:
+        now = dict(zip(shared.order, looks.order, strict=True))
+        symbolic = [prim_value(substitute(v, now)) for v in shared.sizes]
+        passed = [*given.passed, *symbolic]
+        return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, now))  # type: ignore[arg-type]
+    own = given.renew(call)  # shapes and attributes over the function's own variables, too
+    result: Any = next(made for lower in how.of(op.impl) if (made := lower(own, *operands)) is not None)
+    if isinstance(result, relax.Expr):
+        return result
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    _check_dtypes(call, [t.dtype for t in outputs])
+    unbound = given.unbound(outputs)
+    func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    if not how.accurate:
+        func = with_rounded_constants(func)
+    elif uses_narrow_floats(func):
+        func = func.with_attr(OPERATOR, True)
+    if how.settle_indices:
+        rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
+        plain, func = func, with_index_checks(func, rule)
+        key = checked if key is not None and func is not plain else key
+    name = builder.add(func, function_name(op, call))
+    back = {new: old for old, new in given.fresh.items()}
+    infos = [
+        replace(tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype), vdevice=device)
+        for t, device in zip(outputs, _devices(call.struct_info, len(outputs)), strict=True)
+    ]
+    single = not isinstance(call.struct_info, relax.TupleStructInfo)
+    out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
+    sizes = tuple(substitute(v, back) for v in unbound)
+    if key is not None and set(back.values()) <= set(looks.order):
+        cache[key] = _Made(name, out, sizes, tuple(looks.order))
+    return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+
+
+def _devices(info: relax.StructInfo | None, count: int) -> list[str | None]:
+    """The devices that hold the results of a call."""
+    fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
+    found = [i.vdevice if isinstance(i, relax.TensorStructInfo) else None for i in fields]
+    return found if len(found) == count else [None] * count
+
+
+def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with constants of narrow floats as they are rounded, in the place of casts of the exact ones."""
+
+    def folded(node: Any) -> Any:
+        return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
+
+    return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func
+
+
+# operators whose negative indices count from the end, as in NumPy and ONNX
+_FROM_END = {
+    "take", "grad.take_backward", "gather_elements", "gather_nd", "index_tensor", "scatter_elements", "scatter_nd",
+    "index_put",
+}  # fmt: skip
+_BY_SIZES = {"strided_slice"}  # what scalars choose lies inside: `check-shapes` sees to it when a function is entered
+_MOST_KNOWN = 1 << 20  # elements of a constant whose range is looked at
+
+
+def operator_place(op: OpDef, call: relax.Call) -> str:
+    """How errors name a call: by its operator, and its line if it was read from a text."""
+    line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
+    return f"`R.{op.short}`" + (f" in line {line}" if line else "")
+
+
+def constant_ranges(given: Arguments) -> tuple[tuple[int, int] | None, ...]:
+    """The least and greatest element of each tensor that is passed, for small constants of integers."""
+    return tuple(map(_range_of, given.passed))
+
+
+def _range_of(expr: relax.Expr) -> tuple[int, int] | None:
+    if not isinstance(expr, relax.Constant) or expr.data.array is None or not expr.data.dtype.is_int:
+        return None
+    array = expr.data.array
+    return (int(array.min()), int(array.max())) if 0 < array.size <= _MOST_KNOWN else None
+
+
+def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Arguments) -> IndexRule:
+    inputs = [b.data for b in func.buffers[: len(given.inputs)] if b is not None]
+    ranges = constant_ranges(given)
+    known = {data: found for data, found in zip(inputs, ranges, strict=False) if found is not None}
+    from_end = op.short in _FROM_END and call.attrs.get("mode") not in ("clip", "wrap")
+    scalars = op.short not in _BY_SIZES
+    return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
+
+
+def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
+    """What is made must be what users of the call expect. Raises CompileError E0444."""
+    info = call.struct_info
+    wanted = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
+    if wanted != list(made):
+        name, dtypes = call.op.name.removeprefix("relax."), ", ".join(map(str, wanted))
+        raise CompileError(error("E0444", f"`R.{name}` has no implementation that gives {dtypes}", call.span))
+
+
+class _Key:
+    """Calls as values that compare by content: tensors by shape and dtype, variables by name and first use."""
+
+    def __init__(self, old: dict[tir.Var, tir.Var]) -> None:
+        self.old = old  # a function's own variables stand for those of the graph
+        self.order: list[tir.Var] = []
+
+    def of(self, value: Any) -> Any:
+        """The key of a value; None if it holds what cannot be compared."""
+        match value:
+            case None | bool() | int() | float() | str() | DType():
+                return (type(value), value)
+            case tir.IntImm() | tir.FloatImm():
+                return (value.dtype, value.value)
+            case tir.Var():
+                return self._var(self.old.get(value, value))
+            case tir.Op():
+                return value.name
+            case tir.Expr():
+                return self.of((type(value).__name__, *(getattr(value, name) for name in meaning_names(type(value)))))
+            case te_tensor if hasattr(te_tensor, "buffer"):
+                return self.of((te_tensor.dtype, te_tensor.buffer.shape))
+            case relax.TensorStructInfo():
+                return self.of((value.dtype, value.dims, value.vdevice))
+            case relax.TupleStructInfo(fields=fields):
+                return self.of(fields)
+            case tuple() | list():
+                parts = tuple(map(self.of, value))
+                return None if any(p is None for p in parts) else parts
+            case Attrs():
+                return self.of([part for item in sorted(value.items(), key=lambda i: i[0]) for part in item])
+        return None
+
+    def _var(self, var: tir.Var) -> Any:
+        if var not in self.order:
+            self.order.append(var)
+        return (self.order.index(var), var.name, var.dtype)
+
+
+def _int64(value: tir.Expr) -> tir.Expr:
+    return c.cast("int64", value)
+
+
+def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
+    numbers: dict[int, tir.Expr] = {}
+    if op.short in _SCALAR_PAIR:
+        for index in (1, 0):
+            value = scalar_constant(call.args[index])
+            if value is not None and not numbers:
+                numbers[index] = value
+    elif op.short in _SCALARS:
+        numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
+    shapes = {i: given.shape(call.args[i]) for i in op.impl.shape_only}
+    made: dict[int, Any] = {**shapes, **numbers}
+    return [made[i] if i in made else given.convert(a) for i, a in enumerate(call.args)]
+
+
+def scalar_constant(expr: relax.Expr) -> tir.Expr | None:
+    """The number that a constant without dimensions is."""
+    if not isinstance(expr, relax.Constant) or expr.data.shape != () or expr.data.array is None:
+        return None
+    from mlcc.ir.narrow import decode
+
+    return c.const(decode(expr.data.array, expr.data.dtype).item(), expr.data.dtype)
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"

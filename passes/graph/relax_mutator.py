@@ -1,0 +1,219 @@
+"""What passes over relax functions share: a mutator; looking and making (`mlcc.relax.queries`, `make`) come along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.relax.construct import (
+    CALL_TIR,
+    CALL_TIR_INPLACE,
+    PRIMITIVE,
+    call_function,
+    call_tir,
+    flat,
+    function_info,
+    get_item,
+    global_vars,
+    joined,
+    make_function,
+    make_seq,
+    make_tuple,
+    prim_value,
+    same_info,
+    seen_from_outside,
+    shape_expr,
+    tensor_info,
+    with_bound_result,
+)  # fmt: skip
+from mlcc.relax.queries import (
+    Uses,
+    all_bindings,
+    call_arguments,
+    callees,
+    is_call,
+    is_impure,
+    is_primitive,
+    is_tensors,
+    live_vars,
+    operands,
+    tir_callee,
+    used_vars,
+)  # fmt: skip
+
+__all__ = [
+    "CALL_TIR", "CALL_TIR_INPLACE", "Mutator", "PRIMITIVE", "Uses", "all_bindings", "call_arguments", "call_function",
+    "call_tir", "callees", "flat", "function_info", "get_item", "global_vars", "is_call", "is_impure", "is_primitive",
+    "is_tensors", "joined", "live_vars", "make_function", "make_seq", "make_tuple", "map_relax_functions", "operands",
+    "prim_value", "same_info", "seen_from_outside", "shape_expr", "tensor_info", "tir_callee", "used_vars",
+    "with_bound_result",
+]  # fmt: skip
+
+
+def map_relax_functions(module: IRModule, change: Any, primitive: bool = True) -> IRModule:
+    """A copy with `change(name, func)` in place of every relax function; fused ones only if `primitive`."""
+    made = module.copy()
+    for name, func in module.functions.items():
+        if isinstance(func, relax.Function) and (primitive or not is_primitive(func)):
+            made.functions[name] = change(name, func)
+    return made
+
+
+_RESULTS = (
+    relax.Var, relax.Constant, relax.GlobalVar, relax.ExternFunc, relax.ShapeExpr, relax.PrimValue, relax.StringImm,
+    relax.DataTypeImm, relax.Tuple,
+)  # fmt: skip
+
+
+def _with_result(branch: relax.SeqExpr) -> relax.SeqExpr:
+    """The branch with a variable for its result where that is computed; values are results as they are."""
+    return branch if isinstance(branch.body, _RESULTS) else with_bound_result(branch)
+
+
+class Mutator:
+    """Rewrites relax functions binding by binding, in order; struct info of what changes is inferred anew.
+
+    Subclasses override `rewrite` (an expression whose operands are done), `visit_binding` or `visit_block`. `emit`
+    puts a new binding before the one in hand. `remap` says what stands for a variable from here on. Neighbouring
+    blocks of one kind are joined.
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.remap: dict[relax.Var, relax.Expr] = {}
+        self.in_dataflow = False
+        self._made: list[list[relax.Binding]] = []
+        self._global_vars: dict[str, relax.GlobalVar] | None = None
+
+    # what subclasses override
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        """The expression to put in the place of `expr`, whose operands are rewritten."""
+        return expr
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        value = self.visit(binding.value)  # type: ignore[attr-defined]
+        if isinstance(binding, relax.MatchCast):
+            self.put(replace(binding, value=value))
+        else:
+            self.rebind(binding, value)
+
+    # what they call
+
+    def put(self, binding: relax.Binding) -> None:
+        """Append a binding as it is."""
+        self._made[-1].append(binding)
+
+    def emit(self, value: relax.Expr, name: str = "lv", output: bool = False) -> relax.Var:
+        """Bind a new variable to `value`; one that is visible outside a dataflow block if `output`."""
+        kind = relax.DataflowVar if self.in_dataflow and not output else relax.Var
+        var = kind(name, value.struct_info)
+        self.put(relax.VarBinding(var, value))
+        return var
+
+    def emit_op(self, operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:
+        """Bind a new variable to a call of an operator."""
+        from mlcc import ops
+
+        return self.emit(ops.bind_call(operator, args, attrs))
+
+    def rebind(self, binding: Any, value: relax.Expr) -> None:
+        """Bind the variable of `binding` to a value, with the struct info of the value where that is another."""
+        var = binding.var
+        if value is not binding.value:
+            var = self.retype(var, value.struct_info)
+        self.put(replace(binding, var=var, value=value))
+
+    def retype(self, var: relax.Var, info: relax.StructInfo | None) -> relax.Var:
+        """`var`, or one with the struct info `info` that stands for it from here on."""
+        if info is None or same_info(var.struct_info, info):
+            return var
+        made: relax.Var = replace(var, struct_info=info)
+        self.remap[var] = made
+        return made
+
+    # the walk
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        body = self.visit_scope(func.body)
+        if body is func.body:
+            return func
+        return make_function(func.params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)
+
+    def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """A sequence that is not part of the block in hand: a branch, or the body of a function."""
+        before, self.in_dataflow = self.in_dataflow, False
+        made = self.visit_seq(seq)
+        self.in_dataflow = before
+        return made
+
+    def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
+        self._made.append([])
+        body = self.visit(seq.body)
+        rest = self._made.pop()
+        if rest:
+            blocks += flat(relax.BindingBlock(tuple(rest)))
+        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        if same and body is seq.body and all(b.bindings for b in blocks):
+            return seq
+        made: relax.SeqExpr = replace(make_seq(blocks, body), span=seq.span)
+        return made
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        before, self.in_dataflow = self.in_dataflow, isinstance(block, relax.DataflowBlock)
+        self._made.append([])
+        for binding in block.bindings:
+            self.visit_binding(binding)
+        made = tuple(self._made.pop())
+        self.in_dataflow = before
+        same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))
+        return block if same else replace(block, bindings=made)
+
+    def visit(self, expr: relax.Expr) -> relax.Expr:
+        match expr:
+            case relax.Var():
+                return self.remap.get(expr, expr)
+            case relax.Call(args=args):
+                made = self._all(args)
+                op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
+                if made is args and op is expr.op:
+                    return self.rewrite(expr)
+                return self.rewrite(self.infer(replace(expr, op=op, args=made)))
+            case relax.Tuple(fields=fields):
+                made = self._all(fields)
+                return self.rewrite(expr if made is fields else replace(make_tuple(made), span=expr.span))
+            case relax.TupleGetItem(tuple_value=value, index=index):
+                done = self.visit(value)
+                return self.rewrite(expr if done is value else replace(get_item(done, index), span=expr.span))
+            case relax.If():
+                return self.rewrite(self._if(expr))
+            case relax.SeqExpr():
+                return self.visit_scope(expr)
+            case relax.Function():
+                return self.rewrite(self.visit_function(expr))
+        return self.rewrite(expr)
+
+    def _if(self, expr: relax.If) -> relax.If:
+        condition = self.visit(expr.condition)
+        outer = dict(self.remap)
+        then = _with_result(self.visit_scope(expr.true_branch))
+        self.remap = dict(outer)
+        other = _with_result(self.visit_scope(expr.false_branch))
+        self.remap = outer
+        return replace(expr, condition=condition, true_branch=then, false_branch=other)
+
+    def _all(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
+        made = tuple(self.visit(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+
+    def infer(self, call: relax.Call) -> relax.Call:
+        """The call with its struct info inferred anew; as it was where no rule is known."""
+        from mlcc import ops
+
+        if self._global_vars is None:
+            self._global_vars = global_vars(self.module)
+        info = ops.infer_struct_info(replace(call, struct_info=None), self._global_vars)
+        return call if info is None else replace(call, struct_info=info)

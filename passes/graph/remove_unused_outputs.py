@@ -1,0 +1,111 @@
+"""Results that no caller looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc.ir import construct as c
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.signatures import CallSites, Update, change_callees, private_functions, tidied
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import get_item, make_function, make_seq, make_tuple, prim_value
+from mlcc.relax.queries import all_bindings, operands
+
+
+@dataclass(frozen=True)
+class RemoveUnusedOutputs(Pass):
+    """Private functions stop computing fields of their result that no caller uses.
+
+    Before:  def f(...): return (a, b)          # everywhere: f(...)[0]
+    After:   def f(...): return a
+    """
+
+    name: ClassVar[str] = "remove-unused-outputs"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        used = _used_fields(module)
+        made: dict[str, relax.Function] = {}
+        updates: dict[str, Update] = {}
+        for name, mask in used.items():
+            if not all(mask):
+                func = module[name]
+                assert isinstance(func, relax.Function)
+                made[name], updates[name] = _reduced(func, mask), _updater(mask)
+        if made:
+            module = change_callees(module, made, updates)
+        return tidied(module, ctx)
+
+
+def _used_fields(module: IRModule) -> dict[str, list[bool]]:
+    """For each private function that gives a tuple, which of its fields are used."""
+    masks = {
+        name: [False] * len(func.ret_struct_info.fields)
+        for name, func in private_functions(module).items()
+        if isinstance(func.ret_struct_info, relax.TupleStructInfo)
+    }
+    for func in module.functions.values():
+        if masks and isinstance(func, relax.Function):
+            values = {b.var: b.value for b, _ in all_bindings(func.body)}  # type: ignore[attr-defined]
+            _Looker(masks, values).look(func.body)
+    return masks
+
+
+@dataclass
+class _Looker:
+    masks: dict[str, list[bool]]
+    values: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+
+    def look(self, root: Any) -> None:
+        stack = [root]
+        while stack:
+            top = stack.pop()
+            if isinstance(top, relax.TupleGetItem):
+                mask = self.mask(top.tuple_value)
+                if mask is not None:
+                    mask[top.index] = True
+                if not isinstance(top.tuple_value, relax.Var):
+                    stack.extend(operands(top.tuple_value))
+            elif isinstance(top, relax.Var):
+                mask = self.mask(top)
+                if mask is not None:
+                    mask[:] = [True] * len(mask)
+            elif isinstance(top, relax.Binding):
+                stack.append(top.value)  # type: ignore[attr-defined]
+            elif isinstance(top, relax.Function):
+                stack.append(top.body)
+            else:
+                stack.extend(operands(top))
+
+    def mask(self, expr: Any) -> list[bool] | None:
+        while isinstance(expr, relax.Var) and expr in self.values:
+            expr = self.values[expr]
+        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
+            return self.masks.get(expr.op.name)
+        return None
+
+
+def _reduced(func: relax.Function, mask: list[bool]) -> relax.Function:
+    before = relax.Var("previous_outputs", func.body.struct_info)
+    last = relax.BindingBlock((relax.VarBinding(before, func.body.body),))
+    kept = [relax.Var("output", get_item(before, i).struct_info) for i, used in enumerate(mask) if used]
+    items = [get_item(before, i) for i, used in enumerate(mask) if used]
+    taken = relax.BindingBlock(tuple(relax.VarBinding(v, i) for v, i in zip(kept, items, strict=True)))
+    result = kept[0] if len(kept) == 1 else make_tuple(kept)
+    body = make_seq((*func.body.blocks, last, taken), result)
+    return make_function(func.params, body, func.attrs, None, func.is_pure, func.span)
+
+
+def _updater(mask: list[bool]) -> Update:
+    def update(sites: CallSites, call: relax.Call) -> relax.Expr:
+        made = sites.emit(sites.call(call.op.name, call.args))
+        nothing = prim_value(c.const(float("nan"), "float64"))
+        places = iter(range(sum(mask)))
+        single = sum(mask) == 1
+        fields = [
+            nothing if not used else made if single else sites.emit(get_item(made, next(places))) for used in mask
+        ]
+        return make_tuple(fields)
+
+    return update

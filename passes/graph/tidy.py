@@ -1,0 +1,27 @@
+"""What a pass that replaces parts of functions leaves behind, cleaned up."""
+
+from __future__ import annotations
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.canonicalize import canonical
+from mlcc.passes.graph.dead_code import remove_unused
+from mlcc.passes.graph.eliminate_common_subexpr import deduplicated
+
+
+def tidied(func: relax.Function, module: IRModule) -> relax.Function:
+    """The function without renamings, without values computed twice and without what nothing uses."""
+    while True:
+        made = remove_unused(deduplicated(canonical(func, module), module), module)
+        if made is func:
+            return func
+        func = made
+
+
+def tidied_after(made: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:
+    """What a rewriter made of `func`, tidied as TVM's rewriter does.
+
+    It also tidies what it did not change, if that has bindings outside dataflow blocks.
+    """
+    plain = any(not isinstance(block, relax.DataflowBlock) for block in func.body.blocks)
+    return tidied(made, module) if plain or made is not func else func

@@ -1,0 +1,70 @@
+"""Dataflow blocks around what has no effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.passes.graph.canonicalize import canonical
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import joined
+from mlcc.relax.queries import is_impure
+
+
+@dataclass(frozen=True)
+class ToDataflow(Pass):
+    """Put runs of at least `min-size` bindings without effects into dataflow blocks, and canonicalize.
+
+    Dataflow blocks are parts of runs, of any size. Calls that may have effects, and `if`, end one.
+
+    Before:  lv = R.add(x, x)
+             gv = R.multiply(lv, x)
+    After:   with R.dataflow():
+                 lv = R.add(x, x)
+                 gv = R.multiply(lv, x)
+                 R.output(gv)
+    """
+
+    name: ClassVar[str] = "to-dataflow"
+    min_size: int = 2
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            return canonical(_Grouper(module, self.min_size).visit_function(func), module)
+
+        return map_relax_functions(module, change)
+
+
+class _Grouper(Mutator):
+    def __init__(self, module: IRModule, min_size: int) -> None:
+        super().__init__(module)
+        self.min_size = min_size
+
+    def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        seq = super().visit_seq(seq)
+        blocks: list[relax.BindingBlock] = []
+        run: list[relax.Binding] = []
+        is_block = False  # whether a part of the run is a dataflow block already
+        for block in seq.blocks:
+            for binding in block.bindings:
+                if isinstance(block, relax.DataflowBlock) or not self.has_effects(binding):
+                    run.append(binding)
+                    is_block |= isinstance(block, relax.DataflowBlock)
+                    continue
+                blocks += [*self.grouped(run, is_block), relax.BindingBlock((binding,))]
+                run, is_block = [], False
+        blocks = joined([*blocks, *self.grouped(run, is_block)])
+        same = [(type(b), b.bindings) for b in blocks] == [(type(b), b.bindings) for b in seq.blocks]
+        return seq if same else replace(seq, blocks=tuple(blocks))
+
+    def grouped(self, run: list[relax.Binding], is_block: bool) -> list[relax.BindingBlock]:
+        kind = relax.DataflowBlock if is_block or len(run) >= self.min_size else relax.BindingBlock
+        return [kind(tuple(run))] if run else []
+
+    def has_effects(self, binding: Any) -> bool:
+        value = binding.value
+        return isinstance(value, relax.If) or (isinstance(value, relax.Call) and is_impure(value, self.module))

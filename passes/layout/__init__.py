@@ -1,0 +1,1 @@
+"""Layouts of tensors: axes in another order, weights packed ahead."""

@@ -1,0 +1,244 @@
+"""The layout of images, chosen over the whole graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.passes.graph.relax_mutator import map_relax_functions
+from mlcc.passes.graph.to_dataflow import ToDataflow
+from mlcc.passes.layout.convert_layout import Converter
+from mlcc.passes.layout.layout_costs import channels_last, convolution_cycles, transpose_cycles
+from mlcc.passes.layout.layouts import (
+    BROADCASTS,
+    MORE_RULES,
+    RULES,
+    Decision,
+    Fields,
+    Layout,
+    Nested,
+    initial,
+    spelled,
+)
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.queries import all_bindings, is_call, is_primitive, operands
+
+FOLLOWING = {**RULES, **MORE_RULES}
+CONVOLUTIONS = {f"relax.nn.conv{n}d" for n in (1, 2, 3)}
+
+
+@dataclass(frozen=True)
+class AutoLayout(Pass):
+    """Compute convolutions with the channels last (NHWC) where that is faster on the target.
+
+    Convolutions and the operators around them that can follow form groups. For each group what its convolutions gain,
+    by the vectors and registers of the target, is held against the elements that have to be transposed where it
+    begins and ends. Weights stay as they are, but for those of grouped convolutions, which nobody packs. An image of
+    few channels is read as it comes. Transposes of the program that lead to what is wanted anyway disappear. With
+    `always` all groups are converted, whether that pays or not.
+
+    Before:  lv = R.nn.conv2d(x, w1)
+             lv1 = R.nn.conv2d(R.nn.relu(lv), w2)
+             gv = R.mean(lv1, axis=[2, 3])
+    After:   lv = R.nn.conv2d(x, w1, out_layout="NHWC")            # x has three channels
+             lv1 = R.nn.conv2d(R.nn.relu(lv), w2, data_layout="NHWC")
+             gv = R.mean(lv1, axis=[1, 2])
+
+    """
+
+    name: ClassVar[str] = "auto-layout"
+    always: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if ctx.target.kind != "llvm" or not any(_convolutions(f) for f in module.functions.values()):
+            return module
+        facts = CpuFacts.of(ctx.target)
+        inside = ToDataflow().run(module, ctx)
+
+        def change(name: str, func: relax.Function) -> relax.Function:
+            before: Any = inside.functions[name]
+            made = laid_out(before, module, facts, self.always)
+            return func if made is before else made
+
+        return map_relax_functions(module, change, primitive=False)
+
+
+def laid_out(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
+    """The function with the layouts that pay; the same object if none does."""
+    groups = Groups.of(func)
+    if not groups.convolutions:
+        return func
+    trial = _Chooser(module, facts, groups, groups.convolutions)
+    made = trial.visit_function(func)
+    worth = {g for g in groups.convolutions if trial.gained[g] > trial.spent[g]}
+    if always or worth == groups.convolutions:
+        return made
+    return _Chooser(module, facts, groups, worth).visit_function(func) if worth else func
+
+
+def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
+    for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) and not is_primitive(func) else ():
+        if isinstance(binding, relax.VarBinding) and is_convolution(binding.value):
+            yield binding
+
+
+def is_convolution(expr: relax.Expr) -> bool:
+    """A convolution, of tensors whose rank is known."""
+    known = isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name in CONVOLUTIONS
+    return known and all(getattr(e.struct_info, "dims", None) is not None for e in (expr, *expr.args))  # type: ignore[attr-defined]
+
+
+class Groups:
+    """The values that lie in one layout if any of them does: those that operators which follow take and give."""
+
+    def __init__(self) -> None:
+        self._parent: dict[relax.Var, relax.Var] = {}
+        self.convolutions: set[relax.Var] = set()
+
+    @staticmethod
+    def of(func: relax.Function) -> Groups:
+        made = Groups()
+        for binding, _ in all_bindings(func.body):
+            var, value = binding.var, binding.value  # type: ignore[attr-defined]
+            made._parent[var] = var
+            if _follows(value) if isinstance(value, relax.Call) else isinstance(var, relax.DataflowVar):
+                for operand in _vars(value):
+                    if operand in made._parent:
+                        made._parent[made.find(operand)] = made.find(var)
+        made.convolutions = {made.find(b.var) for b in _convolutions(func)}
+        return made
+
+    def find(self, var: relax.Var) -> relax.Var:
+        """What stands for the group of a variable; itself for a parameter."""
+        parent = self._parent
+        while parent.get(var, var) is not var:
+            parent[var] = parent[parent[var]]
+            var = parent[var]
+        return var
+
+
+def _follows(call: relax.Call) -> bool:
+    return isinstance(call.op, tir.Op) and (call.op.name in FOLLOWING or call.op.name in BROADCASTS)
+
+
+def _vars(expr: relax.Expr) -> list[relax.Var]:
+    if isinstance(expr, relax.Var):
+        return [expr]
+    return [v for e in operands(expr) if isinstance(e, relax.Expr) for v in _vars(e)]
+
+
+class _Chooser(Converter):
+    """Converts the groups in `chosen`, and counts by group what the convolutions gain and what transposes take."""
+
+    rules = FOLLOWING
+
+    def __init__(self, module: IRModule, facts: CpuFacts, groups: Groups, chosen: Collection[relax.Var]) -> None:
+        super().__init__(module, {})
+        self.facts, self.groups, self.chosen = facts, groups, chosen
+        self.gained: defaultdict[relax.Var, float] = defaultdict(float)
+        self.spent: defaultdict[relax.Var, float] = defaultdict(float)
+        self.var: relax.Var | None = None  # that is bound at the moment, and its group
+        self.group: relax.Var | None = None
+        self._turned: dict[tuple[relax.Expr, Layout], relax.Expr] = {}
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        outer, self._turned = self._turned, {}
+        made = super().visit_block(block)
+        self._turned = outer
+        return made
+
+    def visit_binding(self, binding: Any) -> None:
+        self.var, self.group = binding.var, self.groups.find(binding.var)
+        forward = self.group in self.chosen and isinstance(binding.var, relax.DataflowVar)
+        if forward and is_call(binding.value, "relax.permute_dims"):
+            self.forward(binding.var, binding.value)
+        else:
+            super().visit_binding(binding)
+
+    def forward(self, var: relax.Var, call: Any) -> None:
+        """A transpose of the program: its operand as it lies, taken for another layout of the result."""
+        (operand,) = call.args
+        layout: Any = self.layout(operand)
+        axes = [int(a) for a in call.attrs["axes"] or range(len(layout) - 1, -1, -1)]
+        axes = [a % len(layout) for a in axes]
+        self.layouts[var] = tuple(axes.index(axis) for axis in layout)
+        self.remap[var] = self.turned(operand, layout)
+        self.spent[self.groups.find(var)] -= transpose_cycles(call.struct_info)
+
+    def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+        """A value is turned once, however many read it."""
+        if not isinstance(expr, relax.Var) or not isinstance(to, tuple) or self.layout(expr) == to:
+            return super().turned(expr, to)
+        if (expr, to) not in self._turned:
+            self._turned[expr, to] = super().turned(expr, to)
+        return self._turned[expr, to]
+
+    def whole(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+        """The result of a block is turned back; what comes after it in the block may read it as it was."""
+        if isinstance(have, tuple) and self.var is not None:
+            self._turned[self.var, have] = var
+        return super().whole(var, have, to)
+
+    def permuted(self, expr: relax.Expr, have: Layout, to: Layout) -> relax.Expr:
+        if self.group is not None and not isinstance(expr, relax.Constant):
+            self.spent[self.group] += transpose_cycles(expr.struct_info)
+        return super().permuted(expr, have, to)
+
+    def decide(self, call: relax.Call) -> Decision | None:
+        if self.group not in self.chosen:
+            return None
+        given = [self.layout(a) for a in call.args]
+        if is_convolution(call):
+            return self.convolution(call, given)
+        pairs = zip(given, call.args, strict=True)
+        if all(layout == initial(a.struct_info) for layout, a in pairs):
+            return None
+        return self.broadcast(call, given) if call.op.name in BROADCASTS else super().decide(call)
+
+    def broadcast(self, call: relax.Call, given: list[Any]) -> Decision | None:
+        """The result lies as the first operand of as many axes that is not as the program has it; operands of fewer
+        axes get more of them."""
+        result = initial(call.struct_info)
+        if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in given):
+            return None
+        turned = [g for g in given if g is not None and len(g) == len(result) and g != result]
+        to = turned[0] if turned else result
+        inputs = [to if g is not None and len(g) == len(to) else g for g in given]
+        wide = {at: self.widened(call.args[at], to) for at, g in enumerate(inputs) if g and len(g) < len(to)}
+        return Decision(tuple(inputs), to, call.attrs, wide)
+
+    def widened(self, expr: relax.Expr, to: Layout) -> relax.Expr:
+        """An operand with as many axes as the layout has, in the layout."""
+        source = self.as_given(expr)
+        rank: int = expr.struct_info.ndim  # type: ignore[union-attr]
+        wide = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))
+        return self.emit(self.permuted(wide, initial(wide.struct_info), to))  # type: ignore[arg-type]
+
+    def convolution(self, call: relax.Call, given: list[Nested]) -> Decision:
+        """Channels last; data of few channels that come in the order of the program are read in that order."""
+        attrs: Any = call.attrs
+        letters, result = attrs["data_layout"], attrs["out_layout"]
+        data, out = (tuple(x.index(axis) for axis in channels_last(x)) for x in (letters, result))
+        if given[0] == initial(call.args[0].struct_info) and self.few(call):
+            data = tuple(range(len(letters)))
+        weight: Any = given[1]
+        if attrs["groups"] > 1:  # these are not packed, but read as they lie
+            kernel = attrs["kernel_layout"]
+            weight = tuple(kernel.index(x) for x in (*(x for x in kernel if x not in "OI"), "I", "O"))
+        changed = attrs.with_item("data_layout", spelled(letters, data)).with_item("out_layout", spelled(result, out))
+        changed = changed.with_item("kernel_layout", spelled(attrs["kernel_layout"], weight))
+        assert self.group is not None
+        self.gained[self.group] += convolution_cycles(call, result[-1], self.facts)
+        self.gained[self.group] -= convolution_cycles(call, "C", self.facts)
+        return Decision((data, weight), out, changed)
+
+    def few(self, call: relax.Call) -> bool:
+        """Are the channels of a point a small part of a line? Then it does not matter that they lie apart."""
+        info: Any = call.args[0].struct_info
+        channels = tir.const_int(info.dims[call.attrs["data_layout"].index("C")])
+        return channels is not None and channels * 4 * info.dtype.bits // 8 <= self.facts.line_bytes

@@ -1,0 +1,258 @@
+"""Convolutions in the layout that suits a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ops.blocked import is_blocked, parts_of, plain_letters
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.layout.layouts import (
+    CONVOLUTIONS,
+    RESIZES,
+    RULES,
+    Decision,
+    Fields,
+    Layout,
+    Nested,
+    Rule,
+    Wanted,
+    initial,
+    is_known,
+    transposed,
+)
+from mlcc.passes.layout.split_layouts import index_map, is_split
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import get_item, make_tuple, shape_expr
+from mlcc.relax.queries import is_tensors
+
+
+@dataclass(frozen=True)
+class ConvertLayout(Pass):
+    """Compute convolutions in other layouts, and let the operators around them follow.
+
+    `layouts` gives those of the data, of the weight and, if it is not that of the data, of the result. Inside a
+    dataflow block the operators that come after work on what they get as it lies; where one cannot, and at the
+    outputs of the block, `permute_dims` turns tensors back. Where a layout splits axes, as NCHW4c does, that is a
+    `layout_transform`; it is chosen where the extents are known to be multiples.
+
+    Before:  lv = R.nn.conv2d(x, w)
+             gv = R.nn.relu(lv)
+    After:   lv = R.permute_dims(x, axes=[0, 2, 3, 1])  # convert-layout{layouts={"nn.conv2d": ["NHWC", "OHWI"]}}
+             lv1 = R.permute_dims(w, axes=[0, 2, 3, 1])
+             lv2 = R.nn.conv2d(lv, lv1, data_layout="NHWC", kernel_layout="OHWI")
+             lv3 = R.nn.relu(lv2)
+             gv = R.permute_dims(lv3, axes=[0, 3, 1, 2])
+    """
+
+    name: ClassVar[str] = "convert-layout"
+    layouts: Mapping[str, tuple[str, ...]]
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        wanted = _checked(self.layouts)
+        return map_relax_functions(module, lambda _, func: Converter(module, wanted).visit_function(func))
+
+
+def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
+    """The layouts by full names of operators. Raises CompileError E0514."""
+    made: dict[str, tuple[str, ...]] = {}
+    wrong: list[Diagnostic] = []
+    for given, asked in layouts.items():
+        op = ops.get(given)
+        name = op.name if op is not None else given
+        if op is None or name not in CONVOLUTIONS | RESIZES:
+            what = "takes its layout from its operands" if op is not None else "is no operator"
+            help = did_you_mean(given, sorted(CONVOLUTIONS | RESIZES)) or "layouts are chosen for convolutions"
+            wrong.append(error("E0514", f"`convert-layout`: `{given}` {what}", help=help))
+            continue
+        names = ("layout",) if name in RESIZES else ("data_layout", "kernel_layout", "out_layout")
+        known = {p.name: p.default for p in op.params}
+        known["out_layout"] = known.get("data_layout")
+        least = min(2, len(names))
+        if not least <= len(asked) <= len(names):
+            count = "one layout" if least == 1 else "layouts for data, weight and, perhaps, result"
+            wrong.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(asked)}"))
+        for attribute, layout in zip(names, asked, strict=False):
+            parts = parts_of(layout)
+            whole = parts is not None and (name in CONVOLUTIONS or not is_blocked(layout))
+            if not whole or sorted(plain_letters(layout)) != sorted(known[attribute]):
+                message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
+                help = f"it must order the letters of {known[attribute]}"
+                help += ", and may split some, as in NCHW4c" if name in CONVOLUTIONS else ""
+                wrong.append(error("E0514", message, help=help))
+        made[name] = asked
+    if wrong:
+        raise CompileError(wrong)
+    return made
+
+
+class Converter(Mutator):
+    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given. `rules`
+    says how operators take their operands, by name."""
+
+    rules: ClassVar[Mapping[str, Rule]] = RULES
+
+    def __init__(self, module: IRModule, wanted: Wanted) -> None:
+        super().__init__(module)
+        self.wanted = wanted
+        self.layouts: dict[relax.Var, Nested] = {}
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        outer, self.layouts = self.layouts, {}
+        made = super().visit_block(block)
+        self.layouts = outer
+        return made
+
+    def visit_binding(self, binding: Any) -> None:
+        if not self.in_dataflow:
+            super().visit_binding(binding)
+            return
+        local = isinstance(binding.var, relax.DataflowVar)
+        match binding:
+            case relax.MatchCast():
+                self.match_cast(binding, local)
+            case relax.VarBinding(value=relax.Call() as call):
+                decision = self.decide(call) if is_tensors(binding.var.struct_info) else None
+                if decision is None:
+                    self.rebind(binding, self.as_given(call))
+                else:
+                    self.convert(binding, decision, local)
+            case relax.VarBinding(value=relax.Tuple() as value) if local:
+                layout = self.layout(value)
+                self.layouts[binding.var] = layout
+                self.rebind(binding, self.turned(value, layout))
+            case relax.VarBinding(value=relax.TupleGetItem() as value):
+                self.take(binding, value, local)
+            case _:
+                self.rebind(binding, self.as_given(binding.value))
+
+    # ------------------------------------------------------------ layouts
+
+    def layout(self, expr: relax.Expr) -> Nested:
+        if isinstance(expr, relax.Tuple):
+            return Fields(tuple(map(self.layout, expr.fields)))
+        if isinstance(expr, relax.Var) and expr in self.layouts:
+            return self.layouts[expr]
+        return initial(expr.struct_info)
+
+    def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+        """An expression in a layout; what it takes to turn it is bound before."""
+        if isinstance(to, Fields):
+            return self.turned_fields(expr, to)
+        have, made = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
+        if have == to or not isinstance(have, tuple) or to is None:
+            return made
+        return self.emit(self.permuted(made, have, to))
+
+    def turned_fields(self, expr: relax.Expr, to: Fields) -> relax.Expr:
+        if not isinstance(expr, relax.Tuple):
+            have, made = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
+            if have == to:
+                return made
+            assert isinstance(have, Fields)
+            parts = [get_item(made, at) for at in range(len(to.parts))]
+            pairs = zip(parts, have.parts, to.parts, strict=True)
+            return make_tuple(self.emit(p if h == t else self.permuted(p, h, t)) for p, h, t in pairs)
+        fields = tuple(self.turned(f, t) for f, t in zip(expr.fields, to.parts, strict=True))
+        return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else make_tuple(fields)
+
+    def permuted(self, expr: relax.Expr, have: Layout, to: Layout) -> relax.Expr:
+        source = expr if isinstance(expr, (relax.Var, relax.Constant)) else self.emit(expr)
+        if set(have) != set(to):
+            return ops.bind_call("layout_transform", (source,), {"index_map": index_map(have, to)})
+        return ops.bind_call("permute_dims", (source,), {"axes": list(transposed(have, to))})
+
+    def as_given(self, expr: relax.Expr) -> relax.Expr:
+        """An expression over operands in the layouts of the original program."""
+        match expr:
+            case relax.Var() | relax.Constant():
+                return self.turned(expr, initial(expr.struct_info))
+            case relax.Call(args=args):
+                made = tuple(map(self.as_given, args))
+                op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
+                if op is expr.op and all(a is b for a, b in zip(made, args, strict=True)):
+                    return expr
+                return self.infer(replace(expr, op=op, args=made))
+            case relax.Tuple(fields=fields):
+                made = tuple(map(self.as_given, fields))
+                return expr if all(a is b for a, b in zip(made, fields, strict=True)) else make_tuple(made)
+            case relax.TupleGetItem(tuple_value=value, index=index):
+                source = self.as_given(value)
+                return expr if source is value else get_item(source, index)
+        return self.visit(expr)
+
+    # ------------------------------------------------------------ bindings
+
+    def decide(self, call: relax.Call) -> Decision | None:
+        rule = self.rules.get(call.op.name) if isinstance(call.op, tir.Op) else None
+        op = ops.get(call.op.name) if rule is not None else None
+        if rule is None or op is None or op.impl.infer is None or not is_known(initial(call.struct_info)):
+            return None
+        given = tuple(map(self.layout, call.args))
+        pairs = zip(call.args, given, strict=True)
+        known = all(is_known(layout) for arg, layout in pairs if is_tensors(arg.struct_info))
+        return rule(call, given, self.wanted) if known else None
+
+    def convert(self, binding: relax.VarBinding, decision: Decision, local: bool) -> None:
+        call: Any = binding.value
+        args = [self.turned(a, to) for a, to in zip(call.args, decision.inputs, strict=False)]
+        args += [self.as_given(a) for a in call.args[len(args) :]]
+        for at, arg in decision.args.items():
+            args[at] = arg
+        changed = decision.attrs is not call.attrs or any(a is not b for a, b in zip(args, call.args, strict=True))
+        made = self.infer(replace(call, args=tuple(args), attrs=decision.attrs)) if changed else call
+        to = initial(binding.var.struct_info)
+        if local:
+            self.layouts[binding.var] = decision.output
+            self.rebind(binding, made)
+        elif decision.output == to:
+            self.rebind(binding, made)
+        else:
+            between = self.emit(made)
+            self.layouts[between] = decision.output
+            self.rebind(binding, self.whole(between, decision.output, to))
+
+    def whole(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+        if isinstance(have, tuple) and isinstance(to, tuple):
+            return self.permuted(var, have, to)
+        return self.turned(var, to)
+
+    def take(self, binding: relax.VarBinding, value: relax.TupleGetItem, local: bool) -> None:
+        layout = self.layout(value.tuple_value)
+        part = layout.parts[value.index] if isinstance(layout, Fields) else None
+        source = self.turned(value.tuple_value, layout)
+        made = value if source is value.tuple_value else get_item(source, value.index)
+        if local or part == initial(binding.var.struct_info):
+            self.layouts[binding.var] = part
+            self.rebind(binding, made)
+        else:
+            self.rebind(binding, self.whole(self.emit(made), part, initial(binding.var.struct_info)))
+
+    def match_cast(self, binding: relax.MatchCast, local: bool) -> None:
+        layout = self.layout(binding.value)
+        split = isinstance(layout, tuple) and is_split(layout)
+        if not local or split or layout == initial(binding.value.struct_info):
+            self.put(replace(binding, value=self.as_given(binding.value)))
+            return
+        info = _turned_info(binding.struct_info, layout)
+        var = self.retype(binding.var, info)
+        self.layouts[binding.var] = layout
+        self.put(relax.MatchCast(var, self.turned(binding.value, layout), info, span=binding.span))
+
+
+def _turned_info(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
+    """What a struct info says of a value in the layout."""
+    if isinstance(info, relax.TupleStructInfo) and isinstance(layout, Fields):
+        pairs = zip(info.fields, layout.parts, strict=True)
+        return relax.TupleStructInfo(tuple(_turned_info(i, part) for i, part in pairs))
+    if isinstance(info, relax.TensorStructInfo) and isinstance(layout, tuple):
+        dims = info.dims
+        if dims is not None:
+            return replace(info, shape=shape_expr(dims[axis] for axis in layout))
+    return info

@@ -1,0 +1,154 @@
+"""Products read what was transposed for them as it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.visit import Rewriter
+from mlcc.passes.auto_schedule.contraction import contraction
+from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.fusion.fused_kernel import renew_vars
+from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
+from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.passes.schedule.tree import Tree
+from mlcc.relax.construct import CALL_TIR, call_tir
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import is_call, tir_callee
+
+Axes = tuple[int, ...]  # for each axis of what is copied, where it is in the copy
+
+
+@dataclass(frozen=True)
+class FoldTransposes(Pass):
+    """Have products of matrices read a tensor in place of a transposed copy of it that a function made before.
+
+    The copy that schedules make of an operand transposes it on the way. Nothing else of a product may read the operand,
+    and functions whose loops somebody has scheduled stay.
+
+    Before:  t = R.call_tir(cls.transpose, (b,), ...); y = R.call_tir(cls.matmul, (a, t), ...)
+    After:   y = R.call_tir(cls.matmul_T, (a, b), ...)         # b[vj, vk] in the place of t[vk, vj]
+    """
+
+    name: ClassVar[str] = "fold-transposes"
+    needs_blocks: ClassVar[bool] = True
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        folder = _Folder(module)
+        made = map_relax_functions(module, lambda _, func: folder.visit_function(func), primitive=False)
+        if not folder.found:
+            return module
+        made.functions = {
+            name: made.functions.get(name, func) for name, func in folder.builder.module.functions.items()
+        }
+        return keep_reachable(made, entry_functions(module, (), self.name))
+
+
+class _Folder(Mutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.builder = ModuleBuilder(module)
+        self.found = False
+        self._copies: dict[relax.Expr, tuple[relax.Expr, Axes]] = {}  # of what, and how it was turned
+        self._reading: dict[tuple[str, tuple[Axes | None, ...]], tir.PrimFunc | None] = {}
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        super().visit_binding(binding)
+        value: Any = binding.value  # type: ignore[attr-defined]
+        func = self._function(value)
+        axes = permutation(func) if func is not None and len(value.args[1].fields) == 1 else None
+        if axes is not None and isinstance(binding, relax.VarBinding):
+            self._copies[binding.var] = (self.visit(value.args[1].fields[0]), axes)
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        func = self._function(expr)
+        if func is None:
+            return expr
+        given = expr.args[1].fields  # type: ignore[attr-defined]
+        turned = tuple(self._copies[a][1] if a in self._copies else None for a in given)
+        name = tir_callee(expr) or ""
+        if not any(turned) or len(func.params) != len(given) + 1:
+            return expr
+        if (name, turned) not in self._reading:
+            self._reading[name, turned] = _reading(func, turned)
+        made = self._reading[name, turned]
+        if made is None:
+            return expr
+        self.found = True
+        arguments = [self._copies[a][0] if a in self._copies else a for a in given]
+        return call_tir(self.builder.add(made, f"{name}_T"), made, arguments, expr.struct_info)  # type: ignore[arg-type]
+
+    def _function(self, expr: Any) -> tir.PrimFunc | None:
+        """What a call calls, if that is a function that nobody scheduled, with tensors for parameters."""
+        func = self.module.functions.get(tir_callee(expr) or "")
+        if not is_call(expr, CALL_TIR.name) or not isinstance(func, tir.PrimFunc) or len(expr.args) != 2:
+            return None
+        plain = isinstance(expr.args[1], relax.Tuple) and why_left_alone(func) is None and None not in func.buffers
+        return func if plain else None
+
+
+def permutation(func: tir.PrimFunc) -> Axes | None:
+    """Where the axes of its input are in its output, for a function that copies a tensor, transposed."""
+    stages = _stages(func)
+    if len(stages) != 1 or len(func.buffers) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
+        return None
+    ((store,), (source, target)) = stages[0].stores, func.buffers
+    if not isinstance(store.value, tir.BufferLoad) or store.value.buffer is not source or store.buffer is not target:
+        return None
+    loaded, stored = store.value.indices, store.indices
+    axes = {a.var for a in stages[0].block.iter_vars}
+    if not all(isinstance(i, tir.Var) and i in axes for i in (*loaded, *stored)) or set(loaded) != set(stored):
+        return None
+    made = tuple(stored.index(i) for i in loaded)
+    return made if len(set(made)) == len(made) == len(stored) and made != tuple(range(len(made))) else None
+
+
+def _stages(func: tir.PrimFunc) -> list[Stage]:
+    root = func.root
+    tree = Tree(func)
+    return [] if root is None else [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
+
+
+def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
+    """A product that reads the tensors of which some of its operands are transposed copies; None for what is none, or
+    uses such an operand elsewhere."""
+    stages = _stages(func)
+    products = [s for s in stages if s.reduced and not isinstance(contraction(s), str)]
+    if len(products) != 1:
+        return None
+    product = contraction(products[0])
+    assert not isinstance(product, str)
+    made = func
+    for buffer, axes in zip(func.buffers, (*turned, None), strict=True):
+        if axes is None:
+            continue
+        readers = [s for s in stages if any(a.buffer is buffer for a in s.accesses)]
+        operand = next((o for o in (product.lhs, product.rhs) if o.buffer is buffer), None)
+        if buffer is None or readers != products or operand is None or operand.windows:
+            return None
+        made = _Turned(buffer, axes).visit(made)
+    return renew_vars(made)
+
+
+class _Turned(Rewriter):
+    """A tensor in the place of its transposed copy."""
+
+    def __init__(self, copy: tir.Buffer, axes: Axes) -> None:
+        super().__init__()
+        self._axes = axes
+        self._source = c.make_buffer(copy.name, tuple(copy.shape[n] for n in axes), copy.dtype)
+        self._memo[id(copy)] = (copy, self._source)
+
+    def rewrite(self, node: Any) -> Any:
+        match node:
+            case tir.BufferLoad(buffer=buffer, indices=indices) if buffer is self._source:
+                return replace(node, indices=tuple(indices[n] for n in self._axes))
+            case tir.BufferRegion(buffer=buffer, region=region) if buffer is self._source:
+                return replace(node, region=tuple(region[n] for n in self._axes))
+        return node

@@ -1,0 +1,55 @@
+"""What convolutions and transposes take in one layout or another, in cycles of one core, to choose a layout by."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mlcc.ir import relax, tir
+from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.passes.auto_schedule.tiles import best_tile
+
+TRANSPOSED = 0.75  # cycles for each element that goes to another place
+COPIED = 0.5  # and for each one that is copied as it lies
+USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
+
+
+def channels_last(letters: str) -> str:
+    """NHWC for NCHW, and so on for other numbers of axes."""
+    return f"N{''.join(x for x in letters if x not in 'NC')}C"
+
+
+def extents(info: Any) -> list[int]:
+    """The extents of a tensor of known rank; guesses where they are not known."""
+    known = map(tir.const_int, info.dims or ())
+    return [n if n is not None else USUAL_IMAGE if at else USUAL_BATCH for at, n in enumerate(known)]
+
+
+def transpose_cycles(info: Any) -> float:
+    return prod(extents(info)) * TRANSPOSED
+
+
+def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
+    """A convolution whose results are consecutive along the axis `last`: C, or the last one of space.
+
+    The time that multiplications take in the register tile that rules choose for it, with what the tile wastes, and
+    copies where it does not divide the columns of an image.
+    """
+    attrs: Any = call.attrs
+    result: Any = call.struct_info
+    out = dict(zip(attrs["out_layout"], extents(result), strict=True))
+    weight = dict(zip(attrs["kernel_layout"], extents(call.args[1].struct_info), strict=True))
+    lanes = facts.lanes(max(result.dtype.bits, 32) // 8)
+    space = [x for x in attrs["out_layout"] if x not in "NC"]
+    work: int = prod(out.values()) * weight["I"] * prod(weight[x] for x in space)
+    channels = max(out["C"] // max(attrs["groups"], 1), 1)  # those that are made from the same data
+    if attrs["groups"] > 1 and channels == 1:
+        used = best_tile(facts, None, out[last], lanes).efficiency(None, out[last])
+    elif last == "C":
+        used = max(best_tile(facts, out[x], channels, lanes).efficiency(out[x], channels) for x in (*space, "N"))
+    else:
+        tile = best_tile(facts, channels, out[last], lanes)
+        used = tile.efficiency(channels, out[last])
+        if out[last] % tile.columns:  # data and result go through padded memory
+            return work / (2 * lanes * used) + COPIED * (prod(out.values()) + prod(extents(call.args[0].struct_info)))
+    return work / (2 * lanes * used)

@@ -1,0 +1,135 @@
+"""Short sums of products inside a loop over lanes, `for j in range(4): C[i] += A[j] * B[i * 4 + j]` of bytes: what a
+CPU may have one instruction for (`mlcc.machine.dot_products`). They become `T.dp4a`, or `T.dp2a` for two words of 16
+bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlcc.arith.keys import same_expr
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.calls import if_then_else
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Node, children
+from mlcc.ir.tir import Expr
+from mlcc.ir.visit import substitute
+from mlcc.machine.dot_products import Pair, group_of
+from mlcc.passes.lowering.vector_legality import linear
+
+_SUM, _WORD = DType.of("int32"), DType.of("int16")
+InLanes = Callable[[tir.Var, int, Expr], Expr]  # an expression for each of so many values of a variable, from 0 on
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """The loop over `step` inside `lanes` iterations of the loop over `lane`, from `base` on."""
+
+    step: tir.Var
+    lane: tir.Var
+    base: Expr
+    lanes: int
+
+
+def as_dot(
+    node: tir.For, lane: tir.Var, base: Expr, lanes: int, pairs: frozenset[Pair], in_lanes: InLanes
+) -> tir.BufferStore | None:  # fmt: skip
+    """The store that a loop inside a loop over `lanes` from `base` on does in all lanes, if it sums up such products of
+    dtypes in `pairs`: each operand is the same in all lanes, or goes on from one to the next. None for another loop."""
+    match node.body:
+        case (tir.BufferStore(buffer=buffer, indices=(index,), value=tir.Add(lhs=lhs, rhs=rhs)) as store,):
+            pass
+        case _:
+            return None
+    size = tir.const_int(node.extent)
+    if buffer.dtype is not _SUM or size not in (2, 4) or tir.const_int(node.min) != 0:
+        return None
+    place = linear(index, {lane, node.var}, {})
+    if place is None or place.terms != {lane: 1}:
+        return None
+    for old, product in ((lhs, rhs), (rhs, lhs)):
+        own = isinstance(old, tir.BufferLoad) and old.buffer is buffer and same_expr(old.indices[0], index)
+        factors = _factors(product, size, pairs) if own else None
+        if factors is None:
+            continue
+        loop = _Loop(node.var, lane, base, lanes)
+        wide = [_vector(f, loop, size, in_lanes) for f in factors]
+        if wide[0] is None or wide[1] is None or max(w.dtype.lanes for w in wide if w is not None) != size * lanes:
+            return None
+        start = substitute(index, {lane: base})
+        whole = tir.Ramp(index.dtype.with_lanes(lanes), start, c.const(1, index.dtype), lanes)
+        sums = tir.BufferLoad(_SUM.with_lanes(lanes), buffer, (whole,))
+        name = "tir.dp4a" if size == 4 else "tir.dp2a"
+        made = tir.Call(_SUM.with_lanes(lanes), tir.Op(name), (wide[0], wide[1], sums), span=store.span)
+        return tir.BufferStore(buffer, made, (whole,), span=store.span)
+    return None
+
+
+def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Expr] | None:
+    """x and y of `cast(x, int32) * cast(y, int32)`, as integers of which so many are added up; bytes as words, too. Of
+    `if_then_else(condition, x * y, 0)`, each is 0 where the condition does not hold. A plain `cast(x, int32)` is a
+    product with 1."""
+    condition: Expr | None = None
+    match product:
+        case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, tir.IntImm(value=0))):
+            condition, product = product.args[:2]
+    x: Expr
+    y: Expr
+    match product:
+        case tir.Mul(lhs=tir.Cast(dtype=one) as lhs, rhs=tir.Cast(dtype=other) as rhs) if one is other is _SUM:
+            x, y = lhs.value, rhs.value
+        case tir.Cast(dtype=one) if one is _SUM:
+            x = product.value
+            y = c.const(1, next((b for a, b in sorted(pairs) if a == str(x.dtype)), "int8"))
+        case _:
+            return None
+    if condition is not None:
+        x, y = (if_then_else(condition, v, c.const(0, v.dtype)) for v in (x, y))
+    if size == 2 and x.dtype.is_int and y.dtype.is_int and x.dtype.bits == y.dtype.bits == 8:
+        x, y = c.cast(_WORD, x), c.cast(_WORD, y)
+    fits = (str(x.dtype), str(y.dtype)) in pairs and group_of(x.dtype) == group_of(y.dtype) == size
+    return (x, y) if fits else None
+
+
+def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | None:
+    """What all lanes multiply, group after group, or one group for all of them."""
+    if isinstance(expr, tir.IntImm):
+        return tir.Broadcast(expr.dtype.with_lanes(size), expr, size)
+    same = _moves(expr, loop, size)
+    if same is None:
+        return None
+    count = size if same else size * loop.lanes
+    at = tir.Var(loop.step.name, loop.step.dtype)
+    made = in_lanes(at, count, substitute(expr, {loop.lane: loop.base, loop.step: at}))
+    return made if made.dtype.lanes == count else None
+
+
+def _moves(root: Expr, loop: _Loop, size: int) -> bool | None:
+    """Is an expression the same in all lanes? None unless it is, or depends on `size * lane + step` alone."""
+    found: set[int] = set()
+    stack: list[Node] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.BufferLoad):
+            places: tuple[Expr, ...] = node.indices
+        elif isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)):
+            places = (node.lhs, node.rhs)
+        elif isinstance(node, (tir.Var, tir.BufferStore)):
+            return None
+        else:
+            stack.extend(children(node))
+            continue
+        for place in places:
+            form = linear(place, {loop.lane, loop.step}, {})
+            if form is None:
+                return None
+            by_lane, by_step = form.terms.get(loop.lane, 0), form.terms.get(loop.step, 0)
+            if by_lane not in (0, size * by_step):
+                return None
+            if by_lane or by_step:
+                found.add(by_lane)
+    if len({bool(f) for f in found}) != 1:
+        return None
+    return 0 in found

@@ -1,0 +1,256 @@
+"""Insert `T.checked_index` where a TensorIR function reads or writes at a place that its arguments' contents decide.
+
+An index is checked unless it does not follow from contents (`data_flow`), or interval analysis under the conditions
+around it proves that it lies within its dimension. `T.Select(i < 0, i + n, i)` around the index becomes part of the
+check, so that the error names `i` as the data have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.complete import complete
+from mlcc.arith.keys import Keys
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.checked import CheckedIndex
+from mlcc.ir.deep import deep_recursion
+from mlcc.ir.node import Node, children, map_children, replace, walk
+from mlcc.passes.lowering.data_flow import DataFlow
+
+Body = tuple[tir.Stmt, ...]
+
+
+@dataclass(frozen=True)
+class IndexRule:
+    """How the indices of an operator are checked. `where` is what errors say of the place. With `from_end` negative
+    ones count from the end; with `wraps`, indices that the code wraps around (`i % n`) are checked in their stead.
+    `inputs` are the data variables of what has contents at the call, `known` the least and greatest elements of
+    constant ones. `scalars`: scalar parameters that are no extents count as contents. Without `checked` negative
+    indices are brought to where they count from, and nothing else is done."""
+
+    where: str
+    inputs: frozenset[tir.Var]
+    from_end: bool = False
+    wraps: bool = False
+    known: Mapping[tir.Var, tuple[int, int]] | None = None
+    scalars: bool = True
+    checked: bool = True
+
+
+def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
+    """`func` with the checks it needs; `func` itself if it needs none."""
+    with deep_recursion():
+        checker = _Checker(rule, DataFlow(func, rule.inputs, rule.scalars))
+        if not any(checker.touches(stmt) for stmt in func.body):
+            return func
+        body = checker.body(func.body)
+        if not checker.inserted:
+            return func
+        return complete(replace(func, body=body))
+
+
+class _Checker:
+    def __init__(self, rule: IndexRule, flow: DataFlow) -> None:
+        self.inserted = False
+        self._rule = rule
+        self._flow = flow
+        self._analyzer = Analyzer()
+        self._touches: dict[int, tuple[Node, bool]] = {}
+
+    def touches(self, node: Node) -> bool:
+        """Whether something below is accessed at a place that contents decide."""
+        found = self._touches.get(id(node))
+        if found is None:
+            own = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
+            found = self._touches[id(node)] = (node, own or any(map(self.touches, children(node))))
+        return found[1]
+
+    # ------------------------------------------------------------ statements
+
+    def body(self, body: Body) -> Body:
+        return tuple(map(self._stmt, body))
+
+    def _stmt(self, stmt: tir.Stmt) -> tir.Stmt:
+        if isinstance(stmt, tir.Bind):
+            bound = self._analyzer.bound(stmt.value) if stmt.value.dtype.is_int else None
+            made = replace(stmt, value=self._expr(stmt.value))
+            if bound is not None:
+                self._analyzer.bind_bound(stmt.var, *bound)
+            return made
+        if not self.touches(stmt):
+            return stmt
+        match stmt:
+            case tir.For(var=var, min=low, extent=extent):
+                start, count = self._expr(low), self._expr(extent)
+                if stmt.step is None:
+                    self._analyzer.bind(var, tir.Range(low, extent))
+                return replace(stmt, min=start, extent=count, body=self.body(stmt.body))
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
+                head = self._expr(condition)
+                then = self._under(condition, then, self.body)
+                if other is not None:
+                    other = self._under(negated(condition), other, self.body)
+                return replace(stmt, condition=head, then_body=then, else_body=other)
+            case tir.While(condition=condition, body=inner):
+                return replace(stmt, condition=self._expr(condition), body=self._under(condition, inner, self.body))
+            case tir.BlockRealize():
+                return self._realize(stmt)
+            case tir.BufferStore(buffer=buffer, value=value, indices=indices):
+                places = self._places(buffer, indices)
+                return replace(stmt, value=self._expr(value), indices=places)
+            case tir.AttrStmt() | tir.Evaluate() | tir.AssertStmt():
+                return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._any(n))
+        return stmt
+
+    def _realize(self, stmt: tir.BlockRealize) -> tir.Stmt:
+        block = stmt.block
+        for axis in block.iter_vars:
+            self._analyzer.bind(axis.var, axis.dom)
+        body = self._under(stmt.predicate, block.body, self.body)
+        init = None if block.init is None else self.body(block.init)
+        regions = (*(block.reads or ()), *(block.writes or ()))
+        by_contents = any(isinstance(n, tir.BufferLoad) for r in regions for span in r.region for n in walk(span))
+        inferred = {"reads": None, "writes": None} if by_contents else {}
+        return replace(stmt, block=replace(block, body=body, init=init, **inferred))
+
+    # ------------------------------------------------------------ expressions
+
+    def _any(self, node: Node) -> Node:
+        return self._expr(node) if isinstance(node, tir.Expr) else node
+
+    def _expr(self, node: tir.Expr) -> tir.Expr:
+        if not self.touches(node):
+            return node
+        match node:
+            case tir.BufferLoad(buffer=buffer, indices=indices):
+                return replace(node, indices=self._places(buffer, indices))
+            case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
+                return replace(node, args=self._choice(condition, yes, no))
+            case tir.Select(condition=condition, true_value=yes, false_value=no):
+                condition, yes, no = self._choice(condition, yes, no)
+                return replace(node, condition=condition, true_value=yes, false_value=no)
+            case tir.And(lhs=lhs, rhs=rhs):
+                return replace(node, lhs=self._expr(lhs), rhs=self._under(lhs, rhs, self._expr))
+            case tir.Or(lhs=lhs, rhs=rhs):
+                return replace(node, lhs=self._expr(lhs), rhs=self._under(negated(lhs), rhs, self._expr))
+            case tir.Call(op=tir.Op(name="tir.checked_index")):
+                return node
+        return map_children(node, self._any)
+
+    def _choice(self, condition: tir.Expr, yes: tir.Expr, no: tir.Expr) -> tuple[tir.Expr, tir.Expr, tir.Expr]:
+        head = self._expr(condition)
+        return head, self._under(condition, yes, self._expr), self._under(negated(condition), no, self._expr)
+
+    def _under(self, condition: tir.Expr, what, visit):  # type: ignore[no-untyped-def]
+        """Visit where a condition holds. One over memory that is written below it may hold no more there."""
+        if tir.const_int(condition) is not None or self._changes(condition, what):
+            return visit(what)
+        with self._analyzer.constraint(condition):
+            return visit(what)
+
+    def _changes(self, condition: tir.Expr, what: Node | Body) -> bool:
+        loaded = {n.buffer.data for n in walk(condition) if isinstance(n, tir.BufferLoad)}
+        return bool(loaded) and any(isinstance(n, tir.BufferStore) and n.buffer.data in loaded for n in walk(what))
+
+    # ------------------------------------------------------------ indices
+
+    def _places(self, buffer: tir.Buffer, indices: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+        pairs = zip(indices, buffer.shape, strict=True)
+        return tuple(self._place(at, index, extent) for at, (index, extent) in enumerate(pairs))
+
+    def _place(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+        if not self._flow.depends(index):
+            return self._expr(index)
+        rule, from_end, plain = self._rule, self._rule.from_end, index
+        if not rule.checked:
+            return self._unchecked(at, index, extent)
+        turned = _from_end(index, extent)
+        if turned is not None:
+            plain, from_end = turned, True
+        elif rule.wraps and isinstance(index, tir.FloorMod):
+            plain = index.lhs
+        plain = _unsigned(plain)
+        if plain is index and not from_end and self._inside(index, extent):
+            return self._expr(index)
+        if from_end and self._inside(plain, extent):
+            return self._expr(plain)
+        self.inserted = True
+        return CheckedIndex(self._expr(plain), extent, rule.where, at, from_end).call()
+
+    def _unchecked(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+        made = self._expr(index)
+        if not self._rule.from_end or _from_end(index, extent) is not None or isinstance(index, tir.FloorMod):
+            return made
+        if self._inside(index, extent):
+            return made
+        self.inserted = True
+        return CheckedIndex(made, extent, "", at, True).unchecked()
+
+    def _inside(self, index: tir.Expr, extent: tir.Expr) -> bool:
+        """Whether 0 <= index < extent always."""
+        with ExitStack() as stack:
+            for load in _loads(index, self._rule.known or {}):
+                least, most = (self._rule.known or {})[load.buffer.data]
+                stack.enter_context(self._analyzer.constraint(c.greater_equal(load, c.const(least, load.dtype))))
+                stack.enter_context(self._analyzer.constraint(c.less_equal(load, c.const(most, load.dtype))))
+            if not self._analyzer.prove_at_least(index, 0):
+                return False
+            return self._analyzer.prove(c.less(*c.match_types(index, extent)))
+
+
+def _loads(index: tir.Expr, of: Mapping[tir.Var, object]) -> Iterable[tir.BufferLoad]:
+    return [n for n in walk(index) if isinstance(n, tir.BufferLoad) and n.buffer.data in of] if of else []
+
+
+def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
+    """i, for `T.Select(i < 0, i + extent, i)`."""
+    match index:
+        case tir.Select(
+            condition=tir.LT(lhs=tested, rhs=zero), true_value=tir.Add(lhs=base, rhs=by), false_value=plain
+        ) if tir.const_int(zero) == 0:
+            keys = Keys()
+            same = keys.same(tested, plain) and keys.same(base, plain)
+            return _uncast(plain) if same and keys.same(*c.match_types(by, extent)) else None
+    return None
+
+
+def _uncast(index: tir.Expr) -> tir.Expr:
+    """The index before it is made wider, which is as the data have it."""
+    while isinstance(index, tir.Cast) and index.value.dtype.is_int and index.value.dtype.bits <= index.dtype.bits:
+        index = index.value
+    return index
+
+
+def _unsigned(index: tir.Expr) -> tir.Expr:
+    """The index before a cast to a signed type of its width, which makes great ones negative."""
+    match index:
+        case tir.Cast(value=value) if (
+            index.dtype.is_int and value.dtype.is_uint and value.dtype.bits == index.dtype.bits
+        ):
+            return value
+    return index
+
+
+def negated(condition: tir.Expr) -> tir.Expr:
+    """The condition under which another one does not hold, with the negation pushed down to comparisons."""
+    match condition:
+        case tir.Not(value=value):
+            return value
+        case tir.Or(lhs=lhs, rhs=rhs):
+            return c.logical_and(negated(lhs), negated(rhs))
+        case tir.And(lhs=lhs, rhs=rhs):
+            return c.logical_or(negated(lhs), negated(rhs))
+        case tir.Call(op=tir.Op(name="tir.likely"), args=(value,)):
+            return negated(value)
+        case tir.CompareOp(lhs=lhs, rhs=rhs) if type(condition) in _OPPOSITE and not lhs.dtype.is_float:
+            return _OPPOSITE[type(condition)](condition.dtype, lhs, rhs)
+    return c.logical_not(condition)
+
+
+_OPPOSITE: dict[type[tir.CompareOp], type[tir.CompareOp]] = {
+    tir.LT: tir.GE, tir.GE: tir.LT, tir.GT: tir.LE, tir.LE: tir.GT, tir.EQ: tir.NE, tir.NE: tir.EQ,
+}  # fmt: skip

@@ -1,0 +1,391 @@
+"""Loops whose tiles are cut off at an edge: iterations in which a condition holds for the whole tile run without it.
+
+    for i in range(0, 9):                          for i in range(0, (n - 8) // 8 + 1):
+        for j in T.vectorized(8):          ->          for j in T.vectorized(8): B[i * 8 + j] = ...
+            if i * 8 + j < n:                      for i in range((n - 8) // 8 + 1, 9):
+                B[i * 8 + j] = ...                     for j in T.vectorized(8): if i * 8 + j < n: B[i * 8 + j] = ...
+
+A condition counts if it compares sums of loop variables, some of them of loops inside. The least and greatest values of
+those give a range of the outer variable in which it always holds. A serial loop is divided into that range and what is
+before and after it; in a parallel one, each iteration asks where it is, also by the quotients and remainders of its
+variable, which loops that were fused leave. Bodies that would become long are not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import conjuncts
+from mlcc.arith.intset import Interval, eval_set, from_range
+from mlcc.arith.keys import same_expr
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import Node, children, replace
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.folding import Folding, copied
+from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.lowering.unroll import nested_bodies
+from mlcc.passes.lowering.vector_legality import linear
+from mlcc.passes.manage.stages import FLAT
+
+_ALL_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
+
+
+def split_edges(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
+    """`func` (flat code) with loops divided where a copied body has at most `limit` statements, as unrolled."""
+    return replace(func, body=_Divider(limit).body(func.body)) if limit > 0 else func
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """A comparison and the loops between it and the loop that was searched."""
+
+    condition: tir.BinaryOp
+    domains: dict[tir.Var, Interval]
+    values: dict[tir.Var, Expr]
+
+
+@dataclass(slots=True)
+class _Span:
+    """Where conditions always hold: from the greatest of `starts` up to the least of `ends`, which is not in it."""
+
+    starts: list[Expr] = field(default_factory=list)
+    ends: list[Expr] = field(default_factory=list)
+    guards: set[int] = field(default_factory=set)
+
+
+class _Divider(Mutator):
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit * _ALL_COPIES
+        self._analyzer = Analyzer()
+
+    def expr(self, node: Expr) -> Expr:
+        return node
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        if tir.const_int(node.step) not in (None, 1):
+            return replace(node, body=self.body(node.body))
+        self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
+        divide = {ForKind.SERIAL: self._divided, ForKind.PARALLEL: self._asked}.get(node.kind)
+        made = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)
+        return replace(node, body=self.body(node.body)) if made is None else made
+
+    def _divided(self, loop: tir.For) -> list[Stmt] | None:
+        """The loop in parts; None if nothing is won."""
+        always, span = self._span(loop.var, loop.body)
+        body = _Dropper(always).body(loop.body) if always else loop.body
+        whole: tir.For = replace(loop, body=body)
+        if not self._affords(span, body, bool(span.starts) + bool(span.ends)):
+            return None if not always else [replace(whole, body=self.body(body))]
+        return self._parts(whole, span, _Dropper(span.guards).body(body))
+
+    def _affords(self, span: _Span, body: Body, copies: int) -> bool:
+        """Are there conditions to be rid of, and is there room for so many copies?"""
+        size = _expanded(body)
+        if not span.guards or size > self._limit or size * copies > self._left:
+            return False
+        self._left -= size * copies
+        return True
+
+    def _span(self, var: tir.Var, body: Body) -> tuple[set[int], _Span]:
+        """The conditions that hold whatever a variable is, and the span of the others."""
+        always: set[int] = set()
+        span = _Span()
+        for guard in _guards(var, body):
+            worst = _worst(guard, self._analyzer)
+            if worst is None:
+                continue
+            if self._analyzer.prove(c.less_equal(worst, 0)):
+                always.add(id(guard.condition))
+                continue
+            form = linear(worst, {var}, {})
+            if form is None or var not in form.terms:
+                continue
+            factor, rest = form.terms[var], c.cast(var.dtype, form.rest)
+            if factor > 0:  # factor * var + rest <= 0
+                end = c.add(c.floordiv(c.negate(rest), factor), 1)
+                span.ends.append(self._analyzer.simplify(end))
+            else:
+                start = c.floordiv(c.add(rest, -factor - 1), -factor)
+                span.starts.append(self._analyzer.simplify(start))
+            span.guards.add(id(guard.condition))
+        return always, span
+
+    def _asked(self, loop: tir.For) -> list[Stmt] | None:
+        """A parallel loop whose iterations ask where they are; None if nothing is won."""
+        places = _Places(loop)
+        body = places.body(loop.body)
+        for var, value in places.found:
+            self._analyzer.bind_bound(var, *self._analyzer.bound(value))
+        left, made = self._left, self._asking([loop.var, *(var for var, _ in places.found)], body)
+        if left == self._left and made == body:
+            return None
+        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *made))]
+
+    def _asking(self, places: Sequence[tir.Var], body: Body) -> Body:
+        """The body for where conditions hold, and for where they do not, chosen by one place after the other."""
+        if not places:
+            return self.body(body)
+        var, *others = places
+        always, span = self._span(var, body)
+        body = _Dropper(always).body(body) if always else body
+        if not self._affords(span, body, 1):
+            return self._asking(others, body)
+        condition: Expr = tir.TRUE
+        for start in _different(span.starts):
+            condition = c.logical_and(condition, c.greater_equal(var, start))
+        for end in _different(span.ends):
+            condition = c.logical_and(condition, c.less(var, end))
+        main = self._asking(others, _Dropper(span.guards).body(body))
+        rest = self._asking(others, _Knowing(self._only_other(var, span)).body(copied(body, {})))
+        return (tir.IfThenElse(condition, main, rest),)
+
+    def _only_other(self, var: tir.Var, span: _Span) -> dict[tir.Var, Expr]:
+        """The value of a variable outside of a span, if there is but one."""
+        low, high = self._analyzer.bound(var)
+        starts, ends = ([tir.const_int(value) for value in values] for values in (span.starts, span.ends))
+        if not starts and all(end == high for end in ends):
+            return {var: c.const(int(high), var.dtype)}
+        if not ends and all(start == low + 1 for start in starts):
+            return {var: c.const(int(low), var.dtype)}
+        return {}
+
+    def _parts(self, loop: tir.For, span: _Span, main: Body) -> list[Stmt]:
+        """What is before the span, the span, and what is after it."""
+        low, high = loop.min, c.add(loop.min, loop.extent)
+        start, end = low, high
+        for value in span.starts:
+            start = c.maximum(start, value)
+        if span.starts:
+            start = c.minimum(start, high)
+        for value in span.ends:
+            end = c.minimum(end, value)
+        if span.ends:
+            end = c.maximum(end, start)
+        made: list[Stmt] = []
+        start, end = (self._named(value, loop, made) for value in (start, end))
+        if span.starts:
+            made += self._part(loop, low, start, copied(loop.body, {}))
+        made += self._part(loop, start, end, main)
+        if span.ends:
+            made += self._part(loop, end, high, copied(loop.body, {}))
+        return made
+
+    def _named(self, value: Expr, loop: tir.For, made: list[Stmt]) -> Expr:
+        """A value as a name for it, unless it is simple."""
+        value = self._analyzer.simplify(value)
+        if isinstance(value, (tir.IntImm, tir.Var)):
+            return value
+        var = tir.Var(f"{loop.var.name}_at", value.dtype)
+        made.append(tir.Bind(var, value))
+        self._analyzer.bind_bound(var, *self._analyzer.bound(value))
+        return var
+
+    def _part(self, loop: tir.For, start: Expr, end: Expr, body: Body) -> list[Stmt]:
+        extent = self._analyzer.simplify(c.sub(end, start))
+        count = tir.const_int(extent)
+        if count is not None and count <= 0:
+            return []
+        if count == 1:
+            return list(self.body(copied(body, {loop.var: start})))
+        var = tir.Var(loop.var.name, loop.var.dtype)
+        self._analyzer.bind(var, tir.Range(start, extent))
+        inner = self.body(copied(body, {loop.var: var}))
+        return [replace(loop, var=var, min=start, extent=extent, body=inner)]
+
+
+def _different(values: Sequence[Expr]) -> list[Expr]:
+    made: list[Expr] = []
+    for value in values:
+        if not any(same_expr(value, other) for other in made):
+            made.append(value)
+    return made
+
+
+def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
+    """What has to be at most 0 for the condition to hold whatever the loops inside are at."""
+    node = guard.condition
+    lhs, rhs = (substitute(side, guard.values) for side in (node.lhs, node.rhs))
+    excess = c.sub(lhs, rhs) if isinstance(node, (tir.LT, tir.LE)) else c.sub(rhs, lhs)
+    if isinstance(node, (tir.LT, tir.GT)):
+        excess = c.add(excess, 1)
+    high = eval_set(analyzer.simplify(excess), guard.domains, analyzer).high
+    if high is None or not is_steady(high):
+        return None
+    made = analyzer.simplify(high)
+    return None if used_vars(made) & guard.domains.keys() else made
+
+
+def _guards(var: tir.Var, body: Body) -> list[_Guard]:
+    """The comparisons in a body that mention a variable and one of a loop further in."""
+    finder = _Finder(var)
+    finder.body(body)
+    return finder.found
+
+
+class _Places(Mutator):
+    """Gives names to the quotients and remainders of a loop's variable: where the loops are at that were fused."""
+
+    def __init__(self, loop: tir.For) -> None:
+        self._var = loop.var
+        self._known = {loop.var} | used_vars(loop.extent)
+        self.found: list[tuple[tir.Var, Expr]] = []
+
+    def expr_binary(self, node: tir.BinaryOp) -> Expr:
+        used = used_vars(node) if isinstance(node, (tir.FloorDiv, tir.FloorMod)) else set()
+        if self._var in used and used <= self._known and is_steady(node):
+            for var, value in self.found:
+                if same_expr(value, node):
+                    return var
+            var = tir.Var(f"{self._var.name}_{len(self.found)}", node.dtype)
+            self.found.append((var, node))
+            return var
+        return super().expr_binary(node)
+
+
+class _Finder:
+    def __init__(self, var: tir.Var) -> None:
+        self.found: list[_Guard] = []
+        self._var = var
+        self._domains: dict[tir.Var, Interval] = {}
+        self._values: dict[tir.Var, Expr] = {}
+        self._hidden: set[tir.Var] = set()  # bound inside to what has no form
+
+    def body(self, body: Body) -> None:
+        for stmt in body:
+            self._stmt(stmt)
+
+    def _stmt(self, stmt: Stmt) -> None:
+        inner = nested_bodies(stmt)
+        skip = {id(s) for nested in inner for s in nested}
+        for child in children(stmt):
+            if id(child) not in skip:
+                self._exprs(child)
+        if isinstance(stmt, tir.IfThenElse):
+            self._conditions(stmt.condition)
+        elif isinstance(stmt, tir.Bind):
+            if is_steady(stmt.value) and not stmt.var.dtype.is_handle:
+                self._values[stmt.var] = substitute(stmt.value, self._values)
+            else:
+                self._hidden.add(stmt.var)
+        if isinstance(stmt, tir.For):
+            if tir.const_int(stmt.step) in (None, 1):
+                self._domains[stmt.var] = from_range(tir.Range(stmt.min, stmt.extent))
+            else:
+                self._hidden.add(stmt.var)
+        for nested in inner:
+            self.body(nested)
+        if isinstance(stmt, tir.For):
+            self._domains.pop(stmt.var, None)
+
+    def _exprs(self, root: Node) -> None:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tir.Let):
+                self._hidden.add(node.var)
+            elif isinstance(node, tir.Call) and node.op == tir.Op("tir.if_then_else"):
+                self._conditions(node.args[0])
+            stack.extend(children(node))
+
+    def _conditions(self, condition: Expr) -> None:
+        for part in conjuncts(condition):
+            if not isinstance(part, (tir.LT, tir.LE, tir.GT, tir.GE)) or not _is_index(part) or not is_steady(part):
+                continue
+            used = used_vars(part.lhs) | used_vars(part.rhs)
+            used |= {v for var in used if var in self._values for v in used_vars(self._values[var])}
+            if self._var in used and used & self._domains.keys() and not used & self._hidden:
+                self.found.append(_Guard(part, dict(self._domains), dict(self._values)))
+
+
+def _is_index(part: tir.BinaryOp) -> bool:
+    dtype = part.lhs.dtype
+    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
+
+
+class _Dropper(Folding):
+    """Leaves out conditions that hold, named by their ids."""
+
+    def __init__(self, holds: set[int]) -> None:
+        super().__init__({})
+        self._holds = holds
+
+    def expr(self, node: Expr) -> Expr:
+        if id(node) in self._holds:
+            return tir.TRUE
+        return super().expr(node)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        made = super().expr_call(node)
+        if isinstance(made, tir.Call) and isinstance(made.op, tir.Op):
+            if made.op.name == "tir.likely" and tir.const_int(made.args[0]) is not None:
+                return made.args[0]
+            if made.op.name == "tir.if_then_else" and tir.const_int(made.args[0]) is not None:
+                return made.args[1] if tir.const_int(made.args[0]) else made.args[2]
+        return made
+
+
+class _Knowing(Folding):
+    """What values of variables make of conditions. Indices keep the variables: they tell iterations apart."""
+
+    def __init__(self, values: dict[tir.Var, Expr]) -> None:
+        super().__init__({})
+        self._known = Folding(values)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        made = super().expr_call(node)
+        if isinstance(made, tir.Call) and made.op == tir.Op("tir.if_then_else"):
+            condition = self._known.expr(made.args[0])
+            holds = tir.const_int(condition)
+            if holds is not None:
+                return made.args[1 if holds else 2]
+            if condition is not made.args[0]:
+                return tir.Call(made.dtype, made.op, (condition, *made.args[1:]), span=made.span)
+        return made
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        return super().stmt_if(replace(node, condition=self._known.expr(node.condition)))
+
+
+def _expanded(body: Body) -> int:
+    """How many statements, with those of unrolled loops as often as they will be there."""
+    total = 0
+    for stmt in body:
+        inner = sum(_expanded(nested) for nested in nested_bodies(stmt))
+        if isinstance(stmt, tir.For) and stmt.kind is ForKind.UNROLLED:
+            inner *= max(tir.const_int(stmt.extent) or 1, 1)
+        total += 1 + inner
+    return total
+
+
+def _jumps(body: Body) -> bool:
+    """Whether a `break` or `continue` is inside, of whatever loop."""
+    for stmt in body:
+        if isinstance(stmt, (tir.Break, tir.Continue)) or any(_jumps(nested) for nested in nested_bodies(stmt)):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class PartitionLoops(LoweringStep):
+    """Divide loops where a condition holds for whole iterations, so that these run without it (TVM: LoopPartition).
+
+    Before:  for i in range(13): for j in range(8): if i * 8 + j < 100: ...
+    After:   for i in range(12): for j in range(8): ...
+             for j in range(8): if 96 + j < 100: ...
+    """
+
+    name: ClassVar[str] = "partition-loops"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return split_edges(func, options.edge_limit)

@@ -1,0 +1,237 @@
+"""Promotion of 16- and 8-bit floats to float32 in the TIR functions that operators became.
+
+A forward fixpoint over buffers finds those in which a rounded value would be kept: a store of arithmetic, or of a value
+loaded from such a buffer. They become float32 buffers; a result that the function accumulates in gets a float32
+stand-in and a copy that rounds. Then expressions are rewritten, see `WideFloats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import FLOAT32
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import map_children, replace, walk
+from mlcc.ir.visit import substitute
+from mlcc.ops.topi import ROUNDS
+from mlcc.passes.schedule.rewrite.cache_stage import copy_stage, zero
+from mlcc.passes.schedule.rewrite.wide_floats import WideFloats, is_narrow
+
+OPERATOR = "mlcc.operator"  # the attribute of the functions that `lower-to-tir{accurate=true}` makes
+
+
+def is_operator(func: tir.PrimFunc) -> bool:
+    """Whether a function came from operators and has not been promoted yet."""
+    return bool(func.attrs.get(OPERATOR))
+
+
+def uses_narrow_floats(func: tir.PrimFunc) -> bool:
+    """Whether any value in a function is a 16- or 8-bit float."""
+    return any(isinstance(n, (tir.Expr, tir.Buffer)) and is_narrow(n.dtype) for n in walk(func))
+
+
+def promoted_module(module: IRModule) -> IRModule:
+    """The module with all functions promoted that came from operators."""
+    made = module.copy()
+    for name, func in module.functions.items():
+        if isinstance(func, tir.PrimFunc) and is_operator(func):
+            made.update_func(name, promoted(func))
+    return made
+
+
+def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with narrow floats computed in float32 and each result rounded once."""
+    plain: tir.PrimFunc = func.without_attr(OPERATOR)
+    rounded = _rounded_buffers(plain)
+    outputs = [b for b in plain.buffers if b in rounded]
+    made = _widened(plain, rounded.difference(outputs))
+    return _rewritten(_with_stand_ins(made, [b for b in outputs if b is not None]))
+
+
+def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
+    """The function with float32 buffers for its intermediate results. Its own results are still accumulated in their
+    type: the rest is for `promoted`."""
+    chosen = _rounded_buffers(func).difference(func.buffers)
+    return _rewritten(_widened(func, chosen)) if chosen else func
+
+
+# ---------------------------------------------------------------- buffers
+
+
+def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
+    """The narrow buffers that keep values which would be rounded: of the function's own, and of its results those that
+    it reads back."""
+    stores: dict[tir.Buffer, list[tir.Expr]] = {}
+    loaded: set[tir.Buffer] = set()
+    local: set[tir.Buffer] = set()
+    rounding: set[tir.Buffer] = set()
+    pinned: set[tir.Var] = set()
+    bound: dict[tir.Var, tir.Expr] = {}
+    for node in walk(func.body):
+        match node:
+            case tir.BufferStore(buffer=buffer, value=value):
+                stores.setdefault(buffer, []).append(value)
+            case tir.BufferLoad(buffer=buffer):
+                loaded.add(buffer)
+            case tir.Bind(var=var, value=value) | tir.Let(var=var, value=value):
+                bound[var] = value
+            case tir.Call(args=args):  # memory that is handed on by its pointer
+                pinned.update(a for a in args if isinstance(a, tir.Var))
+            case tir.Block(alloc_buffers=made, match_buffers=views, annotations=annotations, writes=writes):
+                local.update(made)
+                rounding.update(r.buffer for r in writes if ROUNDS in annotations)
+                for view in views:
+                    pinned.update((view.buffer.data, view.source.buffer.data))
+    kept = {b for b in stores if is_narrow(b.dtype) and b.data not in pinned and b not in rounding}
+    taken = [b for b in kept if b in local or b in loaded]
+    chosen: set[tir.Buffer] = set()
+    while True:
+        more = [b for b in taken if b not in chosen and any(_rounds(v, chosen, bound) for v in stores[b])]
+        if not more:
+            return chosen
+        chosen.update(more)
+
+
+def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, tir.Expr]) -> bool:
+    """Whether a narrow value is rounded where it is made. One that is loaded, chosen among such, or given is not."""
+    match value:
+        case tir.BufferLoad(buffer=buffer):
+            return buffer in wide or _is_wide_load(value)
+        case tir.FloatImm() | tir.Cast(value=tir.FloatImm() | tir.IntImm()):
+            return False
+        case tir.Cast(value=inner):
+            return not inner.dtype.is_bool
+        case tir.Var():
+            return value in bound and _rounds(bound[value], wide, bound)
+        case tir.Max(lhs=one, rhs=other) | tir.Min(lhs=one, rhs=other) | tir.Select(true_value=one, false_value=other):
+            return _rounds(one, wide, bound) or _rounds(other, wide, bound)
+        case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, one, other)):
+            return _rounds(one, wide, bound) or _rounds(other, wide, bound)
+        case tir.Broadcast(value=inner) | tir.Let(body=inner):
+            return _rounds(inner, wide, bound)
+    return True
+
+
+def _float32(buffer: tir.Buffer, name: str) -> tir.Buffer:
+    """A buffer of float32 in the place of a narrow one."""
+    data = tir.Var(name, buffer.data.dtype, tir.PointerType(FLOAT32, buffer.scope))
+    return replace(buffer, name=name, dtype=FLOAT32, data=data)
+
+
+def _widened(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
+    """The function with float32 buffers for `chosen`, which are its own; loads and stores keep the narrow type."""
+    made: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
+    return substitute(func, made | {old.data: new.data for old, new in made.items()})
+
+
+def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
+    """The function with a float32 buffer in the place of each result, and a copy to the result after its last use."""
+    root = func.root
+    if root is None or not outputs:
+        return func
+    made = {b: _float32(b, f"{b.name}_global") for b in outputs}
+    body: list[tir.Stmt] = []
+    for at, stmt in enumerate(root.body):
+        body.append(substitute(stmt, made))
+        used, later = set(walk(stmt)), set(walk(root.body[at + 1 :]))
+        body += [_rounding_copy(made[b], b) for b in outputs if b in used and b not in later]
+    block = replace(root, body=tuple(body), alloc_buffers=(*root.alloc_buffers, *made.values()))
+    return replace(func, body=(replace(func.body[0], block=block),))
+
+
+def _rounding_copy(source: tir.Buffer, target: tir.Buffer) -> tir.Stmt:
+    """The loops that store `source` as the type of `target`; named as those of `cache_write`."""
+    whole = tuple(tir.Range(zero(n), n) for n in target.shape)
+    return copy_stage(tir.BufferRegion(target, whole), source, target, "global", False).nest
+
+
+# ---------------------------------------------------------------- expressions
+
+_PICKS = (tir.Max, tir.Min, tir.Select, tir.Broadcast, tir.Let, tir.Call)
+_STEPS = frozenset(f"tir.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fmod"))
+
+
+def _rewritten(func: tir.PrimFunc) -> tir.PrimFunc:
+    return replace(func, body=_Promote(FLOAT32).body(func.body))
+
+
+def _is_wide_load(node: Any) -> bool:
+    """Whether a load is of the narrow type still that its buffer had."""
+    return isinstance(node, tir.BufferLoad) and node.dtype.element is not node.buffer.dtype.element
+
+
+def _decides(node: Any) -> bool:
+    """Whether an expression jumps where a narrow operand changes by a little."""
+    match node:
+        case tir.Cast(dtype=dtype, value=value):
+            return is_narrow(value.dtype) and not dtype.is_float
+        case tir.CompareOp(lhs=lhs):
+            return is_narrow(lhs.dtype)
+        case tir.FloorDiv() | tir.FloorMod() | tir.Mod():
+            return is_narrow(node.dtype)
+        case tir.Call(op=tir.Op(name=name), args=args):
+            narrow = any(isinstance(a, tir.Expr) and is_narrow(a.dtype) for a in args)
+            return narrow and (name in _STEPS or not is_narrow(node.dtype))
+    return False
+
+
+class _Promote(WideFloats):
+    """Narrow floats computed in float32, in a function whose widened buffers are accessed in their old type still."""
+
+    _deciding = False  # inside of an expression that `_decides`
+
+    def _stmt(self, stmt: Any) -> Any:
+        match stmt:
+            case tir.BufferStore(buffer=buffer, value=value, indices=indices) if buffer.dtype.element.is_float and (
+                buffer.dtype.element is not value.dtype.element
+            ):
+                made = self._wide(value) if is_narrow(value.dtype) else self._expr(value)
+                fitting = c.cast(buffer.dtype.with_lanes(value.dtype.lanes), made)
+                return replace(stmt, value=fitting, indices=tuple(map(self._expr, indices)))
+            case tir.Bind(value=value) if is_narrow(value.dtype) and not _rounds(value, (), {}):
+                return replace(stmt, value=self._narrow(value))
+        made = super()._stmt(stmt)
+        if isinstance(made, tir.Block) and ROUNDS in made.annotations:
+            return replace(made, annotations=made.annotations.without(ROUNDS))
+        return made
+
+    def _narrow(self, node: tir.Expr) -> tir.Expr:
+        if is_narrow(node.dtype):
+            if isinstance(node, tir.Cast) and isinstance(node.value, tir.FloatImm):
+                return c.cast(node.dtype, node.value)
+            if isinstance(node, tir.BufferLoad) and _is_wide_load(node):
+                return tir.Cast(node.dtype, self._load(node))
+            if isinstance(node, _PICKS) and not _rounds(node, (), {}):
+                return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)
+        return super()._narrow(node)
+
+    def _wide(self, node: tir.Expr) -> tir.Expr:
+        if not self._deciding and _decides(node):
+            return self._decided(super()._wide, node)  # type: ignore[no-any-return]
+        match node:
+            case tir.BufferLoad() if _is_wide_load(node):
+                made: tir.Expr = self._load(node)
+            case tir.Var() if node in self._values:
+                made = self._values[node]
+            case _:
+                return super()._wide(node)
+        return tir.Cast(made.dtype, tir.Cast(node.dtype, made)) if self._deciding else made
+
+    def _expr(self, node: Any) -> Any:
+        if not self._deciding and _decides(node):
+            return self._decided(super()._expr, node)
+        return super()._expr(node)
+
+    def _decided(self, rewrite: Callable[[Any], Any], node: Any) -> Any:
+        self._deciding = True
+        try:
+            return rewrite(node)
+        finally:
+            self._deciding = False
+
+    def _load(self, node: tir.BufferLoad) -> tir.BufferLoad:
+        dtype = node.buffer.dtype.with_lanes(node.dtype.lanes)
+        return replace(node, dtype=dtype, indices=tuple(map(self._expr, node.indices)))

@@ -1,0 +1,216 @@
+"""Blocks that are stored along one axis and read along another: rows are loaded whole, and turned in registers.
+
+    for u in range(4):                                        r0 = A[T.Ramp(k, 1, 4)]     # four rows
+        B[T.Ramp(u * n, 1, 4)] = A[T.Ramp(k + u, m, 4)]  ->   ...
+                                                              B[T.Ramp(0, 1, 4)] = (r0[0], r1[0], r2[0], r3[0])
+                                                              ...
+
+A vector whose lanes lie a row apart, and that moves by one element with the loop around it, is a column of a block. The
+columns of a block of n rows take n loads and n * log2(n) shuffles of two vectors, in the place of n * n loads of one
+element each. What is loaded is the same; nothing is stored before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Node, children, map_children, replace
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.lowering.accesses import is_steady
+from mlcc.passes.lowering.aliases import AliasMutator
+from mlcc.passes.lowering.folding import copied
+from mlcc.passes.lowering.mutator import Body
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.lowering.vector_legality import linear
+from mlcc.passes.manage.stages import FLAT
+
+_LEAST_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
+_MOST_ROWS = 16  # of a block in registers
+_USUAL_BYTES = 16  # of a vector, where that is not known
+
+
+def turn_crossings(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
+    """`func` (with vectors in place of vectorized loops) with blocks turned in registers."""
+    return replace(func, body=_Turner(options.vector_bytes or _USUAL_BYTES).body(func.body))
+
+
+class _Turner(AliasMutator):
+    def __init__(self, vector_bytes: int) -> None:
+        super().__init__()
+        self._vector_bytes = vector_bytes
+
+    def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
+        """What happens in some lanes only stays: the rows of other lanes may lie outside."""
+        return node if node.condition.dtype.lanes > 1 else super().stmt_if(node)
+
+    def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
+        made = super().stmt_for(node)
+        if not isinstance(made, tir.For) or made.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            return made
+        count = tir.const_int(made.extent)
+        if count is None or count < 2 or made.step is not None or not all(map(_is_store, made.body)):
+            return made
+        columns = self._columns(made)
+        if not columns:
+            return made
+        width = min(self._width(load.dtype, count) for load in columns)
+        return self._turned(made, columns, width, count) if width > 1 else made
+
+    def _width(self, dtype: DType, count: int) -> int:
+        """How many columns are made at a time: a power of two that divides the lanes."""
+        width = min(self._vector_bytes // dtype.element.bytes, _MOST_ROWS, count)
+        while width > 1 and (dtype.lanes % width or width & (width - 1)):
+            width -= 1
+        return width
+
+    def _columns(self, loop: tir.For) -> list[tir.BufferLoad]:
+        """The loads of columns in a body that stores elsewhere."""
+        stored = {self._aliases.of(s.buffer.data).root for s in loop.body}  # type: ignore[attr-defined]
+        found = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
+        safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in found)
+        return found if safe else []
+
+    def _turned(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, count: int) -> list[Stmt]:
+        chunk = tir.Var(f"{loop.var.name}_at", loop.var.dtype)
+        chunks, rest = divmod(count, width)
+        first = loop.min if chunks == 1 else c.add(loop.min, c.mul(chunk, width))
+        body = self._block(loop, columns, width, first)
+        made: list[Stmt] = list(body)
+        if chunks > 1:
+            made = [tir.For(chunk, c.const(0, chunk.dtype), c.const(chunks, chunk.dtype), ForKind.SERIAL, body)]
+        for n in range(count - rest, count):
+            made += copied(loop.body, {loop.var: c.add(loop.min, n)})
+        return made
+
+    def _block(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, first: Expr) -> Body:
+        """`width` iterations from `first` on."""
+        made: list[Stmt] = []
+        values: list[dict[tir.BufferLoad, Expr]] = [{} for _ in range(width)]
+        for load in columns:
+            for at, value in enumerate(_columns_of(load, loop.var, width, first, made)):
+                values[at][load] = value
+        for at, value_of in enumerate(values):
+            body = tuple(_replaced(stmt, value_of) for stmt in loop.body)
+            made += copied(body, {loop.var: c.add(first, at)})
+        return tuple(made)
+
+
+def _surely(body: Body) -> Iterator[tir.BufferLoad]:
+    """The loads that every iteration does. What is loaded where a condition holds may lie outside elsewhere."""
+    stack: list[Node] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.BufferLoad):
+            yield node
+        if isinstance(node, tir.Call) and node.op == tir.Op("tir.if_then_else"):
+            stack.append(node.args[0])
+        elif isinstance(node, (tir.And, tir.Or)):
+            stack.append(node.lhs)
+        elif not isinstance(node, (tir.Select, tir.Buffer)):
+            stack.extend(children(node))
+
+
+def _is_store(stmt: Stmt) -> bool:
+    return isinstance(stmt, tir.BufferStore) and all(map(is_steady, stmt.indices))
+
+
+def _is_column(load: tir.BufferLoad, var: tir.Var) -> bool:
+    """Are its lanes far apart, and does it move by one element with the variable?"""
+    index = load.indices[0]
+    if not isinstance(index, tir.Ramp) or not is_steady(index) or var in used_vars(index.stride):
+        return False
+    stride = tir.const_int(index.stride)
+    whole = load.buffer.dtype.lanes == 1 and load.dtype.element.bits in (8, 16, 32, 64) and not load.dtype.is_bool
+    form = linear(index.base, {var}, {})
+    near = stride is not None and abs(stride) < _LEAST_STRIDE
+    return whole and not near and form is not None and form.terms == {var: 1}
+
+
+def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, made: list[Stmt]) -> list[Expr]:
+    """The vectors that a load gives in `width` iterations; `made` gets the rows and what becomes of them."""
+    index = load.indices[0]
+    assert isinstance(index, tir.Ramp)
+    base = substitute(index.base, {var: first})
+    dtype = load.dtype.element.with_lanes(width)
+    one = c.const(1, index.base.dtype)
+    parts = []
+    for group in range(0, index.lanes, width):
+        rows: list[Expr] = []
+        for row in range(group, group + width):
+            start = c.add(base, c.mul(index.stride, row))
+            ramp = tir.Ramp(index.base.dtype.with_lanes(width), start, one, width)
+            rows.append(_named("row", tir.BufferLoad(dtype, load.buffer, (ramp,)), made))
+        parts.append(_transposed(rows, dtype, made))
+    return [_joined([part[n] for part in parts], made) for n in range(width)]
+
+
+def _transposed(rows: list[Expr], dtype: DType, made: list[Stmt]) -> list[Expr]:
+    """A square of vectors turned: in each step pairs of them exchange halves of blocks twice as large as before."""
+    width = len(rows)
+    step = 1
+    while step < width:
+        turned = list(rows)
+        for low in (n for n in range(width) if not n & step):
+            pair = (rows[low], rows[low + step])
+            near = [j if not j & step else width + j - step for j in range(width)]
+            far = [j + step if not j & step else width + j for j in range(width)]
+            turned[low] = _named("turned", _shuffle(dtype, pair, near), made)
+            turned[low + step] = _named("turned", _shuffle(dtype, pair, far), made)
+        rows, step = turned, step * 2
+    return rows
+
+
+def _joined(parts: list[Expr], made: list[Stmt]) -> Expr:
+    """Vectors one after the other as one."""
+    while len(parts) > 1:
+        joined = []
+        for one, other in zip(parts[::2], parts[1::2], strict=False):
+            lanes = one.dtype.lanes + other.dtype.lanes
+            value = _shuffle(one.dtype.with_lanes(lanes), (one, other), range(lanes))
+            joined.append(_named("column", value, made))
+        parts = joined + ([parts[-1]] if len(parts) % 2 else [])
+    return parts[0]
+
+
+def _shuffle(dtype: DType, vectors: tuple[Expr, ...], lanes: Sequence[int]) -> tir.Shuffle:
+    return tir.Shuffle(dtype, vectors, tuple(c.const(n) for n in lanes))
+
+
+def _named(name: str, value: Expr, made: list[Stmt]) -> tir.Var:
+    var = tir.Var(name, value.dtype)
+    made.append(tir.Bind(var, value))
+    return var
+
+
+def _replaced(stmt: Stmt, values: dict[tir.BufferLoad, Expr]) -> Stmt:
+    """A statement with values in the place of loads."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, tir.BufferLoad) and node in values:
+            return values[node]
+        return node if isinstance(node, (tir.Var, tir.Buffer)) else map_children(node, visit)
+
+    return map_children(stmt, visit)
+
+
+@dataclass(frozen=True)
+class TransposeRegisters(LoweringStep):
+    """Load blocks that are stored along one axis and read along another row by row, and transpose them in registers.
+
+    Before:  for j in range(8): C[j * 64 : j * 64 + 8] = A[T.Ramp(j, 64, 8)]
+    After:   eight rows of A as vectors, shuffled into eight columns that are stored
+    """
+
+    name: ClassVar[str] = "transpose-registers"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = FLAT
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return turn_crossings(func, options)

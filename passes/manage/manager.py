@@ -1,0 +1,235 @@
+"""Passes and pipelines: their textual form, the order of things around each pass, and what is left behind on a bug."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
+from mlcc.ir.module import IRModule
+from mlcc.machine.target import Target
+from mlcc.options.text import Item, format_item, parse_list
+from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
+from mlcc.passes import ALIASES, PASSES
+from mlcc.passes.manage.levels import GROUPS, group_text
+from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
+
+_CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What passes may know beside the module. Relative paths in options are taken from `folder`.
+
+    `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
+    `builds`: code is generated from the result, which is not for people to read or for other tools.
+    """
+
+    target: Target = field(default_factory=Target)
+    folder: str = "."
+    confined: bool = False
+    builds: bool = False
+
+    def path(self, name: str) -> str:
+        """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
+        full = os.path.join(self.folder, name)
+        if self.confined and not inside(self.folder, full):
+            raise CompileError(error("E0510", f"{name} lies outside the folder of the text that names it"))
+        return full
+
+
+def inside(folder: str, path: str) -> bool:
+    """Whether a path, links followed, lies in a folder or below it."""
+    root = os.path.realpath(folder)
+    return os.path.commonpath([root, os.path.realpath(path)]) == root
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a pass needs of its input, by the name of the pass that provides it; `find` lists what is missing."""
+
+    provider: str
+    find: Callable[[IRModule], list[Diagnostic]]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A transformation of a module. Its dataclass fields are its options; the docstring's first line is its summary.
+
+    `run` returns a new module and leaves the one that it was given as it is. A pass that looks for blocks in PrimFuncs
+    is not given a module without (`needs_blocks`).
+    """
+
+    name: ClassVar[str] = ""
+    needs_blocks: ClassVar[bool] = False
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return format_item(self.name, given_fields(self))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order. `str()` prints what `Pipeline.parse` reads."""
+
+    passes: tuple[Pass, ...] = ()
+
+    @staticmethod
+    def parse(text: str, source_name: str = "PIPELINE", target: str = "llvm") -> Pipeline:
+        """Raises CompileError (E0500 to E0504) listing everything that is wrong with the text.
+
+        `O0` to `O3` stand for the passes of that level, `lower` for the steps that lower a module, each for the kind
+        of `target`.
+        """
+        made: list[Pass] = []
+        wrong: list[Diagnostic] = []
+        for item in parse_list(text, source_name, "E0500"):
+            group = None if item.options else group_text(item.name, target)
+            if group is not None and kebab(item.name) == "lower-loops" and target != "llvm":
+                message = f"`lower-loops` lowers for llvm, and the target is {target}"
+                wrong.append(error("E0546", message, item.name_span, help="run `lower`"))
+                continue
+            if group is not None:
+                made += Pipeline.parse(group).passes
+                continue
+            try:
+                made.append(make_pass(item))
+            except CompileError as exc:
+                wrong += exc.diagnostics
+        if wrong:
+            raise CompileError(wrong)
+        return Pipeline(tuple(made))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.passes))
+
+    def files(self) -> list[str]:
+        """The files that options of its passes name."""
+        named = ((p, f.name) for p in self.passes for f in fields(p) if f.metadata.get("file"))
+        return [str(getattr(p, name)) for p, name in named if getattr(p, name)]
+
+
+def pass_class(name: str) -> type[Pass]:
+    """The class of a pass by name or alias. Raises KeyError."""
+    module, _, attribute = PASSES[ALIASES.get(name, name)].partition(":")
+    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+
+
+def make_pass(item: Item) -> Pass:
+    """The pass that an item of a pipeline's text names. Raises CompileError."""
+    name = kebab(item.name)
+    if group_text(name) is not None:
+        raise CompileError(error("E0502", f"`{name}` stands for several passes and has no options", item.name_span))
+    if name not in PASSES and name not in ALIASES:
+        help = did_you_mean(name, [*PASSES, *ALIASES, *GROUPS]) or "`mlcc passes --list` names them all"
+        raise CompileError(error("E0501", f"no pass `{item.name}`", item.name_span, help=help))
+    cls = pass_class(name)
+    return cls(**typed_fields(item, cls, _CODES, "pass"))
+
+
+def summary(name: str) -> str:
+    """One line on a pass."""
+    return (pass_class(name).__doc__ or "").strip().split("\n")[0]
+
+
+def help_text(name: str) -> str:
+    """All that `mlcc passes --help-pass NAME` says: the docstring, the options with types and defaults, aliases."""
+    import inspect
+    import typing
+
+    cls = pass_class(name)
+    lines = [f"{cls.name}: {inspect.cleandoc(cls.__doc__ or '')}"]
+    hints = typing.get_type_hints(cls)
+    options = []
+    for option in dataclasses.fields(cls):
+        default = format_item("", [("", option.default)])[2:-1] if option.default is not dataclasses.MISSING else ""
+        note = f" (default {default})" if default not in ("", '""') else ""
+        needed = ", required" if option.default is dataclasses.MISSING else note
+        options.append(f"  {kebab(option.name)}: {describe_type(hints[option.name])}{needed}")
+    if options:
+        lines += ["", "Options:", *options]
+    others = [alias for alias, known in ALIASES.items() if known == cls.name]
+    if others:
+        lines += ["", f"Also known as {', '.join(others)}."]
+    return "\n".join(lines)
+
+
+class Observer:
+    """Looks on while a pipeline runs. Every method may be left as it is."""
+
+    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+        """Once, before the first pass."""
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        """Before pass number `at`, counted from 0."""
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        """After it; `before` is the module that it was given."""
+
+    def finish(self) -> None:
+        """Once, after the last pass, also when one failed."""
+
+
+class PassFailed(Exception):
+    """A bug of ours inside a pass. `reproducer` is the path of a file that `mlcc passes` runs into the same bug."""
+
+    def __init__(self, message: str, reproducer: str | None) -> None:
+        super().__init__(message)
+        self.reproducer = reproducer
+        if reproducer is not None:
+            self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
+
+
+def run_pipeline(
+    pipeline: Pipeline, module: IRModule, ctx: PassContext | None = None, observers: Sequence[Observer] = ()
+) -> IRModule:
+    """The module after all passes. Raises CompileError for what is wrong with the input, PassFailed for our bugs."""
+    ctx = ctx or PassContext()
+    try:
+        for observer in observers:
+            observer.start(pipeline, module)
+        for at, current in enumerate(pipeline.passes):
+            module = _run_one(pipeline, at, current, module, ctx, observers)
+    finally:
+        for observer in observers:
+            observer.finish()
+    return module
+
+
+def _run_one(
+    pipeline: Pipeline, at: int, current: Pass, module: IRModule, ctx: PassContext, observers: Sequence[Observer]
+) -> IRModule:
+    if current.needs_blocks and stage_of(module) != BLOCKS:
+        message = f"`{current.name}` takes a module of {BLOCKS}, and this one has {stage_of(module)}"
+        raise CompileError(
+            error("E0545", message, help=f"run it before the steps of lowering, `{module.attrs.get(STEP)}`")
+        )
+    for need in current.requires:
+        missing = need.find(module)
+        if missing:
+            help = f"run `{need.provider}` before `{current.name}`"
+            raise CompileError([dataclasses.replace(d, help=d.help or help) for d in missing])
+    for observer in observers:
+        observer.before(at, current, module)
+    given = dict(module.functions)
+    try:
+        made = current.run(module, ctx)
+        if given != module.functions:  # functions compare by identity
+            raise AssertionError(f"`{current.name}` changed the module that it was given")
+        for observer in observers:
+            observer.after(at, current, module, made)
+    except (MlccError, RecursionError, MemoryError):
+        raise
+    except Exception as exc:
+        from mlcc.passes.manage.reproducer import write_reproducer
+
+        path = write_reproducer(module, Pipeline(pipeline.passes[at:]), ctx, exc)
+        raise PassFailed(f"pass `{current}` failed: {type(exc).__name__}: {exc}", path) from exc
+    return made

@@ -1,0 +1,184 @@
+"""What looks on while a pipeline runs: dumps, differences, times, verification."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import textwrap
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from mlcc.errors import CompileError, Diagnostic, Severity, did_you_mean, error
+from mlcc.ir.module import Func, IRModule
+from mlcc.options.typed import kebab
+from mlcc.passes import ALIASES, PASSES
+from mlcc.passes.manage.manager import Observer, Pass, Pipeline
+
+_DUMP = "# --- "
+DATA_LIMIT = 1 << 20  # bytes of constants that a dump still carries
+
+Write = Callable[[str], None]
+
+
+def dump_text(module: IRModule) -> str:
+    """The module as a text that parses; large constants are named, not written."""
+    from mlcc.grammar.printer.printer import script
+    from mlcc.ir import relax
+    from mlcc.ir.node import walk
+
+    total = 0
+    for func in module.functions.values():
+        for node in walk(func):
+            total += node.data.nbytes if isinstance(node, relax.Constant) else 0
+    return script(module, data=total <= DATA_LIMIT)
+
+
+@dataclass
+class Dump(Observer):
+    """Writes the module before or after passes: fenced by `# --- after fuse`, or as numbered files in `folder`.
+
+    `names` are the passes it looks at; None is every pass.
+    """
+
+    write: Write
+    names_before: Collection[str] | None = ()
+    names_after: Collection[str] | None = ()
+    folder: str | None = None
+    save: Callable[[str, str, str], None] | None = None  # path, text, how the text of any dump begins
+
+    def __post_init__(self) -> None:
+        self.names_before = _canonical_names(self.names_before)
+        self.names_after = _canonical_names(self.names_after)
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        if self.names_before is None or current.name in self.names_before:
+            self._dump(at, "before", current, module)
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        if self.names_after is None or current.name in self.names_after:
+            self._dump(at, "after", current, module)
+
+    def _dump(self, at: int, when: str, current: Pass, module: IRModule) -> None:
+        text = dump_text(module)
+        if self.folder is None:
+            self.write(f"# --- {when} {current.name}\n{text}")
+            return
+        from mlcc.files import make_folder, write_atomic
+
+        make_folder(self.folder)
+        path = os.path.join(self.folder, f"{at + 1:02}-{when}-{current.name}.mlc")
+        text = f"{_DUMP}{when} {current}\n{text}"
+        if self.save is None:
+            write_atomic(path, text)
+        else:
+            self.save(path, text, _DUMP)
+
+
+def _canonical_names(names: Collection[str] | None) -> set[str] | None:
+    return None if names is None else {ALIASES.get(kebab(n), kebab(n)) for n in names}
+
+
+@dataclass
+class Diff(Observer):
+    """Writes what each pass changed, function by function, as a unified difference of texts."""
+
+    write: Write
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        lines: list[str] = []
+        for name in dict.fromkeys([*before, *module]):
+            old, new = before.functions.get(name), module.functions.get(name)
+            if old is not new:
+                texts = _lines(name, old), _lines(name, new)
+                lines += difflib.unified_diff(*texts, f"{name} before", f"{name} after", lineterm="")
+        body = "\n".join(lines) if lines else "# nothing changed"
+        self.write(f"# --- changed by {current.name}\n{body}\n")
+
+
+def _lines(name: str, func: Func | None) -> list[str]:
+    """The text of a function as it stands in its module."""
+    from mlcc.grammar.printer.printer import script
+
+    if func is None:
+        return []
+    text = script(IRModule({name: func}), data=False)
+    return textwrap.dedent(text.partition("class Module:\n")[2]).splitlines()
+
+
+@dataclass
+class Timing(Observer):
+    """Writes how long each pass took, when all are done."""
+
+    write: Write
+    clock: Callable[[], float] = time.perf_counter
+    spent: list[tuple[str, float]] = field(default_factory=list)
+    _started: float = 0.0
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        self._started = self.clock()
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        self.spent.append((current.name, self.clock() - self._started))
+
+    def finish(self) -> None:
+        total = sum(seconds for _, seconds in self.spent)
+        lines = [f"{1e3 * s:10.2f} ms  {100 * s / total if total else 0:5.1f} %  {name}" for name, s in self.spent]
+        self.write("\n".join([*lines, f"{1e3 * total:10.2f} ms  100.0 %  all passes"]) + "\n")
+
+
+_OF_SIZES = ("E0355", "E0492")  # what sizes found on the way can show
+
+
+@dataclass
+class VerifyEach(Observer):
+    """Verifies the module before the first pass, where a violation is the user's, and after each, where it is ours.
+
+    `input_too` is False where the caller has done the first; passes named in `skipped` are not followed by one. A
+    `match_cast` that sizes found on the way show to be impossible is the user's at any time, and so is an access that
+    they show to be out of bounds.
+    """
+
+    input_too: bool = True
+    skipped: Collection[str] = ()
+
+    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+        found = violations(module) if self.input_too else []
+        if found:
+            raise CompileError(found)
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        if current.name not in self.skipped and module.functions != before.functions:  # functions compare by identity
+            found = violations(module)
+            if any(d.code not in _OF_SIZES for d in found):
+                raise IllFormed(found)
+            if found:
+                raise CompileError(found)
+
+
+def violations(module: IRModule) -> list[Diagnostic]:
+    """What breaks a rule of the IR; warnings do not count."""
+    from mlcc.verify import verify
+
+    return [d for d in verify(module) if d.severity is Severity.ERROR]
+
+
+class IllFormed(Exception):
+    """A pass left a module that breaks a rule of the IR."""
+
+    def __init__(self, found: list[Diagnostic]) -> None:
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in found[:4]))
+
+
+def parse_names(text: str) -> list[str] | None:
+    """The names of `--dump-after=fuse,fuse-tir`; None for the bare option (every pass). Raises CompileError."""
+    if text in ("", "*"):
+        return None
+    names = [kebab(n) for n in re.split(r"[,\s]+", text) if n]
+    known = [*PASSES, *ALIASES]
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        listed = "`mlcc passes --list` names them all"
+        raise CompileError([error("E0501", f"no pass `{n}`", help=did_you_mean(n, known) or listed) for n in unknown])
+    return names

@@ -1,0 +1,61 @@
+"""What a bug in a pass leaves behind: a file with the module before it and the rest of the pipeline, ready to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tempfile
+import traceback
+from typing import TYPE_CHECKING
+
+from mlcc.ir.module import IRModule
+
+if TYPE_CHECKING:
+    from mlcc.passes.manage.manager import Pass, PassContext, Pipeline
+
+_DIRECTIVE = re.compile(r"#\s*PASSES:(.*)")
+
+
+def directive(text: str) -> str | None:
+    """The pipeline that a text asks for: `# PASSES: fuse,lower-to-tir` among the comments that it starts with."""
+    for line in text.splitlines():
+        found = _DIRECTIVE.match(line.strip())
+        if found:
+            return found[1].strip()
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+    return None
+
+
+def write_reproducer(
+    module: IRModule, rest: Pipeline, ctx: PassContext, exc: Exception, command: str = "mlcc passes FILE"
+) -> str | None:
+    """Write the file to the folder for temporary files and return its path; None if even that fails.
+
+    `command` is what runs into the bug again.
+    """
+    try:
+        text = module.script()
+        handle, path = tempfile.mkstemp(prefix="mlcc-bug-", suffix=".mlc")
+        passes = type(rest)(tuple(_with_files(p, ctx, path) for p in rest.passes))
+        where = "".join(traceback.format_exception(exc)).rstrip().splitlines()
+        notes = "\n".join(f"#   {line}" for line in where)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(f"# PASSES: {passes}\n# {command.replace('FILE', path)}\n{notes}\n{text}")
+    except Exception:  # noqa: BLE001 - reporting a bug must not hide it behind another
+        return None
+    return path
+
+
+def _with_files(current: Pass, ctx: PassContext, beside: str) -> Pass:
+    """The pass with every file that its options name copied beside the reproducer, whose folder confines it."""
+    changes = {}
+    for option in dataclasses.fields(current):
+        value = getattr(current, option.name)
+        if option.metadata.get("file") and value:
+            name = f"{beside.removesuffix('.mlc')}-{os.path.basename(value)}"
+            with open(os.path.join(ctx.folder, value), "rb") as source, open(name, "wb") as copy:
+                copy.write(source.read())
+            changes[option.name] = os.path.basename(name)
+    return dataclasses.replace(current, **changes)

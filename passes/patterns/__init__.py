@@ -1,0 +1,1 @@
+"""Patterns in relax functions, and rewriting by example."""

@@ -1,0 +1,334 @@
+"""Finding patterns in functions: values that are computed the way a pattern computes its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs
+from mlcc.ir.visit import substitute
+from mlcc.passes.fusion.grouping import waits, written_in_place
+from mlcc.passes.patterns.rules import Pattern
+from mlcc.relax.queries import all_bindings, used_vars
+
+MOST_STEPS = 100_000  # of one attempt to match
+
+
+class Symbols:
+    """What the symbolic variables of a pattern's struct infos stand for: anything, but the same everywhere."""
+
+    def __init__(self) -> None:
+        from mlcc.arith.analyzer import Analyzer
+
+        self.values: dict[tir.Var, tir.Expr] = {}
+        self.analyzer = Analyzer()
+
+    def unify(self, pattern: relax.StructInfo | None, info: relax.StructInfo | None) -> bool:
+        """Whether a value of which `info` is known is one that the pattern's struct info asks for."""
+        match pattern, info:
+            case ((None | relax.ObjectStructInfo()), _):
+                return True
+            case relax.PrimStructInfo(), relax.PrimStructInfo():
+                same = pattern.dtype is info.dtype
+                return same and (
+                    pattern.value is None or (info.value is not None and self.dim(pattern.value, info.value))
+                )
+            case relax.ShapeStructInfo(), relax.ShapeStructInfo():
+                return pattern.ndim in (-1, info.ndim) and self.dims(pattern.values, info.values)
+            case relax.TensorStructInfo(), relax.TensorStructInfo():
+                if pattern.dtype is not None and pattern.dtype is not info.dtype:
+                    return False
+                if pattern.vdevice is not None and pattern.vdevice != info.vdevice:
+                    return False
+                return pattern.ndim in (-1, info.ndim) and self.dims(pattern.dims, info.dims)
+            case relax.TupleStructInfo(), relax.TupleStructInfo():
+                pairs = zip(pattern.fields, info.fields, strict=False)
+                return len(pattern.fields) == len(info.fields) and all(self.unify(a, b) for a, b in pairs)
+            case relax.FuncStructInfo(), relax.FuncStructInfo():
+                return True
+        return False
+
+    def dims(self, pattern: tuple[tir.Expr, ...] | None, dims: tuple[tir.Expr, ...] | None) -> bool:
+        """The same for dimensions, those that are variables first: others may mention them."""
+        if pattern is None:
+            return True
+        if dims is None or len(pattern) != len(dims):
+            return False
+        pairs = sorted(zip(pattern, dims, strict=True), key=lambda pair: not isinstance(pair[0], tir.Var))
+        return all(self.dim(a, b) for a, b in pairs)
+
+    def dim(self, pattern: tir.Expr, value: tir.Expr) -> bool:
+        if isinstance(pattern, tir.Var) and pattern not in self.values:
+            self.values[pattern] = value
+            return True
+        want = substitute(pattern, self.values)
+        return want.dtype is value.dtype and self.analyzer.prove_equal(want, value)
+
+
+@dataclass
+class Index:
+    """What the variables of a function are bound to, and where."""
+
+    value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    block: dict[relax.Var, relax.BindingBlock] = field(default_factory=dict)
+    place: dict[relax.Var, int] = field(default_factory=dict)  # within its block
+    users: dict[relax.Var, list[relax.Var]] = field(default_factory=dict)  # variables whose values use it
+    overwritten: set[relax.Var] = field(default_factory=set)  # operands that calls write into in place
+
+    @staticmethod
+    def of(func: relax.Function) -> Index:
+        found = Index()
+        counts: dict[relax.BindingBlock, int] = {}
+        for binding, block in all_bindings(func.body):
+            value = binding.value  # type: ignore[attr-defined]
+            found.block[binding.var] = block
+            found.place[binding.var] = counts[block] = counts.get(block, -1) + 1
+            if isinstance(binding, relax.VarBinding):
+                found.value[binding.var] = value
+            found.overwritten.update(written_in_place(value))
+            for var in dict.fromkeys(used_vars(value)):
+                found.users.setdefault(var, []).append(binding.var)
+        for each in counts:
+            for var, before in waits(each).items():
+                for other in before:
+                    found.users.setdefault(other, []).append(var)
+        return found
+
+    def resolve(self, expr: relax.Expr) -> relax.Expr:
+        """The variable behind plain renamings; another expression as it is."""
+        while isinstance(expr, relax.Var) and isinstance(self.value.get(expr), relax.Var):
+            expr = self.value[expr]
+        return expr
+
+    def definition(self, expr: relax.Expr) -> relax.Expr | None:
+        """The operation that computes an operand; None for what is not computed by one."""
+        expr = self.resolve(expr)
+        return self.value.get(expr) if isinstance(expr, relax.Var) else expr
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """A place where a pattern fits. `args` are what its parameters stand for, `symbols` its symbolic variables.
+
+    `roots` are the variables of its results, `inner` all others that it goes through; `attrs` what stands where any
+    attribute may.
+    """
+
+    pattern: Pattern
+    roots: tuple[relax.Var, ...]
+    inner: tuple[relax.Var, ...]
+    args: tuple[relax.Expr, ...]
+    symbols: Mapping[tir.Var, tir.Expr]
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is matched so far, by the variables of the pattern."""
+
+    bound: Mapping[relax.Var, relax.Expr]
+    through: tuple[relax.Var, ...]
+    shapes: tuple[tuple[Any, Any], ...]  # struct infos and expressions that have to agree in the end
+    attrs: Mapping[str, Any]
+
+
+_Goals = tuple[Any, Any, "_Goals"] | None  # (pattern, expression), and the rest
+
+
+class Matcher:
+    """Finds one pattern in one function."""
+
+    def __init__(self, pattern: Pattern, module: IRModule, index: Index) -> None:
+        self.pattern = pattern
+        self.module = module
+        self.index = index
+        self.steps = 0
+        self.heads = [self._head(pattern.values[r]) if isinstance(r, relax.Var) else None for r in pattern.roots]
+
+    def _head(self, value: relax.Expr) -> Any:
+        return value.op.name if isinstance(value, relax.Call) and isinstance(value.op, tir.Op) else None
+
+    def at(self, var: relax.Var) -> Iterator[Match]:
+        """The ways to match with `var` as the first result; the other results are bound in the same block."""
+        value = self.index.value.get(var)
+        if value is None or (self.heads[0] is not None and self._head(value) != self.heads[0]):
+            return
+        self.steps = 0
+        yield from self._roots((var,), _State({}, (), (), {}))
+
+    def _roots(self, roots: tuple[relax.Var, ...], state: _State) -> Iterator[Match]:
+        goals: _Goals = (self.pattern.roots[len(roots) - 1], roots[-1], None)
+        for found in self._solve(goals, state):
+            if len(roots) == len(self.pattern.roots):
+                match = self._finished(roots, found)
+                if match is not None:
+                    yield match
+                continue
+            for other in self.index.block[roots[0]].bindings:
+                known = self.index.value.get(other.var)
+                head = self.heads[len(roots)]
+                if known is not None and other.var not in roots and (head is None or self._head(known) == head):
+                    yield from self._roots((*roots, other.var), found)
+
+    def _finished(self, roots: tuple[relax.Var, ...], state: _State) -> Match | None:
+        """The match, if struct infos and shapes agree."""
+        pattern = self.pattern
+        symbols = Symbols()
+        args = tuple(state.bound[p] for p in pattern.func.params)
+        if not all(symbols.unify(p.struct_info, a.struct_info) for p, a in zip(pattern.func.params, args, strict=True)):
+            return None
+        for want, have in state.shapes:
+            same = symbols.unify(want, have) if isinstance(want, relax.StructInfo) else symbols.dim(want, have)
+            if not same:
+                return None
+        inner = tuple(dict.fromkeys(v for v in state.through if v not in roots))
+        return Match(pattern, roots, inner, args, symbols.values, state.attrs)
+
+    # ------------------------------------------------------------ one goal after the other
+
+    def _solve(self, goals: _Goals, state: _State) -> Iterator[_State]:
+        """The states in which all goals hold. Only the order of operands leaves a choice."""
+        while goals is not None:
+            self.steps += 1
+            if self.steps > MOST_STEPS:
+                message = f"there are too many ways to match `{self.pattern.name}`"
+                help = 'write `R.func_attr({"commutative": False})` into the pattern'
+                raise CompileError(error("E0542", message, self.pattern.func.span, help=help))
+            want, have, goals = goals
+            if isinstance(want, relax.Var):
+                done = self._variable(want, have, state)
+                if done is None:
+                    return
+                state, entered = done
+                if not entered:
+                    continue
+                want, have = self.pattern.values[want], self.index.definition(have)
+            step = self._operation(want, have, state)
+            if step is None:
+                return
+            state, pairs = step
+            if len(pairs) == 2 and isinstance(want, relax.Call) and self._commutes(want):
+                swapped = ((pairs[0][0], pairs[1][1]), (pairs[1][0], pairs[0][1]))
+                yield from self._solve(_before(pairs, goals), state)
+                yield from self._solve(_before(swapped, goals), state)
+                return
+            goals = _before(pairs, goals)
+        yield state
+
+    def _commutes(self, call: relax.Call) -> bool:
+        return isinstance(call.op, tir.Op) and call.op.name in self.pattern.commutative
+
+    def _variable(self, want: relax.Var, have: relax.Expr, state: _State) -> tuple[_State, bool] | None:
+        """Bind a variable of the pattern, or check that it stands for the same again; whether to look behind it."""
+        have = self.index.resolve(have)
+        if want in state.bound:
+            return (state, False) if _same(state.bound[want], have) else None
+        bound = {**state.bound, want: have}
+        if want not in self.pattern.values:
+            return _State(bound, state.through, state.shapes, state.attrs), False
+        through = (*state.through, have) if isinstance(have, relax.Var) else state.through
+        shapes = state.shapes
+        if not self.pattern.any_attrs:
+            shapes = (*shapes, (want.struct_info, have.struct_info))
+        return _State(bound, through, shapes, state.attrs), True
+
+    def _operation(self, want: Any, have: Any, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
+        """What has to match beside, if the outermost operation is the same."""
+        have = have if not isinstance(have, relax.Var) else self.index.definition(have)
+        if type(want) is not type(have):
+            return None
+        match want:
+            case relax.Call():
+                return self._call(want, have, state)
+            case relax.Tuple():
+                same = len(want.fields) == len(have.fields)
+                return (state, list(zip(want.fields, have.fields, strict=True))) if same else None
+            case relax.TupleGetItem():
+                return (state, [(want.tuple_value, have.tuple_value)]) if want.index == have.index else None
+            case relax.ShapeExpr():
+                return self._agree(state, zip(want.values, have.values, strict=False), len(have.values))
+            case relax.PrimValue():
+                return self._agree(state, [(want.value, have.value)], 1)
+            case relax.Constant():
+                return (state, []) if structural_equal(want, have) else None
+            case relax.GlobalVar():
+                return (state, []) if self._same_function(want.name, have.name) else None
+            case relax.ExternFunc() | relax.StringImm() | relax.DataTypeImm():
+                mine, theirs = (getattr(e, "name", None) or getattr(e, "value", None) for e in (want, have))
+                return (state, []) if mine == theirs else None
+        return None
+
+    def _agree(self, state: _State, pairs: Any, count: int) -> tuple[_State, list[Any]] | None:
+        found = tuple(pairs)
+        if len(found) != count:
+            return None
+        return _State(state.bound, state.through, (*state.shapes, *found), state.attrs), []
+
+    def _call(self, want: relax.Call, have: relax.Call, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
+        if len(want.args) != len(have.args) or len(want.sinfo_args) != len(have.sinfo_args):
+            return None
+        pairs: list[tuple[Any, Any]] = list(zip(want.args, have.args, strict=True))
+        if isinstance(want.op, tir.Op):
+            if not isinstance(have.op, tir.Op) or want.op.name != have.op.name:
+                return None
+        else:
+            pairs.insert(0, (want.op, have.op))
+        attrs = self._attributes(want, have, state)
+        if attrs is None:
+            return None
+        shapes = (*state.shapes, *zip(want.sinfo_args, have.sinfo_args, strict=True))
+        return _State(state.bound, state.through, shapes, attrs), pairs
+
+    def _attributes(self, want: relax.Call, have: relax.Call, state: _State) -> Mapping[str, Any] | None:
+        """The attributes that may be any, with those of this call; None if others differ."""
+        attrs = dict(state.attrs)
+        for key in dict.fromkeys((*want.attrs, *have.attrs)):
+            mine, theirs = want.attrs.get(key), have.attrs.get(key)
+            full = f"{want.op.name}.{key}" if isinstance(want.op, tir.Op) else key
+            if full not in self.pattern.any_attrs:
+                if not _equal(mine, theirs):
+                    return None
+            elif full in attrs and not _equal(attrs[full], theirs):
+                return None
+            else:
+                attrs[full] = theirs
+        return attrs
+
+    def _same_function(self, mine: str, theirs: str) -> bool:
+        """Whether a function of the rule file and one of the module do the same."""
+        a, b = self.pattern.module.functions.get(mine), self.module.functions.get(theirs)
+        if a is None or b is None:
+            return False
+        return structural_equal(_bare(a), _bare(b))
+
+
+def _bare(func: Any) -> Any:
+    """A function without what does not say what it does."""
+    return func.without_attr("global_symbol").without_attr("op_pattern")
+
+
+def _before(pairs: Any, goals: _Goals) -> _Goals:
+    for want, have in reversed(list(pairs)):
+        goals = (want, have, goals)
+    return goals
+
+
+def _same(a: relax.Expr, b: relax.Expr) -> bool:
+    """Whether two operands are the same value: one variable, or equal constants."""
+    if a is b:
+        return True
+    if isinstance(a, relax.Var) or isinstance(b, relax.Var) or type(a) is not type(b):
+        return False
+    return structural_equal(a, b)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two attributes are equal."""
+    if isinstance(a, (relax.Expr, tir.Expr, relax.StructInfo, Attrs, tuple)) and type(a) is type(b):
+        return structural_equal(Attrs({"value": a}), Attrs({"value": b}))
+    return bool(a == b) and type(a) is type(b)

@@ -1,0 +1,333 @@
+"""Rewriting by example: rules that are written as functions before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.node import Attrs, replace
+from mlcc.ir.visit import Rewriter
+from mlcc.ops.relations import Fit, fit
+from mlcc.passes.graph.dead_code import keep_reachable, remove_unused
+from mlcc.passes.graph.normalize import normalized
+from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.passes.patterns.pattern_match import Index, Match, Matcher, Symbols
+from mlcc.passes.patterns.rules import Rule, helpers, load_rules
+from mlcc.relax.construct import function_info, make_tuple
+from mlcc.relax.module_builder import ModuleBuilder
+from mlcc.relax.queries import all_bindings, is_primitive, used_vars
+
+GROWTH = 50  # times the bindings of a function, and
+SPARE = 10_000  # bindings besides, that it may grow to
+
+
+@dataclass(frozen=True)
+class Rewrite(Pass):
+    """Replace what the functions NAME_before of a rule file compute by what its functions NAME_after compute.
+
+    Both have the same parameters. A parameter stands for any operand of its struct info, in which symbolic dimensions
+    stand for any size. Operands of operators that are commutative match in either order, attributes have to be equal.
+    Rules apply in the order of the file, again and again until none does; more than `limit` rounds are an error.
+    Results that something else uses too stay. See docs/passes.md for what a rule can say.
+
+    Before:  lv = R.multiply(x, y)
+             gv = R.add(lv, z)
+    After:   gv = R.ewise_fma(x, y, z)                         # rewrite{rules=fma.mlc}
+    """
+
+    name: ClassVar[str] = "rewrite"
+    rules: str = field(metadata={"file": True})
+    limit: int = 100
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return rewritten(module, load_rules(self.rules, ctx), self.limit)
+
+
+def rewritten(module: IRModule, rules: list[Rule], limit: int = 100) -> IRModule:
+    """The module with the rules applied until none does. Raises CompileError E0543 if that takes too long."""
+    builder = ModuleBuilder(module)
+    imports = [_Import(rule, builder) for rule in rules]
+    for name, func in module.functions.items():
+        if isinstance(func, relax.Function) and not is_primitive(func) and "Codegen" not in func.attrs:
+            builder.module.functions[name] = _settle(name, func, imports, builder, limit)
+    return keep_reachable(builder.module, set(module))  # rules may have brought along what is not called after all
+
+
+def _settle(
+    name: str, func: relax.Function, imports: list[_Import], builder: ModuleBuilder, limit: int
+) -> relax.Function:
+    most = SPARE + GROWTH * len(list(all_bindings(func.body)))
+    made = normalized(func, builder.module)
+    rounds = 0
+    applied: dict[str, None] = {}
+    while True:
+        before = made
+        for rule in imports:
+            changed = _apply(made, rule, builder)
+            if changed is not made:
+                applied[rule.rule.name] = None
+                made = changed
+        if made is before:
+            return made if applied else func
+        rounds += 1
+        if rounds >= limit or len(list(all_bindings(made.body))) > most:
+            how = f"after {rounds} rounds" if rounds >= limit else f"past {most} bindings"
+            names = ", ".join(f"`{n}`" for n in applied)
+            message = f"the rules still apply to `{name}` {how}: {names}"
+            help = "what a rule makes must not match it again; or raise `limit`"
+            raise CompileError(error("E0543", message, func.span, help=help))
+
+
+def _apply(func: relax.Function, rule: _Import, builder: ModuleBuilder) -> relax.Function:
+    """One rule at all places where it fits, as far as they do not overlap; the same object if there are none."""
+    index = Index.of(func)
+    matcher = Matcher(rule.rule.pattern, builder.module, index)
+    plan: dict[relax.Var, _Replacement] = {}
+    replaced: set[relax.Var] = set()
+    through: set[relax.Var] = set()
+    for var in list(index.value):
+        if var in replaced or var in through:
+            continue
+        for match in matcher.at(var):
+            if replaced & {*match.roots, *match.inner} or through & set(match.roots):
+                continue
+            made = _replacement(match, rule, index)
+            if made is not None:
+                plan[made.place] = made
+                replaced |= set(match.roots)
+                through |= set(match.inner)
+                break
+    if not plan:
+        return func
+    rule.bring_along()
+    done = _Replacer(builder.module, plan, replaced).visit_function(func)
+    return remove_unused(done, builder.module)
+
+
+# ---------------------------------------------------------------- what takes the place of a match
+
+
+@dataclass(frozen=True, eq=False)
+class _Replacement:
+    """At the binding of `place`, `bindings` come first; each root is then bound to what stands beside it."""
+
+    place: relax.Var
+    bindings: list[relax.VarBinding]
+    results: dict[relax.Var, relax.Expr]
+
+
+def _replacement(match: Match, rule: _Import, index: Index) -> _Replacement | None:
+    """What takes the place of a match; None where it cannot, or would say less of the results."""
+    place = _place(match, index)
+    if place is None:
+        return None
+    made = rule.instance(match, isinstance(index.block[place], relax.DataflowBlock))
+    for root, result in made.results.items():
+        known, new = root.struct_info, result.struct_info
+        if known is not None and (new is None or fit(known, new) is not Fit.COVERS):
+            return None
+    return _Replacement(place, made.bindings, made.results)
+
+
+def _place(match: Match, index: Index) -> relax.Var | None:
+    """The result where all operands are known and none of the other results is needed before."""
+    blocks = {index.block[r] for r in match.roots}
+    if len(blocks) != 1:
+        return None
+    (block,) = blocks
+    operands = {v for a in match.args for v in used_vars(a)}
+    if operands & index.overwritten:
+        return None  # it would be read later than it was
+    if any(isinstance(v, relax.DataflowVar) and index.block.get(v) is not block for v in operands):
+        return None  # known only inside another block
+    order = sorted(match.roots, key=lambda r: index.place[r])
+    here = [index.place[v] for v in operands if index.block.get(v) is block]
+    users = [index.place[u] for r in match.roots for u in index.users.get(r, ()) if index.block.get(u) is block]
+    if len(order) > 1 and any(v in match.roots for v in operands):
+        return None
+    for root in order:
+        at = index.place[root]
+        if all(p < at for p in here) and all(p > at for p in users):
+            return root
+    return None
+
+
+@dataclass(frozen=True)
+class _Instance:
+    bindings: list[relax.VarBinding]
+    results: dict[relax.Var, relax.Expr]
+
+
+class _Import:
+    """A rule over the functions of the module that it is applied to."""
+
+    def __init__(self, rule: Rule, builder: ModuleBuilder) -> None:
+        self.rule = rule
+        self.builder = builder
+        self.order = helpers(rule.after, rule.pattern.module)
+        self.names: dict[str, relax.GlobalVar] = {}
+
+    def bring_along(self) -> None:
+        """Add the functions that the rule calls, under names that the module does not have."""
+        bring_along(self.order, self.rule.pattern.module, self.builder, self.names)
+
+    def instance(self, match: Match, in_dataflow: bool) -> _Instance:
+        """What the rule computes at the place of a match."""
+        after = self.rule.after
+        self.bring_along()
+        symbols = Symbols()
+        bindings: list[relax.VarBinding] = []
+        kind = relax.DataflowVar if in_dataflow else relax.Var
+        values: dict[Any, Any] = {}
+        for param, arg in zip(after.params, match.args, strict=True):
+            symbols.unify(param.struct_info, arg.struct_info)
+            if isinstance(arg, (relax.Call, relax.TupleGetItem)):  # not to be computed at each use
+                bindings.append(relax.VarBinding(kind(param.name, arg.struct_info), arg))
+                arg = bindings[-1].var
+            values[param] = arg
+        values |= symbols.values
+        for name, var in self.names.items():
+            values[name] = var
+        maker = _Maker(values, self.names, match.attrs)
+        known: dict[relax.Var, relax.Expr] = {}
+        for block in after.body.blocks:
+            for binding in block.bindings:
+                value = maker.visit(binding.value)  # type: ignore[attr-defined]
+                if not isinstance(value, relax.Var):
+                    bindings.append(relax.VarBinding(kind(binding.var.name, value.struct_info), value))
+                    known[bindings[-1].var] = value
+                    value = bindings[-1].var
+                maker.set(binding.var, value)
+        result = maker.visit(after.body.body)
+        if len(match.roots) == 1 and not isinstance(self._result_of_before(), relax.Tuple):
+            results: tuple[relax.Expr, ...] = (result,)
+        else:
+            result = known.get(result, result) if isinstance(result, relax.Var) else result
+            results = result.fields if isinstance(result, relax.Tuple) else ()
+            results = results or tuple(_field(result, i) for i in range(len(match.roots)))
+        return _Instance(*_bound_at_roots(bindings, dict(zip(match.roots, results, strict=True))))
+
+    def _result_of_before(self) -> relax.Expr:
+        pattern = self.rule.pattern
+        result: relax.Expr = pattern.func.body.body
+        while isinstance(result, relax.Var) and result in pattern.values:
+            result = pattern.values[result]
+        return result
+
+
+def _field(value: relax.Expr, index: int) -> relax.Expr:
+    from mlcc.relax.construct import get_item
+
+    return get_item(value, index)
+
+
+def _bound_at_roots(
+    bindings: list[relax.VarBinding], results: dict[relax.Var, relax.Expr]
+) -> tuple[list[relax.VarBinding], dict[relax.Var, relax.Expr]]:
+    """A last binding that only one root needs is bound by the root itself: no renaming is left."""
+    if bindings and len(results) == 1:
+        ((root, result),) = results.items()
+        if result is bindings[-1].var:
+            return bindings[:-1], {root: bindings[-1].value}
+    return bindings, results
+
+
+class _Maker(Rewriter):
+    """Copies expressions of a rule over other operands; struct info is inferred anew."""
+
+    def __init__(
+        self, values: Mapping[Any, Any], names: Mapping[str, relax.GlobalVar], attrs: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self.names = names
+        self.attrs = attrs
+        for old, new in values.items():
+            if not isinstance(old, str):
+                self.set(old, new)
+
+    def set(self, old: Any, new: Any) -> None:
+        """What stands for a variable of the rule."""
+        self._memo[id(old)] = (old, new)
+
+    def rewrite(self, node: Any) -> Any:
+        match node:
+            case relax.GlobalVar():
+                return self.names.get(node.name, node)
+            case relax.Tuple():
+                return make_tuple(node.fields)
+            case relax.TupleGetItem():
+                return _field(node.tuple_value, node.index)
+            case relax.Call():
+                return self.call(node)
+        return node
+
+    def call(self, call: relax.Call) -> relax.Call:
+        if isinstance(call.op, tir.Op):
+            given = {k: self.attrs.get(f"{call.op.name}.{k}", v) for k, v in call.attrs.items()}
+            call = replace(call, attrs=Attrs(given) if self.attrs else call.attrs, struct_info=None)
+        else:
+            call = replace(call, struct_info=None)
+        info = ops.infer_struct_info(call, {v.name: v for v in self.names.values()})
+        return replace(call, struct_info=info)
+
+
+class _Replacer(Mutator):
+    """Puts replacements in the places of matches."""
+
+    def __init__(self, module: IRModule, plan: dict[relax.Var, _Replacement], replaced: set[relax.Var]) -> None:
+        super().__init__(module)
+        self.plan = plan
+        self.replaced = replaced
+        self.roots: dict[relax.Var, Any] = {}
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        self.roots |= {b.var: b for b in block.bindings if b.var in self.replaced}
+        return super().visit_block(block)
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if binding.var not in self.replaced:
+            return super().visit_binding(binding)
+        found = self.plan.get(binding.var)
+        for made in found.bindings if found is not None else ():
+            self.rebind(made, self.visit(made.value))
+        for root, result in found.results.items() if found is not None else ():
+            self.rebind(self.roots[root], self.visit(result))
+        return None
+
+
+# ---------------------------------------------------------------- functions that come along
+
+
+def bring_along(
+    order: list[str], source: IRModule, builder: ModuleBuilder, names: dict[str, relax.GlobalVar],
+    taken: Callable[[str], str] | None = None,
+) -> None:  # fmt: skip
+    """Add functions of another module as private ones; `names` says what each is called here.
+
+    A function that equals one of the module is that one; another of its name keeps its own.
+    """
+    for name in order:
+        if name not in names:
+            func: Func = substitute_functions(source[name].without_attr("global_symbol"), names)
+            made = builder.add(func, name, taken)
+            names[name] = relax.GlobalVar(made, function_info(builder.module[made]))
+
+
+def substitute_functions(func: Func, names: Mapping[str, relax.GlobalVar]) -> Any:
+    """A function that calls others by the names that they have here."""
+    return _Names(names).visit(func) if names else func
+
+
+class _Names(Rewriter):
+    def __init__(self, names: Mapping[str, relax.GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def rewrite(self, node: Any) -> Any:
+        return self.names.get(node.name, node) if isinstance(node, relax.GlobalVar) else node

@@ -1,0 +1,302 @@
+"""Rules written as text: a function before, a function after. Reading and checking them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc import ops
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
+from mlcc.ir import relax
+from mlcc.ir.module import Func, IRModule
+from mlcc.passes.graph.normalize import normalized
+from mlcc.passes.manage.manager import PassContext
+from mlcc.relax.queries import is_impure, used_vars
+
+BEFORE, AFTER = ("before", "pattern"), ("after", "replacement")
+COMMUTATIVE, ANY_ATTRS, COMPOSITE = "commutative", "any_attrs", "Composite"
+_ATTRIBUTES = (COMMUTATIVE, ANY_ATTRS, COMPOSITE, "global_symbol")
+IN_COMPOSITES = frozenset({"relax.add", "relax.multiply"})  # what TVM's patterns take in either order
+MOST_OPERATIONS = 256  # in a pattern
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A function as what to look for: its parameters stand for anything of their struct info.
+
+    `roots` are its results; several if it returns a tuple that it makes itself. `commutative` are the operators whose
+    operands may come in either order, `any_attrs` the attributes ("relax.sum.axis") that need not match.
+    """
+
+    name: str
+    func: relax.Function
+    module: IRModule
+    roots: tuple[relax.Expr, ...]
+    values: dict[relax.Var, relax.Expr]
+    commutative: frozenset[str]
+    any_attrs: frozenset[str]
+
+    @property
+    def composite(self) -> str:
+        """The name that composite functions get."""
+        return str(self.func.attrs.get(COMPOSITE, self.name))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What `pattern` matches becomes what `after` computes; functions that it calls are those of `pattern.module`."""
+
+    pattern: Pattern
+    after: relax.Function
+
+    @property
+    def name(self) -> str:
+        return self.pattern.name
+
+
+def load_rules(path: str, ctx: PassContext) -> list[Rule]:
+    """The rules of a file, in its order. Raises CompileError listing everything that is wrong with it."""
+    module, named = _read(path, ctx)
+    wrong: list[Diagnostic] = []
+    rules: list[Rule] = []
+    for name, (before, after) in named.items():
+        if before is None or after is None:
+            there, missing = (before, AFTER[0]) if before is not None else (after, BEFORE[0])
+            prefix = f"{name}_" if name else ""
+            message = f"rule `{name or 'rule'}` has no function `{prefix}{missing}`"
+            wrong.append(error("E0540", message, there.span if there else None, help="a rule has both"))
+            continue
+        found = [*_unmatchable(before, module), *_misplaced(after), *_differences(before, after)]
+        wrong += found
+        if not found:
+            rules.append(Rule(_pattern(name or "rule", before, module, ops.commutative_names()), after))
+    _raise(wrong)
+    return rules
+
+
+def load_patterns(path: str, ctx: PassContext) -> list[Pattern]:
+    """The patterns of a file, in its order: the functions before, and those with the attribute Composite."""
+    module, named = _read(path, ctx)
+    wrong: list[Diagnostic] = []
+    made: list[Pattern] = []
+    for name, (before, _) in named.items():
+        if before is None:
+            continue
+        found = _unmatchable(before, module)
+        wrong += found
+        if not found:
+            made.append(_pattern(name or "pattern", before, module, IN_COMPOSITES))
+    _raise(wrong)
+    return made
+
+
+def _raise(wrong: list[Diagnostic]) -> None:
+    if wrong:
+        raise CompileError(wrong)
+
+
+def _read(
+    path: str, ctx: PassContext
+) -> tuple[IRModule, dict[str, tuple[relax.Function | None, relax.Function | None]]]:
+    """The module of a rule file, every function normalized, and its rules by name."""
+    from mlcc.files import read_bytes
+    from mlcc.grammar.parser import parse
+    from mlcc.grammar.syntax.reader import decode
+    from mlcc.verify import check
+
+    full = ctx.path(path)
+    module = parse(decode(read_bytes(full), full), name=full, folder=os.path.dirname(full) or ".")
+    check(module)
+    made = module.copy()
+    named: dict[str, tuple[relax.Function | None, relax.Function | None]] = {}
+    for key, func in module.functions.items():
+        if not isinstance(func, relax.Function):
+            continue
+        made.functions[key] = normalized(func, module)
+        name, role = _role(key, func)
+        if role is not None:
+            before, after = named.get(name, (None, None))
+            named[name] = (made[key], after) if role in BEFORE else (before, made[key])  # type: ignore[assignment]
+    if not any(before is not None for before, _ in named.values()):
+        help = "name the two functions of a rule NAME_before and NAME_after"
+        raise CompileError(error("E0540", f"{full} has no rule", help=help))
+    return made, named
+
+
+def _role(key: str, func: relax.Function) -> tuple[str, str | None]:
+    """The rule that a function belongs to, and whether it is the one before or after; None if neither."""
+    for role in (*BEFORE, *AFTER):
+        if key == role:
+            return "", role
+        if key.endswith(f"_{role}"):
+            return key[: -len(role) - 1], role
+    return (key, BEFORE[0]) if COMPOSITE in func.attrs else (key, None)
+
+
+# ---------------------------------------------------------------- patterns
+
+
+def _pattern(name: str, func: relax.Function, module: IRModule, commutative: frozenset[str]) -> Pattern:
+    """A function as a pattern; `commutative` are those operators unless the function says which."""
+    values = {b.var: b.value for block in func.body.blocks for b in block.bindings}  # type: ignore[attr-defined]
+    result = _resolved(func.body.body, values)
+    roots = result.fields if isinstance(result, relax.Tuple) else (func.body.body,)
+    declared = func.attrs.get(COMMUTATIVE)
+    if isinstance(declared, bool):
+        commutative = ops.commutative_names() if declared else frozenset()
+    elif declared is not None:
+        commutative = frozenset(map(_full, _words(declared)))
+    any_attrs = frozenset(
+        f"{_full(n.rpartition('.')[0])}.{n.rpartition('.')[2]}" for n in _words(func.attrs.get(ANY_ATTRS, ()))
+    )
+    return Pattern(name, func, module, roots, values, commutative, any_attrs)
+
+
+def _full(name: str) -> str:
+    return f"relax.{ops.short_name(name)}"
+
+
+def _resolved(expr: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
+    while isinstance(expr, relax.Var) and expr in values:
+        expr = values[expr]
+    return expr
+
+
+def _unmatchable(func: relax.Function, module: IRModule) -> list[Diagnostic]:
+    """What keeps a function from being something to look for."""
+    wrong = [*_wrong_attributes(func), *_not_plain(func, "a pattern")]
+    if wrong:
+        return wrong
+    values = {b.var: b.value for block in func.body.blocks for b in block.bindings}  # type: ignore[attr-defined]
+    result = _resolved(func.body.body, values)
+    roots = result.fields if isinstance(result, relax.Tuple) else (result,)
+    if not roots or not all(isinstance(_resolved(r, values), relax.Call) for r in roots):
+        wrong.append(error("E0542", "the result of a pattern is not what an operation computes", func.span))
+    if len({_resolved(r, values) for r in roots}) < len(roots):
+        wrong.append(error("E0542", "a pattern returns the same value twice", func.span))
+    used: set[relax.Var] = set()
+    waiting = list(used_vars(func.body.body))
+    while waiting:
+        var = waiting.pop()
+        if var not in used:
+            used.add(var)
+            waiting += used_vars(values[var]) if var in values else ()
+    for var in (*func.params, *values):
+        if var not in used:
+            what = "parameter" if var in func.params else "value"
+            message = f"the {what} `{var.name}` of a pattern does not lead to its result"
+            wrong.append(error("E0542", message, var.span or func.span, help="nothing could be matched with it"))
+    if len(values) > MOST_OPERATIONS:
+        wrong.append(error("E0542", f"a pattern of more than {MOST_OPERATIONS} operations", func.span))
+    for value in values.values():
+        if is_impure(value, module):
+            wrong.append(error("E0542", "a pattern has a call with effects", value.span or func.span))
+    return wrong
+
+
+def _misplaced(after: relax.Function) -> list[Diagnostic]:
+    return [*_wrong_attributes(after), *_not_plain(after, "what takes its place")]
+
+
+def _not_plain(func: relax.Function, what: str) -> list[Diagnostic]:
+    """Bindings that are not plain: branches, functions, casts."""
+    wrong: list[Diagnostic] = []
+    if not func.is_pure:
+        wrong.append(error("E0542", f"{what} has to be pure", func.span))
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value: Any = getattr(binding, "value", None)
+            if isinstance(binding, relax.MatchCast):
+                message = f"{what} cannot have a `R.match_cast`"
+                wrong.append(error("E0542", message, binding.span, help="annotate the parameters instead"))
+            elif isinstance(value, (relax.If, relax.Function, relax.SeqExpr)):
+                kind = "branches" if isinstance(value, relax.If) else "functions inside"
+                wrong.append(error("E0542", f"{what} cannot have {kind}", binding.span or func.span))
+    return wrong
+
+
+def _wrong_attributes(func: relax.Function) -> Iterator[Diagnostic]:
+    for key, value in func.attrs.items():
+        if key not in _ATTRIBUTES:
+            help = did_you_mean(key, _ATTRIBUTES) or f"those are {', '.join(_ATTRIBUTES[:3])}"
+            yield error("E0540", f"a function of a rule has no attribute `{key}`", func.span, help=help)
+        elif key == COMMUTATIVE and not isinstance(value, bool):
+            yield from _unknown_operators(_words(value), ops.commutative_names(), "is not commutative", func)
+        elif key == ANY_ATTRS:
+            for word in _words(value):
+                name, _, attribute = str(word).rpartition(".")
+                known = ops.get(name) if name else None
+                if known is None or attribute not in {p.name for p in known.params}:
+                    yield error("E0540", f"`{ANY_ATTRS}`: no operator has the attribute `{word}`", func.span)
+
+
+def _unknown_operators(
+    words: tuple[str, ...], known: Collection[str], what: str, func: relax.Function
+) -> Iterator[Diagnostic]:
+    for word in words:
+        if _full(word) not in known:
+            help = did_you_mean(_full(word), known)
+            yield error("E0540", f"`{COMMUTATIVE}`: `{word}` {what}", func.span, help=help)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+
+
+# ---------------------------------------------------------------- both sides
+
+
+def _differences(before: relax.Function, after: relax.Function) -> list[Diagnostic]:
+    """Where the signatures of both sides differ: parameters one by one, then the result."""
+    from mlcc.ir.visit import substitute
+    from mlcc.ops.relations import Fit, fit
+    from mlcc.passes.patterns.pattern_match import Symbols
+
+    names = [p.name for p in before.params], [p.name for p in after.params]
+    if len(names[0]) != len(names[1]) or (names[0] != names[1] and sorted(names[0]) == sorted(names[1])):
+        message = f"the parameters are ({', '.join(names[1])}), and before ({', '.join(names[0])})"
+        return [error("E0541", message, after.span, help="both sides have the same parameters in the same order")]
+    there, back = Symbols(), Symbols()
+    wrong = []
+    for a, b in zip(before.params, after.params, strict=True):
+        same = there.unify(a.struct_info, b.struct_info) and back.unify(b.struct_info, a.struct_info)
+        if not same:
+            message = f"the parameter `{b.name}` is {b.struct_info}, and before {a.struct_info}"
+            wrong.append(error("E0541", message, b.span or after.span))
+    if wrong:
+        return wrong
+    info = substitute(before.ret_struct_info, there.values)
+    if info is not None and after.ret_struct_info is not None and fit(info, after.ret_struct_info) is not Fit.COVERS:
+        message = f"the result is {after.ret_struct_info}, and before {before.ret_struct_info}"
+        wrong.append(error("E0541", message, after.span, help="both sides compute values of one struct info"))
+    return wrong
+
+
+def helpers(func: Func, module: IRModule, allowed: str | None = None) -> list[str]:
+    """The functions that a function reaches by calls, each behind those that it calls itself.
+
+    Raises CompileError E0542 if they call each other in a circle, but through `allowed`.
+    """
+    from mlcc.relax.queries import callees
+
+    done: dict[str, None] = {}
+    stack: list[tuple[str | None, Iterator[str]]] = [(None, iter(sorted(callees(func))))]
+    entered: set[str] = set()
+    if allowed is not None:
+        done[allowed] = None
+    while stack:
+        name, remaining = stack[-1]
+        following = next((n for n in remaining if n in module and n not in done), None)
+        if following is None:
+            stack.pop()
+            if name is not None:
+                done[name] = None
+        elif following in entered:
+            message = f"`{following}` calls itself, which a function that is brought along cannot"
+            raise CompileError(error("E0542", message, module[following].span))
+        else:
+            entered.add(following)
+            stack.append((following, iter(sorted(callees(module[following])))))
+    return list(done)

@@ -1,0 +1,113 @@
+"""What the pass `to-mixed-precision` knows of operators, and which values nothing needs in full precision."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from mlcc import ops
+from mlcc.ir import relax, tir
+from mlcc.relax.queries import is_tensors, used_vars
+
+HALF, FULL = "float16", "float32"
+Precision = Any  # a dtype's name for a tensor ("" where nothing is required), a tuple of these for a tuple
+
+
+class Policy(enum.Enum):
+    """What an operator computes in."""
+
+    HALF = enum.auto()  # always in half precision: products with many terms, which machines have units for
+    FOLLOW = enum.auto()  # in half precision if that is what all its operands come in
+    FULL = enum.auto()
+
+
+_HALF = """matmul outer nn.attention nn.attention_bias nn.attention_var_len nn.conv1d nn.conv2d nn.conv3d
+    nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose"""
+_FOLLOW = """abs acos acosh add arange asin asinh astype atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor
+    broadcast_to ceil concat cos cosh divide dynamic_strided_slice equal erf ewise_fma exp expand_dims eye flatten floor
+    floor_divide floor_mod full full_like greater greater_equal hamming_window isfinite isinf isnan layout_transform
+    left_shift less less_equal log log_add_exp logical_and logical_not logical_or logical_xor maximum meshgrid minimum
+    mod multiply negative not_equal ones permute_dims power reshape right_shift round rsqrt sigmoid sign sin sinh split
+    sqrt square squeeze stack strided_slice subtract tan tanh trunc zeros image.affine_grid image.grid_sample
+    image.resize2d image.resize3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.avg_pool1d
+    nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.dropout nn.gelu nn.gelu_tanh nn.group_norm nn.instance_norm
+    nn.layer_norm nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.rms_norm nn.selu nn.silu vision.roi_align
+    vision.roi_pool"""
+_POLICIES = {f"relax.{name}": Policy.HALF for name in _HALF.split()}
+_POLICIES |= {f"relax.{name}": Policy.FOLLOW for name in _FOLLOW.split()}
+
+
+def policy(call: relax.Call) -> Policy | None:
+    """The policy of an operator; None for calls of functions."""
+    if not isinstance(call.op, tir.Op):
+        return None
+    op = ops.get(call.op.name)
+    if op is None or op.impl.infer is None:
+        return Policy.FULL
+    return _POLICIES.get(op.name, Policy.FULL)
+
+
+def precision(info: relax.StructInfo | None, of: str | None = None) -> Precision:
+    """The dtype `of` for every tensor of a value, or its own."""
+    match info:
+        case relax.TensorStructInfo(dtype=dtype):
+            return of if of is not None else str(dtype or "")
+        case relax.TupleStructInfo(fields=fields):
+            return tuple(precision(f, of) for f in fields)
+    return ""
+
+
+def requirements(func: relax.Function) -> dict[relax.Var, Precision]:
+    """What the uses of each variable in dataflow blocks and results need it in; users come before what they use."""
+    found = _Requirements()
+    found.sequence(func.body)
+    return found.needs
+
+
+class _Requirements:
+    def __init__(self) -> None:
+        self.needs: dict[relax.Var, Precision] = {}
+
+    def require(self, expr: Any, needed: Precision) -> None:
+        if isinstance(expr, relax.Var):
+            self.needs[expr] = _stricter(self.needs.get(expr, ""), needed)
+        elif isinstance(expr, relax.Tuple):
+            for part, need in zip(expr.fields, needed, strict=True):
+                self.require(part, need)
+
+    def sequence(self, seq: relax.SeqExpr) -> None:
+        self.use(seq.body)
+        for block in reversed(seq.blocks):
+            if isinstance(block, relax.DataflowBlock):
+                for binding in reversed(block.bindings):
+                    self.bound(binding)
+
+    def bound(self, binding: Any) -> None:
+        match binding:
+            case relax.VarBinding(var=var, value=relax.Tuple() as value):
+                self.require(value, self.needs.get(var) or precision(value.struct_info, FULL))
+            case relax.VarBinding(var=var, value=relax.TupleGetItem(tuple_value=source, index=index)):
+                parts = list(precision(source.struct_info, FULL))  # of the other fields nothing is known
+                if parts:
+                    parts[index] = self.needs.get(var) or parts[index]
+                    self.require(source, tuple(parts))
+            case relax.VarBinding(value=relax.Call() as call) if policy(call) is not None:
+                wanted = HALF if policy(call) is Policy.HALF else FULL
+                for arg in call.args:
+                    if is_tensors(arg.struct_info):
+                        self.require(arg, precision(arg.struct_info, wanted))
+            case _:
+                self.use(binding.value)
+
+    def use(self, expr: relax.Expr) -> None:
+        """A use that is no operator's needs a value as it was."""
+        for var in used_vars(expr):
+            if is_tensors(var.struct_info):
+                self.require(var, precision(var.struct_info, FULL))
+
+
+def _stricter(a: Precision, b: Precision) -> Precision:
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        a, b = a or ("",) * len(b), b or ("",) * len(a)
+        return tuple(map(_stricter, a, b))
+    return max(a, b)  # "" < "float16" < "float32"

@@ -1,0 +1,1 @@
+"""What primitives ask of blocks, loops and regions before they change anything."""

@@ -1,0 +1,108 @@
+"""Buffers of blocks: the n-th one read or written, and where a buffer comes from."""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.regions import BlockAccess
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.visit import has_block
+from mlcc.passes.schedule.buffers import BufferArg
+from mlcc.passes.schedule.substitution import map_realizes
+from mlcc.passes.schedule.tree import Tree, child_realizes
+
+
+def read_region(block: tir.Block, n: int) -> tir.BufferRegion:
+    """The n-th region that `block` reads; refuses (E0614)."""
+    return block.reads[BufferArg(n).of(block, "read").index]
+
+
+def write_region(block: tir.Block, n: int) -> tir.BufferRegion:
+    """The n-th region that `block` writes; refuses (E0614)."""
+    return block.writes[BufferArg(n).of(block, "write").index]
+
+
+def read_buffer(block: tir.Block, n: int) -> tir.Buffer:
+    """The n-th buffer that `block` reads; refuses (E0614)."""
+    return read_region(block, n).buffer
+
+
+def write_buffer(block: tir.Block, n: int) -> tir.Buffer:
+    """The n-th buffer that `block` writes; refuses (E0614)."""
+    return write_region(block, n).buffer
+
+
+def defining_block(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> tuple[tir.Block | None, bool]:
+    """The block, `block` or one around it, that makes `buffer`, and whether it allocates it (else it matches it).
+
+    (None, False) for what a parameter brings in.
+    """
+    at: tir.Block | None = block
+    while at is not None:
+        if buffer in at.alloc_buffers:
+            return at, True
+        if any(m.buffer is buffer for m in at.match_buffers):
+            return at, False
+        at = tree.scope(at)
+    return None, False
+
+
+def allocating_block(tree: Tree, buffer: tir.Buffer) -> tir.Block | None:
+    """The block that allocates `buffer`; None for parameters and matched buffers."""
+    sites = tree.cache.get("allocations")
+    if sites is None:
+        sites = tree.cache["allocations"] = {b: r.block for r in tree.realizes for b in r.block.alloc_buffers}
+    return sites.get(buffer)
+
+
+def with_own_reads(init: tir.Block) -> tir.Block:
+    """A block made of an init, with what it loads itself (a bias that `fuse_reduction_epilogue` starts from)."""
+    loaded = {n.buffer.data: n.buffer for n in walk(init.body) if isinstance(n, tir.BufferLoad)}
+    return replace(init, reads=BlockAccess(loaded).collect(init).reads.as_regions()) if loaded else init
+
+
+def with_regions(block: tir.Block) -> tir.Block:
+    """A block that is a mere scope, and says nothing of what is accessed in it, with regions that do."""
+    if block.iter_vars or block.reads or block.writes:
+        return block
+    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_own_regions(realize.block)))
+    regions = [r for realize in child_realizes(inside) for r in (*realize.block.reads, *realize.block.writes)]
+    accessed = [
+        n for n in (*walk(block.body), *regions) if isinstance(n, (tir.BufferLoad, tir.BufferStore, tir.BufferRegion))
+    ]
+    own = {buffer.data for buffer in block.alloc_buffers}
+    visible = {n.buffer.data: n.buffer for n in accessed if n.buffer.data not in own}
+    found = BlockAccess(visible).collect(replace(block, body=inside))
+    return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())
+
+
+def with_own_regions(block: tir.Block) -> tir.Block:
+    """A block that says just what it accesses, as far as that is known."""
+    if not (block.reads or block.writes):
+        return with_regions(block)
+    reads = tuple(own_region(block, region, writing=False) for region in block.reads)
+    writes = tuple(own_region(block, region, writing=True) for region in block.writes)
+    return replace(block, reads=reads, writes=writes)
+
+
+def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:
+    """What a block without blocks in it really accesses of a buffer, where `region`, which it states, may be more: a
+    partitioned loop leaves regions of all its iterations."""
+    if has_block(block.body):
+        return region
+    access = BlockAccess({region.buffer.data: region.buffer}).collect(block)
+    found = (access.writes if writing else access.reads).as_regions()
+    if len(found) != 1:
+        return region
+    analyzer = Analyzer()
+    same = all(
+        analyzer.prove_equal(a.min, b.min) and analyzer.prove_equal(a.extent, b.extent)
+        for a, b in zip(found[0].region, region.region, strict=True)
+    )
+    return region if same else found[0]
+
+
+def points(indices: tuple[tir.Expr, ...]) -> tuple[tir.Range, ...]:
+    """The region of the one element at `indices`."""
+    return tuple(tir.Range(i, c.const(1, i.dtype)) for i in indices)

@@ -1,0 +1,122 @@
+"""What primitives ask of blocks: complete blocks, reduction blocks, dominance, compact dataflow.
+
+A *complete* block has only spatial axes, is the only writer of what it writes, and does not read it. A *reduction*
+block has an init and spatial and reduce axes with affine bindings, is the only writer, and indexes what it writes by
+spatial axes alone. The `..._violation` functions say in words what is missing, to follow "block `C` ...".
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import walk
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.analysis.bindings import (
+    affine_violation,
+    analyzer_of,
+    domain_above,
+    is_affine_binding,
+    vars_of,
+)
+from mlcc.passes.schedule.analysis.scope import scope_info
+from mlcc.passes.schedule.tree import Tree
+
+Scope = tir.Block | tir.For
+
+_WORDS = {
+    IterKind.SPATIAL: "a spatial", IterKind.REDUCE: "a reduce", IterKind.SCAN: "a scan", IterKind.OPAQUE: "an opaque",
+    IterKind.THREAD: "a thread",
+}  # fmt: skip
+
+
+def kind_words(kind: IterKind) -> str:
+    """`a reduce`, `an opaque`, ..."""
+    return _WORDS[kind]
+
+
+def writers_under(tree: Tree, scope: Scope) -> dict[tir.Buffer, list[tir.Block]]:
+    """Who writes what in a scope; for a loop, inside the blocks below it (where dominance is local)."""
+    if isinstance(scope, tir.Block):
+        return scope_info(tree, scope).writers
+    made: dict[tir.Buffer, list[tir.Block]] = {}
+    for realize in tree.child_realizes(scope.body):
+        for buffer, blocks in scope_info(tree, realize.block).writers.items():
+            made.setdefault(buffer, blocks)
+    return made
+
+
+def other_writer(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Buffer, tir.Block] | None:
+    """A buffer that `block` writes and another block of the scope too, and that block."""
+    writers = writers_under(tree, scope)
+    for region in block.writes:
+        found = writers.get(region.buffer, [])
+        if len(found) > 1:
+            return region.buffer, next((b for b in found if b is not block), block)
+    return None
+
+
+def is_dominant(tree: Tree, block: tir.Block, scope: Scope) -> bool:
+    """Is `block` the only writer of everything that it writes?"""
+    return other_writer(tree, block, scope) is None
+
+
+def _not_dominant(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
+    found = other_writer(tree, block, scope)
+    if found is None:
+        return None
+    buffer, other = found
+    if other is block:
+        return f"writes `{buffer.name}` in more than one region"
+    return f"is not the only writer of `{buffer.name}`: block `{other.name}` writes it too"
+
+
+def complete_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
+    """What keeps `block` from being complete, None if it is. With a loop as scope: locally, below that loop."""
+    for axis in block.iter_vars:
+        if axis.kind is not IterKind.SPATIAL:
+            return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
+    words = _not_dominant(tree, block, scope)
+    if words is not None:
+        return words
+    written = {w.buffer for w in block.writes}
+    for region in block.reads:
+        if region.buffer in written:
+            return f"reads `{region.buffer.name}`, which it also writes"
+    return None
+
+
+def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
+    """What keeps `block` from being a reduction, None if it is. With a loop as scope: locally, below that loop."""
+    if block.init is None:
+        return "has no init"
+    realize = tree.realize(block)
+    if not is_affine_binding(tree, realize):
+        words = affine_violation(realize, domain_above(tree, realize), analyzer_of(tree))
+        return f"has axes that the loops above do not drive affinely ({words})"
+    for axis in block.iter_vars:
+        if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
+            return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
+    words = _not_dominant(tree, block, scope)
+    if words is not None:
+        return words
+    found = reduce_indexed_write(block)
+    if found is not None:
+        buffer, var = found
+        return f"indexes `{buffer.name}`, which it writes, by the reduce axis `{var.name}`"
+    return None
+
+
+def reduce_indexed_write(block: tir.Block) -> tuple[tir.Buffer, tir.Var] | None:
+    """A buffer that the body stores to at an index with a reduce axis in it, and that axis."""
+    reduce = [a.var for a in block.iter_vars if a.kind is IterKind.REDUCE]
+    if not reduce:
+        return None
+    stores = (n for n in walk(block.body) if isinstance(n, tir.BufferStore))
+    return next(((s.buffer, v) for s in stores for v in reduce if any(v in vars_of(i) for i in s.indices)), None)
+
+
+def is_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> bool:
+    return complete_block_violation(tree, block, scope) is None
+
+
+def is_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> bool:
+    return reduction_block_violation(tree, block, scope) is None

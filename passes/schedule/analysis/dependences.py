@@ -1,0 +1,247 @@
+"""Which iterations of loops need which: distances between accesses to one element, and orders that keep them.
+
+A distance says, for each loop, by how much the second access comes later than the first one when both meet at one
+element: a number, or None where it may be any. Accesses are the regions that blocks declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.iter_map import detect_iter_map
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, const_int
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis.bindings import bindings, vars_of
+from mlcc.passes.schedule.analysis.conditions import is_complete_block, is_reduction_block
+from mlcc.passes.schedule.analysis.region_cover import region_cover
+from mlcc.passes.schedule.tree import Body, Stmt, Tree, child_realizes
+
+Distance = list[int | None]
+Words = tuple[str, tuple[tir.Block, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A block's access to a buffer. An index is None where it is no single element, or depends on further loops."""
+
+    block: tir.Block
+    buffer: tir.Buffer
+    indices: tuple[Expr | None, ...]
+    is_write: bool
+
+
+def accesses(tree: Tree, body: Body | Stmt, above: Sequence[tir.For]) -> list[Access]:
+    """What the outermost blocks below `body` access, in terms of the loops `above` and what is around these."""
+    made: list[Access] = []
+    for realize in _leaves(body):
+        block, values = realize.block, bindings(realize)
+        inner: set[tir.Var] = set()
+        for loop in tree.ancestors(realize):
+            if loop is above[-1]:
+                break
+            if isinstance(loop, tir.For):
+                inner.add(loop.var)
+        for regions, is_write in ((block.reads, False), (block.writes, True)):
+            for region in regions:
+                indices = tuple(_index(span, values, inner) for span in region.region)
+                made.append(Access(block, region.buffer, indices, is_write))
+    return made
+
+
+def _leaves(body: Body | Stmt) -> Iterator[tir.BlockRealize]:
+    """The outermost blocks, but of blocks without axes those inside, if there are any."""
+    for realize in child_realizes(body):
+        inside = [] if realize.block.iter_vars else list(_leaves(realize.block.body))
+        yield from inside or [realize]
+
+
+def _index(span: tir.Range, values: Mapping[tir.Var, Expr], inner: set[tir.Var]) -> Expr | None:
+    if const_int(span.extent) != 1:
+        return None
+    index: Expr = substitute(span.min, values)
+    return None if vars_of(index) & inner else index
+
+
+# ---------------------------------------------------------------- distances
+
+
+def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer) -> Distance | None:
+    """By how many iterations `b` is later than `a` where they meet; None if they never do.
+
+    Both are in terms of the variables of `loops`.
+    """
+    variables = {loop.var for loop in loops}
+    found: dict[tir.Var, int] = {loop.var: 0 for loop in loops if const_int(loop.extent) == 1}
+    same: list[Expr] = []
+    for one, other in zip(a.indices, b.indices, strict=True):
+        if one is None or other is None:
+            continue
+        apart = const_int(analyzer.simplify(c.sub(one, other)))
+        used = vars_of(one) & variables
+        if apart is None:
+            continue
+        if not used:
+            if apart:
+                return None
+        elif not apart:
+            same.append(one)
+        elif len(used) == 1:
+            (var,) = used
+            step = const_int(analyzer.simplify(c.sub(substitute(one, {var: c.add(var, 1)}), one)))
+            if step is not None and step:
+                if apart % step or found.get(var, apart // step) != apart // step:
+                    return None
+                found[var] = apart // step
+    for var in _determined(same, loops, analyzer):
+        if found.get(var, 0):
+            return None
+        found[var] = 0
+    return [found.get(loop.var) for loop in loops]
+
+
+def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyzer) -> set[tir.Var]:
+    """The loops whose iteration the values of the indices determine."""
+
+    def injective(values: list[Expr]) -> set[tir.Var]:
+        used = set().union(*map(vars_of, values))
+        ranges = {loop.var: tir.Range(loop.min, loop.extent) for loop in loops if loop.var in used}
+        return set(ranges) if detect_iter_map(values, ranges, level="bijective", analyzer=analyzer) else set()
+
+    if all(isinstance(index, tir.Var) for index in indices):
+        return {index for index in indices if isinstance(index, tir.Var)}
+    return injective(indices) or set().union(*(injective([index]) for index in indices))
+
+
+# ---------------------------------------------------------------- orders
+
+
+def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.For]) -> Words | None:
+    """Two blocks that would find another order of their accesses if the loops `chain` stood in the order `moved`."""
+    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if _turned(steps, chain, moved)), None)
+
+
+def carried(tree: Tree, chain: Sequence[tir.For]) -> Words | None:
+    """Two blocks of which one uses what the other computes in another iteration of `chain`."""
+    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if any(step != 0 for step in steps)), None)
+
+
+def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
+    """Accesses whose order counts, and by how many iterations of `chain` they may be apart where they meet."""
+    found = accesses(tree, chain[-1].body, chain)
+    analyzer = Analyzer()
+    for a, b in combinations_with_replacement(found, 2):
+        if a.buffer is not b.buffer or not (a.is_write or b.is_write):
+            continue
+        if a.block is b.block and _same(a, b, analyzer):
+            continue  # an instance of the block meets itself, or a reduction adds up in any order
+        if a.block is not b.block and _fresh(tree, a, b):
+            continue
+        if a is not b and a.block is b.block and a.is_write and b.is_write:
+            continue
+        steps = distance(a, b, chain, analyzer)
+        if steps is not None:
+            yield a, b, steps
+
+
+def _met(a: Access, b: Access) -> Words:
+    return _words(a, b), (a.block,) if a.block is b.block else (a.block, b.block)
+
+
+def _same(a: Access, b: Access, analyzer: Analyzer) -> bool:
+    return a is b or all(
+        (x is None and y is None) or (x is not None and y is not None and analyzer.same(x, y))
+        for x, y in zip(a.indices, b.indices, strict=True)
+    )
+
+
+def _fresh(tree: Tree, a: Access, b: Access) -> bool:
+    """Does the writer compute all that the reader needs anew in each iteration?"""
+    if a.is_write and not b.is_write:
+        scope = tree.scope(a.block)
+        if scope is None or tree.scope(b.block) is not scope or not region_cover(tree, b.block):
+            return False
+        return is_complete_block(tree, a.block, scope) or is_reduction_block(tree, a.block, scope)
+    return False
+
+
+def _turned(steps: Distance, old: Sequence[tir.For], new: Sequence[tir.For]) -> bool:
+    """Can the two accesses come in one order in the old nest, and in the other one in the new nest?"""
+    at = dict(zip(old, steps, strict=True))
+    for p, first in enumerate(old):
+        if at[first] != 0:
+            for lead in new[: new.index(first)]:
+                zeros = [*old[:p], *new[: new.index(lead)]]
+                if lead in old[p + 1 :] and _opposite(at[first], at[lead]) and all(not at[loop] for loop in zeros):
+                    return True
+        if at[first]:
+            break
+    return False
+
+
+def _opposite(a: int | None, b: int | None) -> bool:
+    """Can one be positive and the other negative?"""
+    return b != 0 and (a is None or b is None or (a < 0) != (b < 0))
+
+
+def _words(a: Access, b: Access) -> str:
+    verbs = ["writes" if x.is_write else "reads" for x in (a, b)]
+    one, other, name = a.block.name, b.block.name, a.buffer.name
+    if a.block is b.block:
+        return f"block `{one}` writes elements of `{name}` that it reads in other iterations"
+    return f"block `{one}` {verbs[0]} elements of `{name}` that block `{other}` {verbs[1]} in other iterations"
+
+
+def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | None:
+    """Two blocks whose accesses would change their order if the nests were merged, bodies in the order given."""
+    loops, analyzer = nests[0], Analyzer()
+    found = []
+    for nest in nests:
+        renamed = {x.var: c.cast(x.var.dtype, y.var) for x, y in zip(nest, loops, strict=True)}
+        found.append([
+            Access(a.block, a.buffer, tuple(i and substitute(i, renamed) for i in a.indices), a.is_write)
+            for a in accesses(tree, nest[-1].body, nest)
+        ])  # fmt: skip
+    place = {loop: n for n, loop in enumerate(tree.loops)}
+    for p, ours in enumerate(found):
+        for q in range(p + 1, len(nests)):
+            is_before = place[nests[p][0]] < place[nests[q][0]]
+            for a in ours:
+                for b in found[q]:
+                    if a.buffer is not b.buffer or not (a.is_write or b.is_write):
+                        continue
+                    steps = distance(a, b, loops, analyzer)
+                    if steps is not None and not _kept(steps, is_before):
+                        return _words(a, b), (a.block, b.block)
+    return None
+
+
+def _kept(steps: Distance, is_before: bool) -> bool:
+    """Is an access that was before (after) all of the other nest still so where they meet, bodies in order?"""
+    for step in steps:
+        if step is None:
+            return False
+        if step:
+            return (step > 0) == is_before
+    return is_before
+
+
+def touched(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+    """The buffers that blocks below read, and those that they write."""
+    reads: set[tir.Buffer] = set()
+    writes: set[tir.Buffer] = set()
+    for realize in _leaves(body):
+        reads |= {region.buffer for region in realize.block.reads}
+        writes |= {region.buffer for region in realize.block.writes}
+    return reads, writes
+
+
+def conflict(one: Body | Stmt, other: Body | Stmt) -> Iterable[tir.Buffer]:
+    """The buffers that one side writes and the other accesses."""
+    reads, writes = touched(one)
+    others, written = touched(other)
+    return [*(writes & (others | written)), *(reads & written)]

@@ -1,0 +1,100 @@
+"""Conditions on the terms of a reduction that change nothing: what they leave out is the identity of the combiner.
+
+`rfactor` over a loop that runs further than there are terms leaves such a condition: `matmul_rf[lane]` has no term
+where `lane >= n`. Once a block has filled all partial results with the identity, each of them may be combined.
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
+from mlcc.arith.keys import same_expr
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, bound_vars, vars_of
+from mlcc.passes.schedule.analysis.reducers import reduction_parts
+from mlcc.passes.schedule.analysis.scope import scope_info
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.tree import Tree
+
+
+def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
+    """A part of the condition of a reduction block that matters, and that the domains of its axes do not say; None if
+    there is none. Only what depends on sizes that are not known is looked at."""
+    realize = tree.realize(block)
+    reduce = bound_vars(realize, tir.IterKind.REDUCE)
+    loops = {at.var for at in tree.loops_above(block)}
+    for part in operands(realize.predicate):
+        names = vars_of(part)
+        if names & reduce and names - loops and not _said_by_axes(realize, part) and not _neutral(tree, realize, part):
+            return part
+    return None
+
+
+def _said_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
+    analyzer = Analyzer()
+    known: tir.Expr = tir.TRUE
+    for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
+        end = c.add(axis.dom.min, axis.dom.extent)
+        known = c.logical_and(known, c.logical_and(c.greater_equal(value, axis.dom.min), c.less(value, end)))
+    with analyzer.constraint(known):
+        return analyzer.prove(part)
+
+
+def _neutral(tree: Tree, realize: tir.BlockRealize, part: tir.Expr) -> bool:
+    """Does the block combine loads only, of a buffer that holds the identity where `part` is false?"""
+    try:
+        terms = reduction_parts(realize.block)
+    except Refusal:
+        return False
+    return all(
+        isinstance(term, tir.BufferLoad) and _filled_elsewhere(tree, realize, term, identity, part)
+        for term, identity in zip(terms.rhs, terms.init_values, strict=True)
+    )
+
+
+def _filled_elsewhere(
+    tree: Tree, realize: tir.BlockRealize, load: tir.BufferLoad, identity: tir.Expr, part: tir.Expr
+) -> bool:
+    """Is the loaded buffer filled with `identity` by one block, and written by others only where `part` holds?"""
+    scope = tree.scope(realize.block)
+    assert scope is not None
+    writers = dict.fromkeys(scope_info(tree, scope).writers.get(load.buffer, ()))
+    fills = [w for w in writers if _fills(tree.realize(w), load.buffer, identity)]
+    values = bindings(realize)
+    at = [substitute(index, values) for index in load.indices]
+    return bool(fills) and all(
+        _only_where(tree, tree.realize(w), load.buffer, at, part) for w in writers if w not in fills
+    )
+
+
+def _fills(realize: tir.BlockRealize, buffer: tir.Buffer, value: tir.Expr) -> bool:
+    match realize.block:
+        case tir.Block(reads=(), init=None, body=(tir.BufferStore() as store,)):
+            always = tir.const_int(realize.predicate) == 1
+            return always and store.buffer is buffer and not vars_of(value) and same_expr(store.value, value)
+    return False
+
+
+def _only_where(tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: list[tir.Expr], part: tir.Expr) -> bool:
+    """Does the condition of a writer of one element imply `part`, which is over the indices `at` of that element?"""
+    region = next(w.region for w in realize.block.writes if w.buffer is buffer)
+    values = bindings(realize)
+    same = {
+        index: substitute(span.min, values)
+        for index, span in zip(at, region, strict=True)
+        if isinstance(index, tir.Var) and tir.const_int(span.extent) == 1
+    }
+    if not vars_of(part) & {loop.var for loop in tree.loops} <= same.keys():
+        return False
+    analyzer, there = analyzer_of(tree), substitute(part, same)
+    return any(_implies(known, there, analyzer) for known in operands(realize.predicate))
+
+
+def _implies(known: tir.Expr, wanted: tir.Expr, analyzer: Analyzer) -> bool:
+    """Does one comparison follow from another one because its sides are further apart?"""
+    match known, wanted:
+        case (tir.LT(lhs=a, rhs=b), tir.LT(lhs=x, rhs=y)) | (tir.LE(lhs=a, rhs=b), tir.LE(lhs=x, rhs=y)):
+            return analyzer.prove_at_least(c.sub(c.sub(a, b), c.sub(x, y)), 0)
+    return False

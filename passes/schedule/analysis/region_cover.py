@@ -1,0 +1,198 @@
+"""Does what producers write cover what consumers read, and are the blocks of a scope stages of a pipeline?
+
+Where a producer and a consumer of one buffer meet (the innermost loop or block around both), all that the producer
+has written in one iteration of that place must contain all that the consumer reads there. Producers count by what
+they surely write, consumers by what they may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.extremes import at_most
+from mlcc.arith.intset import NOTHING, Interval, from_range, meet
+from mlcc.arith.region_bound import Box, lower_bound, union_lower_bound, upper_bound
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.tir import Expr, IntImm, Range
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, loop_domain
+from mlcc.passes.schedule.analysis.scope import DepKind, scope_info
+from mlcc.passes.schedule.tree import Tree
+
+Words = tuple[str, tuple[tir.Stmt, ...]]  # why, and the places to look at
+
+
+def stage_pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
+    """Why the blocks of `scope` are no pipeline of stages, and the blocks to look at; None if they are one."""
+    key = ("pipeline", scope)
+    if key not in tree.cache:
+        tree.cache[key] = _pipeline_violation(tree, scope)
+    return tree.cache[key]  # type: ignore[no-any-return]
+
+
+def _pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
+    info = scope_info(tree, scope)
+    for dep in info.deps:
+        if dep.kind is DepKind.WAR:
+            words = f"`{dep.dst.name}` writes `{dep.buffer.name}` after `{dep.src.name}` has read it"
+            return words, (dep.src, dep.dst)
+    return next((w for b in info.by_dst if (w := region_cover_violation(tree, b)) is not None), None)
+
+
+def is_stage_pipeline(tree: Tree, scope: tir.Block) -> bool:
+    return stage_pipeline_violation(tree, scope) is None
+
+
+def region_cover(tree: Tree, block: tir.Block) -> bool:
+    """Do the producers of `block` in its scope write all that it reads of what they write?"""
+    return region_cover_violation(tree, block) is None
+
+
+def region_cover_violation(tree: Tree, block: tir.Block) -> Words | None:
+    """A buffer of which `block` reads more than its producers write, in words, and the blocks to look at."""
+    key = ("cover", block)
+    if key not in tree.cache:
+        tree.cache[key] = _cover_violation(tree, block)
+    return tree.cache[key]  # type: ignore[no-any-return]
+
+
+def _cover_violation(tree: Tree, block: tir.Block) -> Words | None:
+    scope = tree.scope(block)
+    if scope is None:
+        return None
+    sources = [d.src for d in scope_info(tree, scope).sources(block) if d.kind is DepKind.RAW]
+    if not sources:
+        return None
+    blocks = [block, *dict.fromkeys(sources)]
+    outside = [(loop.var, loop.min, loop.extent, loop.thread) for loop in tree.all_loops_above(scope)]
+    key = ("cover", *blocks, *(tree.child_of(scope, b) for b in blocks), *outside)
+    return tree.fact(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
+
+
+def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Words | None:
+    path: list[tir.Stmt] = [s for s in tree.ancestors(block) if isinstance(s, (tir.For, tir.Block))]
+    places: dict[tir.Stmt, list[tir.Block]] = {place: [] for place in path}
+    for source in sources:
+        places[meeting_place(tree, source, block)].append(source)
+    for place, blocks in places.items():
+        for region in block.reads if blocks else ():
+            words = _uncovered(tree, block, region, blocks, place)
+            if words is not None:
+                return words
+    return None
+
+
+def _uncovered(
+    tree: Tree, block: tir.Block, region: tir.BufferRegion, sources: list[tir.Block], place: tir.Stmt
+) -> Words | None:
+    buffer = region.buffer
+    writers = [s for s in sources if any(w.buffer is buffer for w in s.writes)]
+    if not writers:
+        return None
+    analyzer = analyzer_of(tree)
+    made = produced_region(tree, buffer, writers, place, analyzer)
+    used = consumed_region(tree, block, region, place, analyzer)
+    if covers(buffer.shape, made, used, analyzer):
+        return None
+    names = " and ".join(f"`{w.name}`" for w in writers)
+    where = f" in one iteration of `{place.var.name}`" if isinstance(place, tir.For) else ""
+    words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which "
+    if any(i.empty for i in made):
+        words += f"{names} may leave something out"
+    else:
+        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, made)}"
+    return words, (*writers, block)
+
+
+def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
+    """The innermost loop or block around both."""
+    above = {id(s) for s in tree.ancestors(one)}
+    return next(s for s in tree.ancestors(two) if id(s) in above and isinstance(s, (tir.For, tir.Block)))
+
+
+# ---------------------------------------------------------------- regions of blocks over loops
+
+
+def unbound(realize: tir.BlockRealize, ranges: Iterable[Range]) -> list[Range]:
+    """Ranges over the axes of a block as ranges over the loops around it."""
+    values = bindings(realize)
+    return [Range(substitute(r.min, values), substitute(r.extent, values)) for r in ranges]
+
+
+def relaxed_upper(
+    tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
+) -> Box:
+    """All that `block` may touch of a region of its, over the loops between it and `high`."""
+    realize = tree.realize(block)
+    domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
+    return upper_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
+
+
+def relaxed_lower(
+    tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
+) -> Box:
+    """What `block` surely touches of a region of its, over the loops between it and `high`; empty if unknown."""
+    realize = tree.realize(block)
+    domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
+    found = lower_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
+    return [NOTHING] * len(region.region) if found is None else found
+
+
+def produced_region(
+    tree: Tree, buffer: tir.Buffer, writers: Iterable[tir.Block], high: tir.Stmt, analyzer: Analyzer | None = None
+) -> Box:
+    """What the blocks surely write of `buffer` together in one iteration of `high`."""
+    boxes = [relaxed_lower(tree, b, w, high, analyzer) for b in writers for w in b.writes if w.buffer is buffer]
+    return union_lower_bound(boxes)
+
+
+def consumed_region(
+    tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
+) -> Box:
+    """What `block` may read of one of its regions in one iteration of `high`."""
+    return relaxed_upper(tree, block, region, high, analyzer)
+
+
+def covers(shape: tuple[Expr, ...], made: Box, used: Box, analyzer: Analyzer) -> bool:
+    """Does `made` contain what `used` has inside a buffer of that shape?"""
+    return all(_contains(n, a, b, analyzer) for n, a, b in zip(shape, made, used, strict=True))
+
+
+def _contains(extent: Expr, made: Interval, used: Interval, analyzer: Analyzer) -> bool:
+    if made.empty:
+        return False
+    if used.empty:
+        return True
+    whole = from_range(Range(IntImm(extent.dtype, 0), extent))
+    a, b = _within(made, whole, analyzer), _within(used, whole, analyzer)
+    if a.low is b.low and a.high is b.high and a.low is not None and a.high is not None:
+        return True
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return False
+    return _at_most(a.low, b.low, analyzer) and _at_most(b.high, a.high, analyzer)
+
+
+def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    below = c.less_equal(analyzer.simplify(c.sub(a, b)), IntImm(a.dtype, 0))
+    return analyzer.prove(below) or at_most(a, b, analyzer)
+
+
+def _within(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
+    low, high = (None if e is None else analyzer.simplify(e) for e in (interval.low, interval.high))
+    return meet(Interval(low, high), whole, analyzer)
+
+
+def spell(buffer: tir.Buffer, box: Box) -> str:
+    """`C[0:16, vj]`, for messages."""
+    return f"`{buffer.name}[{', '.join(_spell_interval(i) for i in box)}]`"
+
+
+def _spell_interval(interval: Interval) -> str:
+    if interval.is_point:
+        return str(interval.low)
+    simplify = Analyzer().simplify
+    low = "" if interval.low is None else str(simplify(interval.low))
+    high = "" if interval.high is None else str(simplify(c.add(interval.high, 1)))
+    return f"{low}:{high}"

@@ -1,0 +1,130 @@
+"""Who depends on whom among the blocks of a scope: the block's children, what they write, and in which order."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+from mlcc.passes.schedule.analysis.block_access import with_regions
+from mlcc.passes.schedule.tree import Tree
+
+
+class DepKind(enum.Enum):
+    """What ties a later block to an earlier one, over one buffer."""
+
+    RAW = "read after write"
+    WAW = "write after write"
+    WAR = "write after read"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dep:
+    """`dst` comes after `src` and depends on it by `buffer`."""
+
+    src: tir.Block
+    dst: tir.Block
+    kind: DepKind
+    buffer: tir.Buffer
+
+
+class ScopeInfo:
+    """The outermost blocks below one block, in order, and their dependencies.
+
+    By buffers, not by regions: two blocks that write different halves of a buffer depend on each other.
+    """
+
+    def __init__(self, block: tir.Block, realizes: list[tir.BlockRealize]) -> None:
+        self.block = block
+        self.realizes = realizes
+        self.deps: list[Dep] = []
+        self.by_src: dict[tir.Block, list[Dep]] = {}
+        self.by_dst: dict[tir.Block, list[Dep]] = {}
+        self.readers: dict[tir.Buffer, list[tir.Block]] = {}
+        self.writers: dict[tir.Buffer, list[tir.Block]] = {}
+        for realize in realizes:
+            self._add(realize.block)
+
+    @property
+    def blocks(self) -> list[tir.Block]:
+        return [r.block for r in self.realizes]
+
+    def _add(self, block: tir.Block) -> None:
+        said = with_regions(block)  # what a mere scope does not say of the blocks in it
+        for region in said.reads:
+            self.readers.setdefault(region.buffer, []).append(block)
+        for region in said.writes:
+            self.writers.setdefault(region.buffer, []).append(block)
+        for regions, others, kind in (
+            (said.reads, self.writers, DepKind.RAW),
+            (said.writes, self.writers, DepKind.WAW),
+            (said.writes, self.readers, DepKind.WAR),
+        ):
+            for region in regions:
+                for other in others.get(region.buffer, ()):
+                    if other is not block:
+                        self._tie(Dep(other, block, kind, region.buffer))
+
+    def _tie(self, dep: Dep) -> None:
+        self.deps.append(dep)
+        self.by_src.setdefault(dep.src, []).append(dep)
+        self.by_dst.setdefault(dep.dst, []).append(dep)
+
+    def sources(self, block: tir.Block) -> list[Dep]:
+        """What `block` depends on."""
+        return self.by_dst.get(block, [])
+
+    def dependents(self, block: tir.Block) -> list[Dep]:
+        """What depends on `block`."""
+        return self.by_src.get(block, [])
+
+
+def scope_info(tree: Tree, block: tir.Block) -> ScopeInfo:
+    """The dependencies among the children of `block`."""
+    key = ("scope", block)
+    found = tree.cache.get(key)
+    if found is None:
+        found = tree.cache[key] = ScopeInfo(block, tree.child_realizes(block))
+    return found
+
+
+_FLOW = (DepKind.RAW, DepKind.WAW)
+
+
+def producers(tree: Tree, block: tir.Block) -> list[tir.Block]:
+    """The earlier blocks of its scope that write what `block` reads or writes; none for the root block."""
+    scope = tree.scope(block)
+    if scope is None:
+        return []
+    return list(dict.fromkeys(d.src for d in scope_info(tree, scope).sources(block) if d.kind in _FLOW))
+
+
+def consumers(tree: Tree, block: tir.Block) -> list[tir.Block]:
+    """The later blocks of its scope that read or write what `block` writes; none for the root block."""
+    scope = tree.scope(block)
+    if scope is None:
+        return []
+    return list(dict.fromkeys(d.dst for d in scope_info(tree, scope).dependents(block) if d.kind in _FLOW))
+
+
+def is_output(tree: Tree, block: tir.Block, scope: tir.Block) -> bool:
+    """Does `block` write a buffer that `scope` does not allocate?"""
+    return outside_write(block, scope) is not None
+
+
+def outside_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
+    """The first buffer that `block` writes and `scope` does not allocate."""
+    return next((w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers), None)
+
+
+def output_blocks(tree: Tree, scope: tir.Block) -> list[tir.Block]:
+    """All blocks below `scope`, nested ones too, that write what the block around them does not allocate."""
+    found = []
+    stack = list(reversed(tree.child_realizes(scope)))
+    while stack:
+        block = stack.pop().block
+        around = tree.scope(block)
+        if around is not None and is_output(tree, block, around):
+            found.append(block)
+        stack.extend(reversed(tree.child_realizes(block)))
+    return found

@@ -1,0 +1,1 @@
+"""The tensor intrinsics that every schedule knows, by TVM's names."""

@@ -1,0 +1,1 @@
+"""Schedule scripts (`.mls`): the language that traces are printed in."""

@@ -1,0 +1,375 @@
+"""Evaluation of the expressions of schedule scripts over the syntax tree; nothing of Python is executed."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
+from mlcc.ir import tir
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.mls.builtins import METHODS, builtins, dotted, invoke, make
+from mlcc.passes.schedule.mls.operators import binary, compare, element, elements, part, truth, unary
+from mlcc.passes.schedule.mls.values import (
+    MAX_CALLS,
+    Budget,
+    Builtin,
+    Function,
+    Given,
+    Lambda,
+    Method,
+    Module,
+    Wrong,
+    describe,
+    is_key,
+    plain,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from mlcc.grammar.syntax.tree import Cst
+
+GIVEN = "sch"  # the name that top-level statements know the schedule by
+
+
+class Steps(Protocol):
+    """What a script drives."""
+
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
+        """Apply a primitive. Raises CompileError."""
+
+    def primitives(self) -> list[str]:
+        """The names that `call` knows."""
+
+    def cost(self) -> int:
+        """What the next primitive costs, by the size of the program."""
+
+    def name_of(self, value: Any) -> str | None:
+        """What the user calls a loop or block; None for what is no longer there."""
+
+    def size_named(self, name: str) -> tir.Var | None:
+        """The symbolic size of that name in the program; None if there is none, or several."""
+
+    def register_intrinsic(self, name: str, file: str, span: Span) -> None:
+        """Make a tensor intrinsic known from a text. Raises CompileError."""
+
+
+class Frame:
+    """One run of a function, or of the top-level statements."""
+
+    __slots__ = ("called_at", "loops", "name", "names", "scopes", "steps")
+
+    def __init__(self, name: str, scopes: tuple[dict[str, Any], ...], called_at: Cst | None) -> None:
+        self.name, self.called_at = name, called_at
+        self.names: dict[str, Any] = {}
+        self.scopes = (self.names, *scopes)
+        self.loops = 0  # around the statement that runs
+        self.steps = 0  # primitives that were applied
+
+
+class Expressions:
+    """Evaluates expressions in the innermost frame; `script_statements` adds what runs them."""
+
+    def __init__(self, source: Source, steps: Steps) -> None:
+        self.source = source
+        self.steps = steps
+        self.budget = Budget()
+        self.known = builtins({"register_tensor_intrin": _needs_place})
+        self.globals: dict[str, Any] = {GIVEN: Given()}
+        self.frames: list[Frame] = []
+
+    def span(self, cst: Cst) -> Span:
+        return Span(self.source, cst[1], cst[2])
+
+    def value(self, cst: Cst) -> Any:
+        """The value of an expression. Raises CompileError."""
+        try:
+            self.budget.spend(1)
+            return _VALUE[cst[0]](self, cst)
+        except Wrong as wrong:
+            raise wrong.placed(self.span(wrong.at or cst)) from None
+
+    def enter(self, frame: Frame) -> None:
+        if len(self.frames) >= MAX_CALLS:
+            raise Wrong("E0602", f"more than {MAX_CALLS} calls inside each other", "does the function call itself?")
+        self.frames.append(frame)
+
+    # ------------------------------------------------------------ atoms
+
+    def _literal(self, cst: Cst) -> Any:
+        return self.budget.number(cst[3])
+
+    def _name(self, cst: Cst) -> Any:
+        name = cst[3]
+        for scope in self.frames[-1].scopes:
+            if name in scope:
+                return scope[name]
+        if name in self.known:
+            return self.known[name]
+        size = self.steps.size_named(name) if self.frames[-1].name == "lambda" else None
+        if size is not None:
+            return size  # a trace writes index maps over the sizes of the program so
+        raise Wrong("E0600", f"`{name}` is not defined", self._hint(name))
+
+    def _hint(self, name: str) -> str | None:
+        seen = {n: None for scope in self.frames[-1].scopes for n in scope} | dict.fromkeys(self.known)
+        if name in ("print", "type", "getattr", "eval", "exec", "open", "isinstance", "__name__"):
+            help = "`mlcc schedule --show-each` prints the loops after every line"
+            return help if name == "print" else "a script has no access to Python"
+        return did_you_mean(name, seen) or (f"the schedule is given as `{GIVEN}`" if name in ("s", "mod") else None)
+
+    def _list(self, cst: Cst) -> list[Any]:
+        return self._items(cst[3])
+
+    def _tuple(self, cst: Cst) -> tuple[Any, ...]:
+        return tuple(self._items(cst[3]))
+
+    def _items(self, items: tuple[Cst, ...]) -> list[Any]:
+        made: list[Any] = []
+        for item in items:
+            if item[0] == "star":
+                made += elements(self.value(item[3]), self.budget, "unpack")
+            else:
+                made.append(self.value(item))
+        return made
+
+    def _dict(self, cst: Cst) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key_cst, value_cst in cst[3]:
+            key = self.value(key_cst)
+            if not is_key(key):
+                raise Wrong("E0606", f"{describe(key)} cannot be a key of a dict", at=key_cst)
+            made[key] = self.value(value_cst)
+        return made
+
+    def _lambda(self, cst: Cst) -> Lambda:
+        scopes = self.frames[-1].scopes
+
+        def run(values: tuple[Any, ...]) -> Any:
+            frame = Frame("lambda", scopes, None)
+            if len(values) != len(cst[3]):
+                message = f"the index map has {len(cst[3])} parameters, and there are {len(values)} indices"
+                raise Wrong("E0605", message).placed(self.span(cst))
+            frame.names.update(zip(cst[3], values, strict=True))
+            self.enter(frame)
+            made = self.value(cst[4])
+            self.frames.pop()
+            return made
+
+        return Lambda("lambda", cst, run, cst[3])
+
+    # ------------------------------------------------------------ operators
+
+    def _unary(self, cst: Cst) -> Any:
+        return unary(cst[3], self.value(cst[4]), self.budget)
+
+    def _binary(self, cst: Cst) -> Any:
+        return binary(cst[3], self.value(cst[4]), self.value(cst[5]), self.budget)
+
+    def _compare(self, cst: Cst) -> Any:
+        return compare(cst[3], self.value(cst[4]), self.value(cst[5]), self.budget)
+
+    def _bool(self, cst: Cst) -> Any:
+        chain = _chain(cst)
+        if chain is not None:
+            return self._compare_chain(*chain)
+        left = self.value(cst[4])
+        if isinstance(left, tir.Expr):
+            return self.budget.symbolic(_join(cst[3], left, self.value(cst[5])), left)
+        return self.value(cst[5]) if truth(left) is (cst[3] == "and") else left
+
+    def _compare_chain(self, first: Cst, links: list[Cst]) -> Any:
+        """`a < b < c`: each operand is evaluated once."""
+        left = self.value(first)
+        made: Any = True
+        for link in links:
+            right = self.value(link[5])
+            found = compare(link[3], left, right, self.budget)
+            if isinstance(found, tir.Expr) or isinstance(made, tir.Expr):
+                made = self.budget.symbolic(_join("and", made, found), made, found)
+            elif not truth(found):
+                return False
+            left = right
+        return made
+
+    def _choice(self, cst: Cst) -> Any:
+        return self.value(cst[4] if truth(self.value(cst[3])) else cst[5])
+
+    # ------------------------------------------------------------ parts
+
+    def _index(self, cst: Cst) -> Any:
+        return self.part_of(self.value(cst[3]), cst)
+
+    def part_of(self, base: Any, cst: Cst) -> Any:
+        """The part of `base` that an index node names."""
+        items = cst[4]
+        if len(items) == 1 and items[0][0] == "slice":
+            low, high, step = (None if bound is None else self.value(bound) for bound in items[0][3:6])
+            return part(base, low, high, step, self.budget)
+        return element(base, self.key_of(cst))
+
+    def key_of(self, cst: Cst) -> Any:
+        """The key between the brackets of an index node."""
+        items = cst[4]
+        if any(item[0] in ("slice", "star") for item in items):
+            raise Wrong("E0601", "lists have one dimension here")
+        return self.value(items[0]) if len(items) == 1 else tuple(map(self.value, items))
+
+    def _attribute(self, cst: Cst) -> Any:
+        return self.attribute_of(self.value(cst[3]), cst[4])
+
+    def attribute_of(self, base: Any, name: str) -> Any:
+        """`base.name`: a primitive, a method, or a part of a dotted name. Raises Wrong."""
+        if isinstance(base, Given):
+            known = self.steps.primitives()
+            if name in known:
+                return Method(base, name)
+            if name in _PYTHON_ONLY:
+                raise Wrong("E0601", f"`{GIVEN}.{name}` is for Python: a script applies primitives only")
+            help = did_you_mean(name, known) or "docs/schedules.md lists the primitives"
+            raise Wrong("E0610", f"a schedule has no primitive `{name}`", help)
+        if isinstance(base, Module):
+            return dotted(base, name)
+        if isinstance(base, (tir.For, tir.Block)):
+            return _fact(base, name)
+        methods = METHODS.get(type(base), {})
+        if name in methods:
+            return Method(base, name)
+        hint = did_you_mean(name, methods) or (f"it has {', '.join(methods)}" if methods else None)
+        raise Wrong("E0601", f"{describe(base)} has no `{name}`", hint)
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, cst: Cst) -> Any:
+        callee = self.value(cst[3])
+        args = self._items(cst[4])
+        kwargs = {name: self.value(value) for name, _, _, value in cst[5]}
+        if isinstance(callee, Method):
+            return self._call_method(callee, args, kwargs, cst)
+        if isinstance(callee, Function):
+            return self.call_function(callee, args, kwargs, cst)
+        if isinstance(callee, Builtin):
+            if callee.name == "register_tensor_intrin":
+                return self._register(args, kwargs, cst)
+            return invoke(callee.name, callee.call, self.budget, args, kwargs)
+        if isinstance(callee, Lambda):
+            raise Wrong("E0601", "a lambda is only an index map here", "write a `def` to call it")
+        if isinstance(callee, Module):
+            raise Wrong("E0601", f"`{callee.path}` cannot be called in a script")
+        raise Wrong("E0606", f"{describe(callee)} cannot be called")
+
+    def _call_method(self, method: Method, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> Any:
+        if isinstance(method.owner, Given):
+            return self._apply(method.name, args, kwargs, cst)
+        if isinstance(method.owner, Module):
+            if kwargs:
+                raise Wrong("E0605", f"`T.{method.name}` takes its values by position")
+            return make(method, args, self.budget)
+        fn = METHODS[type(method.owner)][method.name]
+        return invoke(method.name, fn, self.budget, [method.owner, *args], kwargs)
+
+    def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> Any:
+        """Apply a primitive to the schedule."""
+        self.budget.spend(self.steps.cost())
+        self.frames[-1].steps += 1
+        given = [plain(a, self.budget) for a in args]
+        named = {key: plain(a, self.budget) for key, a in kwargs.items()}
+        try:
+            return self.steps.call(name, given, named, self.span(cst))
+        except CompileError as exc:
+            gone = self._gone(cst, given, named) if exc.diagnostics[0].code == "E0611" else None
+            if gone is None:
+                raise
+            label = Label(self.span(gone), f"`{gone[3]}` has ended" if gone[0] == "name" else "")
+            raise CompileError([dataclasses.replace(d, primary=label) for d in exc.diagnostics]) from None
+
+    def _gone(self, cst: Cst, args: list[Any], kwargs: dict[str, Any]) -> Cst | None:
+        """The argument of a call that stands for something that is no longer there."""
+        places = [] if any(a[0] == "star" for a in cst[4]) else list(zip(cst[4], args, strict=True))
+        places += [(value, kwargs[name]) for name, _, _, value in cst[5]]
+        found = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
+        return next(found, None)
+
+    def _register(self, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> None:
+        invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)
+        given = dict(zip(("name", "file"), args, strict=False)) | kwargs
+        for key, value in given.items():
+            if not isinstance(value, str):
+                raise Wrong("E0606", f"`{key}` is a string, not {describe(value)}")
+        self.steps.register_intrinsic(given["name"], given["file"], self.span(cst))
+
+    def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: Cst | None) -> Any:
+        raise NotImplementedError
+
+    def called_from(self, error: CompileError) -> CompileError:
+        """The error with the calls that led to it, innermost first."""
+        often = collections.Counter((f.name, f.called_at) for f in reversed(self.frames) if f.called_at is not None)
+        related = tuple(
+            Label(
+                self.span(at), f"`{name}` is called here" + (f" ({count} times inside each other)" if count > 1 else "")
+            )
+            for (name, at), count in [*often.items()][:8]
+        )
+        if not related:
+            return error
+        return CompileError([dataclasses.replace(d, related=d.related + related) for d in error.diagnostics])
+
+    def label(self, values: list[Any]) -> str | None:
+        """The names of loops or blocks, for messages."""
+        names = [self.steps.name_of(v) for v in values[:12]]
+        return (
+            ", ".join(n for n in names if n) + (", ..." if len(values) > 12 else "") if names and all(names) else None
+        )
+
+
+def _fact(node: tir.For | tir.Block, name: str) -> Any:
+    """`sch.get(loop).extent` and `sch.get(block).name`. Raises Wrong."""
+    if isinstance(node, tir.For) and name == "extent":
+        return tir.const_int(node.extent) if tir.const_int(node.extent) is not None else node.extent
+    if isinstance(node, tir.Block) and name in ("name", "name_hint"):
+        return node.name
+    help = "it has `extent`" if isinstance(node, tir.For) else "it has `name`"
+    raise Wrong("E0601", f"{describe(node)} has no `{name}`", help)
+
+
+_PYTHON_ONLY = ("mod", "trace", "state", "copy", "seed", "fork_seed", "func_working_on", "get_sref", "remove_rv")
+
+
+def _needs_place(budget: Budget, name: Any, file: Any) -> None:
+    """The signature of `register_tensor_intrin`, which also needs the place of its call."""
+
+
+def _chain(cst: Cst) -> tuple[Cst, list[Cst]] | None:
+    """The first operand and the comparisons of `a < b < c`, whose syntax shares the node of `b`."""
+    links: list[Cst] = []
+    while cst[0] == "bool" and cst[3] == "and" and cst[5][0] == "compare":
+        left, link = cst[4], cst[5]
+        middle = (
+            left[5] if left[0] == "compare" else left[5][5] if left[0] == "bool" and left[5][0] == "compare" else None
+        )
+        if middle is not link[4]:
+            return None
+        links.append(link)
+        cst = left
+    if not links or cst[0] != "compare":
+        return None
+    return cst[4], [cst, *reversed(links)]
+
+
+def _join(op: str, a: Any, b: Any) -> Any:
+    from mlcc.ir import construct
+
+    try:
+        return (construct.logical_and if op == "and" else construct.logical_or)(a, b)
+    except (ValueError, TypeError):
+        raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}") from None
+
+
+_VALUE: dict[str, Callable[[Expressions, Cst], Any]] = {
+    "name": Expressions._name, "int": Expressions._literal, "float": Expressions._literal, "str": Expressions._literal,
+    "const": Expressions._literal, "attr": Expressions._attribute, "call": Expressions._call,
+    "index": Expressions._index, "tuple": Expressions._tuple, "list": Expressions._list, "dict": Expressions._dict,
+    "unary": Expressions._unary, "binary": Expressions._binary, "compare": Expressions._compare,
+    "bool": Expressions._bool, "ifexp": Expressions._choice, "lambda": Expressions._lambda,
+}  # fmt: skip

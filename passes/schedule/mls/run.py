@@ -1,0 +1,171 @@
+"""Schedule scripts (`.mls`): the language that traces are printed in, run on a `Schedule`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Label, Source, Span
+from mlcc.grammar.syntax.reader import parse_syntax
+from mlcc.ir import tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.ir.visit import used_vars
+from mlcc.passes.schedule import registry
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
+from mlcc.passes.schedule.mls.builtins import invoke
+from mlcc.passes.schedule.mls.statements import Script
+from mlcc.passes.schedule.mls.values import CALL_COST, MAX_LOOPS, Wrong
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.recursion import deep
+
+if TYPE_CHECKING:
+    from mlcc.grammar.syntax.tree import Cst
+
+Show = Callable[[str], None]
+
+
+def apply_schedule(
+    mod: IRModule | Func, script_text: str, name: str = "<script>", *, seed: int | None = 0, folder: str = "."
+) -> IRModule:
+    """The module after a schedule script, or a trace that TVM printed; the one given stays as it is.
+
+    With `seed=None` sampling differs from run to run. Files that the script names are looked for in `folder`. Raises
+    CompileError with the place in the script.
+    """
+    schedule = Schedule(mod, seed=seed)
+    if not isinstance(script_text, str):
+        raise TypeError(f"a schedule script is a text, not {registry.describe(script_text)}")
+    run_script(schedule, Source(name, script_text), folder=folder)
+    return schedule.mod
+
+
+def run_script(
+    schedule: Schedule, source: Source, *, folder: str = ".", confined: bool = False,
+    show: Show | None = None, after: Callable[[Span], None] | None = None,
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Run a script on a schedule, which keeps the steps before one that fails.
+
+    Returns the tensor intrinsics that it registered, by name and file: its trace needs them too.
+    `show` is given what `sch.show()` shows; `after` the place of each statement that applied primitives, once it ran.
+    A `confined` script reads no file outside `folder`. Raises CompileError.
+    """
+    tree = parse_syntax(source, start="script")
+    steps = _Steps(schedule, folder, confined, show)
+
+    def watch(stmt: Cst) -> None:
+        if after is not None:
+            after(Span(source, stmt[1], stmt[2]))
+
+    with deep():
+        Script(source, steps, watch if after is not None else None).run(tree)
+    return steps.intrinsics
+
+
+class _Steps:
+    """What scripts may do with a schedule: apply primitives, and little else."""
+
+    def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
+        self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
+        self.intrinsics: list[tuple[str, str]] = []
+        self._measured: dict[str, tuple[tir.PrimFunc, int]] = {}  # functions, with how many loops and blocks
+
+    def primitives(self) -> list[str]:
+        return [*registry.names(), *registry.ALIASES, *_OTHERS]
+
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
+        other = _OTHERS.get(name)
+        try:
+            if other is None:
+                made = self._schedule.call(name, tuple(args), kwargs, span)
+                self._measure(name)
+                return made
+            return invoke(f"sch.{name}", other, self, args, kwargs)
+        except CompileError as exc:
+            if other is None:
+                raise
+            raise CompileError([replace(d, primary=Label(span)) for d in exc.diagnostics]) from None
+
+    def _measure(self, name: str) -> None:
+        """Raises Wrong where a step has made a nest that is too deep."""
+        state = self._schedule.state
+        for func_name, func in state.module.functions.items():
+            if not isinstance(func, tir.PrimFunc) or self._measured.get(func_name, (None, 0))[0] is func:
+                continue
+            tree = state.tree(func_name)
+            depths: dict[int, int] = {}
+            for loop in tree.loops:  # outer ones first
+                above = tree.parent(loop)
+                while above is not None and not isinstance(above, tir.For):
+                    above = tree.parent(above)
+                depths[id(loop)] = 1 + (depths[id(above)] if above is not None else 0)
+            if max(depths.values(), default=0) > MAX_LOOPS:
+                raise Wrong("E0602", f"sch.{name}: the loops nest more than {MAX_LOOPS} deep")
+            self._measured[func_name] = (func, len(tree.loops) + len(tree.realizes))
+
+    def cost(self) -> int:
+        return CALL_COST + max((size for _, size in self._measured.values()), default=0)
+
+    def name_of(self, value: Any) -> str | None:
+        if not isinstance(value, (LoopRV, BlockRV)):
+            return None
+        try:
+            node = self._schedule.get(value)
+        except CompileError:
+            return None
+        if isinstance(node, tir.For):
+            return node.var.name
+        return node.name if isinstance(node, tir.Block) else str(node)  # "inline" or "root"
+
+    def size_named(self, name: str) -> tir.Var | None:
+        state = self._schedule.state
+        funcs = {n: f for n, f in state.module.functions.items() if isinstance(f, tir.PrimFunc)}
+        chosen = [funcs[state.working_on]] if state.working_on in funcs else [*funcs.values()]
+        sizes = {
+            var
+            for func in chosen
+            for var in (*func.params, *used_vars(tuple(n for b in func.buffers if b is not None for n in b.shape)))
+            if var.name == name and var.dtype.is_int
+        }
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def register_intrinsic(self, name: str, file: str, span: Span) -> None:
+        from mlcc.passes.schedule.tensor_intrin import register
+
+        path = os.path.join(self._folder, file)
+        try:
+            if self._confined:
+                register(self._schedule, name, file=file, folder=self._folder)
+            else:
+                register(self._schedule, name, file=path)
+        except CompileError as exc:
+            placed = [d if d.primary.span is not None else replace(d, primary=Label(span)) for d in exc.diagnostics]
+            raise CompileError(placed) from None
+        self.intrinsics.append((name, path))
+
+    # ------------------------------------------------------------ methods of a schedule that are no primitives
+
+    def _get(self, handle: Any) -> Any:
+        if not isinstance(handle, (BlockRV, LoopRV, ExprRV, int)):
+            raise Wrong("E0613", "sch.get takes a loop, a block or a sampled value")
+        return self._schedule.get(handle)
+
+    def _work_on(self, func_name: Any) -> None:
+        if not isinstance(func_name, str):
+            raise Wrong("E0613", "sch.work_on takes the name of a function")
+        self._schedule.work_on(func_name)
+
+    def _seed(self, seed: Any) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise Wrong("E0613", "sch.seed takes an integer")
+        self._schedule.seed(seed)
+
+    def _print(self) -> None:
+        if self._show is not None:
+            self._show(self._schedule.mod.script())
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "get": _Steps._get, "work_on": _Steps._work_on, "seed": _Steps._seed, "show": _Steps._print,
+}  # fmt: skip

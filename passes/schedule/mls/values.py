@@ -1,0 +1,186 @@
+"""The values of schedule scripts, how messages speak of them, and the budget that bounds what a script may make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Span, error
+from mlcc.ir import tir
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
+
+if TYPE_CHECKING:
+    from mlcc.grammar.syntax.tree import Cst
+
+MAX_STEPS = 1_000_000  # evaluated nodes; what is made costs by its size
+MAX_ITEMS = 100_000  # of one list, tuple or string
+MAX_BITS = 1024  # of an integer
+MAX_CALLS = 200  # of the script's functions inside each other
+MAX_NESTING = 50  # of lists inside each other that a primitive is given
+MAX_SYMBOLS = 500  # operands of one symbolic expression
+CALL_COST = 100  # of one primitive, and one for each loop and block of the function
+MAX_LOOPS = 200  # around each other
+
+
+class Wrong(Exception):
+    """What cannot be evaluated; it gets its place from the node that was being evaluated."""
+
+    def __init__(self, code: str, message: str, help: str | None = None, at: Cst | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.help, self.at = code, message, help, at
+
+    def placed(self, span: Span, text: str = "") -> CompileError:
+        """The error that the user sees."""
+        return CompileError(error(self.code, self.message, span, text, help=self.help))
+
+
+class Budget:
+    """What a script may still do. Everything that is made is paid for by its size, so memory is bounded too."""
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self.left = steps
+        self._sizes: dict[ExprRV | tir.Expr, int] = {}
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise Wrong("E0602", f"the script does not come to an end within {MAX_STEPS:,} steps")
+
+    def items(self, count: int) -> None:
+        """Pay for a list, tuple or string of so many elements."""
+        if count > MAX_ITEMS:
+            raise Wrong("E0602", f"this would have {_huge(count)} elements, and {MAX_ITEMS:,} is the limit")
+        self.spend(count)
+
+    def number(self, value: Any) -> Any:
+        """A number that is not too large."""
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise too_large()
+        return value
+
+    def symbolic(self, value: Any, *parts: Any) -> Any:
+        """An expression made of `parts` that is not too large: what is shared counts as often as it occurs."""
+        if is_symbolic(value) and not isinstance(value, (tir.IntImm, tir.FloatImm)) and value not in self._sizes:
+            size = 1 + sum(self._sizes.get(x, 1) for x in parts if is_symbolic(x))
+            if size > MAX_SYMBOLS:
+                raise Wrong("E0602", f"this expression has more than {MAX_SYMBOLS} operands")
+            self._sizes[value] = size
+        return value
+
+
+def _huge(count: int) -> str:
+    return f"{count:,}" if count < 10**15 else "far too many"
+
+
+def too_large() -> Wrong:
+    return Wrong("E0602", f"this integer would have more than {MAX_BITS} bits")
+
+
+class Given:
+    """The schedule that the script transforms."""
+
+
+class Module:
+    """A dotted name such as `tvm.tir`: nothing is imported, a few of its parts have a meaning."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class Method:
+    """`sch.split`, `loops.append`, `T.int64`: something known by the name it has in what owns it."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+
+class Builtin:
+    """A function that every script has."""
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.name, self.call = name, call
+
+
+class Routine:
+    """A `def` or `lambda` of the script. Primitives call it as an index map, with variables."""
+
+    def __init__(self, name: str, cst: Cst, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...]) -> None:
+        import inspect
+
+        self.name, self.cst, self._run, self.names = name, cst, run, names
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+
+    def __call__(self, *variables: Any) -> Any:
+        return self._run(variables)
+
+
+class Function(Routine):
+    """A `def`: its default values and the scopes around it."""
+
+    defaults: dict[str, Any]
+    scopes: tuple[dict[str, Any], ...]
+
+
+class Lambda(Routine):
+    """An index map."""
+
+
+def is_number(value: Any) -> bool:
+    """A bool, int or float."""
+    return isinstance(value, (int, float))
+
+
+def is_symbolic(value: Any) -> bool:
+    """Something whose value is not known while the script runs."""
+    return isinstance(value, (ExprRV, tir.Expr))
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "a bool"), (int, "an integer"), (float, "a float"), (str, "a string"), (list, "a list"), (tuple, "a tuple"),
+    (dict, "a dict"), (range, "a range"), (type(None), "None"), (Given, "the schedule"), (BlockRV, "a block"),
+    (LoopRV, "a loop"), (ExprRV, "a sampled value"), (Lambda, "a lambda"),
+    (tir.For, "a loop's node"), (tir.Block, "a block's node"), (tir.Expr, "an expression"),
+)  # fmt: skip
+
+
+def describe(value: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, (Function, Builtin)):
+        return f"the function `{value.name}`"
+    if isinstance(value, Module):
+        return f"the name `{value.path}`"
+    if isinstance(value, Method):
+        return f"the method `{value.name}`"
+    return next((text for kind, text in _KINDS if isinstance(value, kind)), "this")
+
+
+def plain(value: Any, budget: Budget, depth: int = 0) -> Any:
+    """A copy of an argument for a primitive: what the script changes later, the schedule does not see."""
+    budget.spend(1)
+    if depth > MAX_NESTING:
+        raise Wrong("E0602", f"this value nests more than {MAX_NESTING} deep")
+    if isinstance(value, (list, tuple)):
+        return type(value)([plain(item, budget, depth + 1) for item in value])
+    if isinstance(value, range):
+        budget.items(length(value))
+        return list(value)
+    if isinstance(value, dict):
+        return {key: plain(item, budget, depth + 1) for key, item in value.items()}
+    if isinstance(value, (Given, Module, Method, Builtin)):
+        raise Wrong("E0606", f"{describe(value)} cannot be an argument of a primitive")
+    return value
+
+
+def length(value: Any) -> int:
+    """`len`, also of ranges that Python calls too long."""
+    if isinstance(value, range):
+        return max(0, -((value.start - value.stop) // value.step))
+    return len(value)
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value may be a key of a dict: hashing it is cheap."""
+    if isinstance(value, tuple):
+        return all(is_key(item) and not isinstance(item, tuple) for item in value)
+    return value is None or isinstance(value, (bool, int, float, str, Handle))

@@ -1,0 +1,1 @@
+"""The primitives of schedules, by families; `registry` has the table of them."""

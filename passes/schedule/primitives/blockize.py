@@ -1,0 +1,454 @@
+"""`blockize`: a loop and all below it, or some blocks side by side, become one block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
+from mlcc.arith.intset import Domains, Interval, cover, eval_range, from_range, union
+from mlcc.arith.iter_nodes import IterMark, IterSum, normalize_to_expr
+from mlcc.arith.proofs import is_one
+from mlcc.arith.subspace import Subspaces, subspace_divide
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.node import map_children, replace
+from mlcc.ir.visit import Substitute, substitute, used_vars
+from mlcc.passes.schedule.analysis.block_access import with_own_reads
+from mlcc.passes.schedule.analysis.checks import check_single_child, scope_root
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+Reuse = dict[tir.Block, tir.Block]
+
+
+@primitive()
+def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters: bool = True) -> BlockRef:
+    """Make one block `X_o` of the loop `target` and everything below it, which must hold a single block `X`; or one
+    block `outer_A_B_` of several blocks that stand side by side.
+
+    The outer block's axes are the parts of `X`'s axes that the loops outside drive; the init of a reduction over them
+    moves out. `preserve_unit_iters` keeps axes that only take one value. Refused if the axes do not fall apart into
+    an outer and an inner part (E0685), for loops that do not hold exactly one block (E0655), and for blocks that do
+    not make one (E0686).
+    """
+    if isinstance(target, LoopRef):
+        func_name, tree = target.func_name, target.tree
+        realize, reuse = blockized(tree, target.loop, preserve_unit_iters)
+        edit = Rebuild(tree)
+        edit.put(target.loop, realize)
+    else:
+        if not target:
+            raise Refusal("E0686", "the list of blocks is empty")
+        func_name, tree = target[0].func_name, target[0].tree
+        if any(b.func_name != func_name for b in target):
+            raise Refusal("E0686", "the blocks are in different functions")
+        realize, edit, reuse = _joined(tree, [b.block for b in target], preserve_unit_iters)
+    state.update(func_name, edit, reuse)
+    return state.block_ref(func_name, realize.block)
+
+
+# ---------------------------------------------------------------- one loop
+
+
+def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Reuse]:
+    """The block that a loop and what is below it make, and which blocks live on as which."""
+    scope_root(tree, loop)
+    inner = check_single_child(tree, loop)
+    block = inner.block
+    loops = _loops_down_to(tree, loop, inner)
+    outside = tree.loops_above(loop)
+    division = _division(inner, outside, loops, preserve_unit_iters)
+    if division is None:
+        raise _not_divisible(loop, inner, outside)
+    axes = _Axes(preserve_unit_iters)
+    axes.split(block, division, [*outside, *loops])
+    analyzer = Analyzer()
+    for axis in axes.inner:
+        analyzer.bind(axis.var, axis.dom)
+    reuse: Reuse = {}
+    moved = _moved(block, axes.values, analyzer, reuse)
+    domains = {axis.var: from_range(axis.dom) for axis in axes.inner}
+    reads, writes = _relaxed(moved.reads, domains), _relaxed(moved.writes, domains)
+    continues = moved.init is not None and any(a.kind is tir.IterKind.REDUCE for a in axes.outer)
+    made = replace(
+        moved, iter_vars=tuple(axes.inner), init=None, reads=(*moved.writes, *moved.reads) if continues else moved.reads
+    )
+    reuse[block] = made
+    realize = tir.BlockRealize(tuple(axes.inner_values), division.inner_predicate, made, span=inner.span)
+    loops = _ranged_by_axes(loops, outside, axes)
+    init = None if moved.init is None else (_lifted_init(moved.init, realize, loops, f"{block.name}_init"),)
+    outer = tir.Block(
+        f"{block.name}_o", tuple(axes.outer), reads, writes, (_nest(realize, loops),), init, span=block.span
+    )
+    return tir.BlockRealize(tuple(axes.outer_values), division.outer_predicate, outer, span=inner.span), reuse
+
+
+def _ranged_by_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -> list[tir.For]:
+    """The loops inside, whose ranges name axes of the outer block in place of loops. Refuses (E0685) other ranges."""
+    known = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
+    made = [replace(at, min=substitute(at.min, known), extent=substitute(at.extent, known)) for at in loops]
+    for at in made:
+        for above in outside:
+            if above.var in used_vars(at.min) | used_vars(at.extent):
+                raise Refusal(
+                    "E0685",
+                    f"the range of loop `{at.var.name}` depends on loop `{above.var.name}`, which is no axis of the"
+                    " block",
+                    tuple(loop for loop in (*loops, above) if loop.var in (at.var, above.var)),
+                )  # fmt: skip
+    return made
+
+
+def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[tir.For]:
+    """The loops from `loop` to the block, outermost first. Refuses (E0685) anything else in between."""
+    loops: list[tir.For] = []
+    at: tir.Stmt = loop
+    while at is not inner:
+        if not isinstance(at, tir.For) or len(at.body) != 1:
+            raise Refusal(
+                "E0685", f"between the loop `{loop.var.name}` and block `{inner.block.name}` there is more than loops",
+                (loop, inner.block, at),
+            )  # fmt: skip
+        loops.append(at)
+        (at,) = at.body
+    return loops
+
+
+def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[tir.For]) -> Refusal:
+    """`loop` is the first of the inner part, None if the block itself is all of it."""
+    name = inner.block.name
+    part = f"the loops from `{loop.var.name}` on" if loop is not None else "no loops"
+    bound = ", ".join(f"{a.var.name} = {v}" for a, v in zip(inner.block.iter_vars, inner.values, strict=True))
+    guard = "" if is_one(inner.predicate) else f" where {inner.predicate}"
+    names = ", ".join(f"`{above.var.name}`" for above in outside) or "no loops"
+    return Refusal(
+        "E0685",
+        f"the axes of block `{name}` do not fall into a part driven by {names} outside and a part driven by"
+        f" {part}: {bound}{guard}",
+        (loop or inner, inner.block),
+        "split by factors that divide, and reorder so that the loops of the inner part are innermost: "
+        "sch.reorder(outer0, outer1, inner0, inner1)",
+    )
+
+
+# ---------------------------------------------------------------- several blocks
+
+
+def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Rebuild, Reuse]:
+    """The block that neighbours make, with the edit that puts it in."""
+    parent, statements = _neighbours(tree, blocks)
+    outside = [*tree.loops_above(parent), parent] if isinstance(parent, tir.For) else []
+    axes: _Axes | None = None
+    analyzer, reuse = Analyzer(), Reuse()
+    reads: list[tir.BufferRegion] = []
+    writes: list[tir.BufferRegion] = []
+    body: list[tir.Stmt] = []
+    predicate: tir.Expr = tir.TRUE
+    for block, statement in zip(blocks, statements, strict=True):
+        realize = tree.realize(block)
+        loops = _loops_down_to(tree, statement, realize) if isinstance(statement, tir.For) else []
+        division = _division(realize, outside, loops, preserve_unit_iters)
+        if division is None:
+            raise _not_divisible(loops[0] if loops else None, realize, outside)
+        now = _Axes(preserve_unit_iters, axes)
+        if not now.split(block, division, [*outside, *loops]):
+            assert axes is not None
+            raise Refusal(
+                "E0686", f"blocks `{blocks[0].name}` and `{block.name}` are not bound alike to the loops above",
+                (blocks[0], block),
+            )  # fmt: skip
+        axes = axes or now
+        predicate = division.outer_predicate
+        outer_vars = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
+        domains: dict[tir.Var, Interval] = {}
+        for axis in now.inner:
+            span = substitute(axis.dom, outer_vars)
+            domains[axis.var] = from_range(span)
+            analyzer.bind(axis.var, span)
+        moved = _moved(block, now.values, analyzer, reuse)
+        reads += _relaxed(moved.reads, domains)
+        writes += _relaxed(moved.writes, domains)
+        made = reuse[block] = replace(moved, iter_vars=tuple(now.inner))
+        inner = tir.BlockRealize(tuple(now.inner_values), division.inner_predicate, made, span=realize.span)
+        nest = [replace(loop, extent=substitute(loop.extent, outer_vars)) for loop in loops]
+        body.append(_nest(inner, nest))
+    assert axes is not None
+    name = f"outer_{''.join(f'{b.name}_' for b in blocks)}"
+    outer = tir.Block(name, tuple(axes.outer), _union(reads), _union(writes), tuple(body))
+    result = tir.BlockRealize(tuple(axes.outer_values), predicate, outer)
+    edit = Rebuild(tree)
+    edit.put(statements[0], result)
+    for statement in statements[1:]:
+        edit.put(statement)
+    return result, edit, reuse
+
+
+def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Block, list[tir.Stmt]]:
+    """What holds the blocks, and the statements in it that hold one each, in order. Refuses (E0686)."""
+    marks = tuple(blocks)
+    for block in blocks:
+        scope_root(tree, block)
+        if block.init is not None:
+            help = f'separate its start value first: sch.decompose_reduction("{block.name}", loop)'
+            raise Refusal("E0686", f"block `{block.name}` is a reduction with an init", block, help)
+    parents = [list(tree.ancestors(tree.realize(b))) for b in blocks]
+    shared = [at for at in parents[0] if all(any(at is p for p in others) for others in parents[1:])]
+    parent = next((at for at in shared if isinstance(at, (tir.For, tir.Block))), None)
+    if len(blocks) < 2 or parent is None or shared[0] is not parent or len(set(map(id, blocks))) != len(blocks):
+        alone = "sch.blockize(loop) makes a block of a single one" if len(blocks) < 2 else None
+        raise Refusal("E0686", "several blocks beside each other are needed", marks, alone)
+    statements = [tree.child_of(parent, tree.realize(b)) for b in blocks]
+    places = [next((i for i, s in enumerate(parent.body) if s is statement), -1) for statement in statements]
+    if places != list(range(places[0], places[0] + len(places))) or places[0] < 0:
+        names = ", ".join(f"`{b.name}`" for b in blocks)
+        raise Refusal("E0686", f"the blocks {names} do not follow each other directly, in this order", marks)
+    return parent, statements
+
+
+def _union(regions: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
+    """One region per buffer, around all that are given; the buffer that came last is first, as mostly in TVM."""
+    found: dict[tir.Buffer, list[Interval]] = {}
+    analyzer = Analyzer()
+    for region in regions:
+        parts = [from_range(span) for span in region.region]
+        known = found.get(region.buffer)
+        found[region.buffer] = (
+            parts if known is None else [union(a, b, analyzer) for a, b in zip(known, parts, strict=True)]
+        )
+    made = []
+    for buffer, parts in reversed(found.items()):
+        spans = []
+        for part in parts:
+            assert part.low is not None and part.high is not None
+            spans.append(tir.Range(part.low, c.sub(c.add(part.high, 1), part.low)))
+        made.append(tir.BufferRegion(buffer, tuple(spans)))
+    return tuple(made)
+
+
+# ---------------------------------------------------------------- axes
+
+
+def _division(
+    realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For], preserve_unit_iters: bool
+) -> Subspaces | None:
+    """Outer and inner part of every axis, then of the predicate; None if there is no such division."""
+    if not realize.values and not is_one(realize.predicate):
+        return None
+    iters = {loop.var: tir.Range(loop.min, loop.extent) for loop in (*reversed(inside), *reversed(outside))}
+    analyzer = Analyzer()
+    for var, span in iters.items():
+        analyzer.bind(var, span)
+    found = None
+    # a condition that fusing loops made long may tell more when it is short
+    for predicate in dict.fromkeys((realize.predicate, analyzer.simplify(realize.predicate))):
+        found = subspace_divide(
+            realize.values, iters, [loop.var for loop in inside], predicate, "surjective",
+            simplify_trivial=not preserve_unit_iters,
+        )  # fmt: skip
+        made = _whole(found, realize, predicate, outside, inside) if found else None
+        if made is not None:
+            return made
+    return None if found else _trivial_division(realize, outside, inside)
+
+
+def _whole(
+    found: Subspaces, realize: tir.BlockRealize, predicate: tir.Expr, outside: list[tir.For], inside: list[tir.For]
+) -> Subspaces | None:
+    """The division with all that the predicate says; None if it does not cover just what the axes run over.
+
+    A bound of a single loop only narrows what the division takes the loop to run over, and a condition on loops that
+    drive no axis does not show in it at all: both must be said again. A bound inside an index is replaced where the
+    division goes through the same values in another order, `i * 4 + j < 12` for `i * 3 + j` with `j < 3`.
+    """
+    analyzer = Analyzer()
+    for loop in (*outside, *inside):
+        analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+    respelled: set[tir.Var] = set()  # what drives axes whose values come in another order
+    for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, found.pairs, strict=True):
+        if not analyzer.prove_equal(c.mul(outer.extent, inner.extent), axis.dom.extent):
+            return None
+        high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)
+        if not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value):
+            respelled |= used_vars(value)
+    if respelled and predicate is not realize.predicate:
+        return None
+    said = [*operands(found.outer_predicate), *operands(found.inner_predicate)]
+    sides = [found.outer_predicate, found.inner_predicate]
+    others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
+    for part in operands(predicate):
+        used = {v for v in used_vars(part) if v not in analyzer.values}
+        replaced = bool(used & respelled) and any(used <= used_vars(known) for known in said)
+        if replaced or any(_same_bound(part, known, analyzer) for known in said) or analyzer.prove(part):
+            continue
+        side = next((n for n, other in enumerate(others) if not used_vars(part) & other), None)
+        if side is None or used & respelled:
+            return None
+        sides[side] = c.logical_and(sides[side], part)
+    return Subspaces(found.pairs, sides[0], sides[1])
+
+
+def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:
+    if isinstance(a, tir.CompareOp) and type(a) is type(b):
+        assert isinstance(b, tir.CompareOp)
+        return analyzer.prove_equal(c.sub(a.lhs, a.rhs), c.sub(b.lhs, b.rhs))
+    return structural_equal(a, b)
+
+
+def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]) -> Subspaces | None:
+    """Each axis driven by loops of one side only, by whatever expression."""
+    if not is_one(realize.predicate):
+        return None
+    outer_vars, inner_vars = {loop.var for loop in outside}, {loop.var for loop in inside}
+    made: list[tuple[IterMark, IterMark]] = []
+    for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
+        used = used_vars(value)
+        dtype = axis.var.dtype
+        unit = IterMark(IterSum((), c.const(0, dtype)), c.const(1, dtype))
+        mark = IterMark(value if isinstance(value, tir.Var) else IterSum((), value), axis.dom.extent)
+        if used & outer_vars and used & inner_vars:
+            return None
+        made.append((mark, unit) if used & outer_vars else (unit, mark if used & inner_vars else unit))
+    return Subspaces(tuple(made))
+
+
+class _Axes:
+    """The axes of the outer and the inner block, and what the axes of the block are in their terms.
+
+    With `shared`, the outer axes are those of another division.
+    """
+
+    def __init__(self, preserve_unit_iters: bool, shared: _Axes | None = None) -> None:
+        self._preserve = preserve_unit_iters
+        self._shared = shared
+        self.outer: list[tir.IterVar] = []
+        self.outer_values: list[tir.Expr] = []
+        self.inner: list[tir.IterVar] = []
+        self.inner_values: list[tir.Expr] = []
+        self.values: dict[tir.Var, tir.Expr] = {}
+
+    def split(self, block: tir.Block, division: Subspaces, loops: Sequence[tir.For]) -> bool:
+        """Take over a division; False if it does not agree with the shared outer axes. `loops` are those around."""
+        domain = Analyzer()
+        for loop in loops:
+            domain.bind(loop.var, tir.Range(loop.min, loop.extent))
+        variables = {loop.var for loop in loops}
+        shared = self._shared
+        if shared is not None and len(shared.outer) < len(block.iter_vars):
+            return False
+        for number, (axis, (outside, inside)) in enumerate(zip(block.iter_vars, division.pairs, strict=True)):
+            value = normalize_to_expr(outside.source)
+            if is_one(inside.extent):  # in a part of a loop, its one value may be other than 0
+                only = domain.simplify(normalize_to_expr(inside.source))
+                value = value if used_vars(only) & variables else c.add(value, only)
+            if shared is None:
+                outer = _axis(axis, "_o", outside.extent, value, domain)
+            else:
+                outer, analyzer = shared.outer[number], Analyzer()
+                if not analyzer.prove_equal(outer.dom.extent, outside.extent):
+                    return False
+                if not analyzer.prove_equal(shared.outer_values[number], value):
+                    return False
+            self.outer.append(outer)
+            self.outer_values.append(value)
+            self.values[axis.var] = self._value(axis, outer, outside, inside, domain)
+        return True
+
+    def _value(
+        self, axis: tir.IterVar, outer: tir.IterVar, outside: IterMark, inside: IterMark, domain: Analyzer
+    ) -> tir.Expr:
+        if is_one(inside.extent):
+            if is_one(outside.extent) and not self._preserve:
+                return outer.dom.min
+            return outer.var
+        value = normalize_to_expr(inside.source)
+        inner = _axis(axis, "_i", inside.extent, value, domain)
+        self.inner.append(inner)
+        self.inner_values.append(value)
+        if is_one(outside.extent):
+            return inner.var
+        return c.add(c.mul(outer.var, inside.extent), inner.var)
+
+
+def _axis(axis: tir.IterVar, suffix: str, extent: tir.Expr, value: tir.Expr, domain: Analyzer) -> tir.IterVar:
+    """A part of an axis, bound to `value`: from 0 on, unless the axis starts elsewhere (in a partitioned loop)."""
+    low = 0 if tir.const_int(axis.dom.min) == 0 else domain.bound(value).min
+    dom = tir.Range(tir.IntImm(extent.dtype, low), extent)
+    return tir.IterVar(tir.Var(axis.var.name + suffix, axis.var.dtype), dom, axis.kind)
+
+
+# ---------------------------------------------------------------- statements
+
+
+class _Moved(Substitute):
+    """Substitution that simplifies every expression that it changes and notes the blocks that it copies."""
+
+    def __init__(self, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse) -> None:
+        super().__init__({old: analyzer.simplify(new) for old, new in values.items()})
+        self._analyzer, self._reuse = analyzer, reuse
+
+    def visit(self, node: Any) -> Any:
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        made = map_children(node, self.visit)
+        if made is not node and isinstance(node, tir.Expr):
+            made = self._analyzer.simplify(made)
+        elif made is not node and isinstance(node, tir.Block):
+            self._reuse[node] = made
+        self._memo[id(node)] = (node, made)
+        return made
+
+
+def _moved(block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse) -> tir.Block:
+    """The block with its axes replaced. Its `iter_vars` are left to the caller, and so is its place in `reuse`."""
+    return _Moved(values, analyzer, reuse).visit(replace(block, iter_vars=()))  # type: ignore[no-any-return]
+
+
+def _relaxed(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir.BufferRegion, ...]:
+    """What the regions cover while axes run over their domains."""
+    made = []
+    for region in regions:
+        analyzer = Analyzer()
+        spans = []
+        for span, extent in zip(region.region, region.buffer.shape, strict=True):
+            high = analyzer.simplify(c.add(span.min, c.sub(span.extent, 1)))
+            low = span.min if tir.const_int(span.extent) != 1 else high
+            whole = tir.Range(c.const(0, extent.dtype), extent)
+            spans.append(cover(eval_range(low, high, domains, analyzer), whole, analyzer))
+        made.append(tir.BufferRegion(region.buffer, tuple(spans)))
+    return tuple(made)
+
+
+def _nest(inner: tir.Stmt, loops: Sequence[tir.For]) -> tir.Stmt:
+    for loop in reversed(loops):
+        inner = replace(loop, body=(inner,))
+    return inner
+
+
+def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Sequence[tir.For], name: str) -> tir.Stmt:
+    """The init of a reduction as a block of its own, under copies of the loops that it needs."""
+    mentioned = used_vars(init)
+    renamed: dict[tir.Var, tir.Expr] = {}
+    axes, values = [], []
+    for axis, value in zip(inner.block.iter_vars, inner.values, strict=True):
+        if axis.kind is tir.IterKind.SPATIAL and axis.var in mentioned:
+            var = renamed[axis.var] = tir.Var(f"{axis.var.name}_init", axis.var.dtype)
+            axes.append(tir.IterVar(var, axis.dom, axis.kind))
+            values.append(value)
+    driving = used_vars(tuple(values))
+    kept = [loop for loop in loops if loop.var in driving]
+    left_out = {loop.var for loop in loops} - driving
+    predicate: tir.Expr = tir.TRUE
+    for part in operands(inner.predicate):
+        if not used_vars(part) & left_out:
+            predicate = part if predicate is tir.TRUE else c.logical_and(predicate, part)
+    block = with_own_reads(tir.Block(name, tuple(axes), (), inner.block.writes, init))
+    nest = _nest(tir.BlockRealize(tuple(values), predicate, block), kept)
+    for loop in kept:
+        renamed[loop.var] = tir.Var(loop.var.name, loop.var.dtype)
+    return substitute(nest, renamed)

@@ -1,0 +1,226 @@
+"""`compute_at` and `reverse_compute_at`: a stage moves under a loop of those that use it, or of those that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.bounds import INF
+from mlcc.arith.conditions import linear_parts
+from mlcc.arith.intset import Interval, eval_range, from_range
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.schedule.analysis.axis_domains import Box, axis_domains
+from mlcc.passes.schedule.analysis.bindings import bindings, loop_domain
+from mlcc.passes.schedule.analysis.block_access import own_region, with_regions
+from mlcc.passes.schedule.analysis.checks import check_complete_or_reduction_block, check_not_output, scope_root
+from mlcc.passes.schedule.analysis.insertion import LAST, position, split_body
+from mlcc.passes.schedule.analysis.move_legality import check_order, check_same_iterations
+from mlcc.passes.schedule.analysis.new_nest import NewNest
+from mlcc.passes.schedule.analysis.scope import consumers, producers
+from mlcc.passes.schedule.primitives.inline import inline_into_consumers, inline_into_producer
+from mlcc.passes.schedule.primitives.offers import offering_places
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite.removal import removable
+from mlcc.passes.schedule.state import INLINE, ROOT, BlockRef, LoopRef, State
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+
+@primitive()
+def compute_at(
+    state: State, block: BlockRef, loop: LoopRef | str, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
+    """Compute a block under a loop of its consumers, each time as much of it as they need there.
+
+    The loops of the block are made anew (`ax0`, `ax1`, ...; those of one iteration only with `preserve_unit_loops`),
+    and its old ones go. `index` is the position among the statements of the loop's body: -1 the last that is legal,
+    -2 the first. The block is complete or a reduction, no output, and the loop, which is not around it, is around all
+    of its consumers. Refused otherwise (E0647 to E0651, E0656, E0658, E0659). TVM: `compute_at`.
+    """
+    _move(state, block, loop, preserve_unit_loops, index, False)
+
+
+@primitive()
+def reverse_compute_at(
+    state: State, block: BlockRef, loop: LoopRef | str, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
+    """Compute a block under a loop of its producers, each time for as much as they have produced there.
+
+    As `compute_at`, with the loop around all of the block's producers, but for those that are done before the outermost
+    loop around it begins; the block may be an output. Refused otherwise
+    (E0647 to E0651, E0656, E0659). TVM: `reverse_compute_at`.
+    """
+    _move(state, block, loop, preserve_unit_loops, index, True)
+
+
+def _move(
+    state: State, block: BlockRef, loop: LoopRef | str, preserve_unit_loops: bool, index: int, reverse: bool
+) -> None:
+    if loop == ROOT:
+        return
+    if loop == INLINE:
+        (inline_into_producer if reverse else inline_into_consumers)(state, block)
+        return
+    assert isinstance(loop, LoopRef)
+    with offering_places(state, block, reverse):
+        plan = plan_move(block, loop, preserve_unit_loops, index, reverse)
+    edit = Rebuild(block.tree)
+    edit.put(plan.removed)
+    edit.amend(loop.loop, lambda made: replace(made, body=_inserted(made.body, plan)))
+    state.update(block.func_name, edit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """What goes (`removed`), and what comes at `position` of the loop's body."""
+
+    removed: tir.Stmt
+    position: int
+    stmt: tir.Stmt
+
+
+def _inserted(body: tuple[tir.Stmt, ...], plan: Move) -> tuple[tir.Stmt, ...]:
+    return (*body[: plan.position], plan.stmt, *body[plan.position :])
+
+
+def can_compute_at(block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, reverse: bool = False) -> bool:
+    """Would the move be accepted?"""
+    try:
+        plan_move(block, loop, preserve_unit_loops, LAST, reverse)
+    except Refusal:
+        return False
+    return True
+
+
+def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
+    """All checks of the move, and the new loops. Refuses."""
+    tree, block, loop = ref.tree, ref.block, loop_ref.loop
+    scope = scope_root(tree, block, require_stage_pipeline=True)
+    check_complete_or_reduction_block(tree, block, scope)
+    _check_same_scope(ref, loop_ref, scope)
+    _check_free(tree, block, loop)
+    if not reverse:
+        check_not_output(tree, block, scope)
+    removed = removable(tree, block)
+    before, after = producers(tree, block), consumers(tree, block)
+    split = split_body(tree, block, loop.body, before, after)
+    needed = _unfinished(tree, block, loop, before) if reverse else after
+    missing = [b for b in needed if b not in split.below]
+    if missing:
+        raise _not_below(block, loop, missing, reverse)
+    check_order(tree, block, loop, before, after)
+    at = position(split, index, loop)
+    analyzer = shape_analyzer(tree.func)
+    around = [*tree.loops_above(loop), loop]
+    for outer in reversed(around):
+        analyzer.bind(outer.var, tir.Range(outer.min, outer.extent))
+    touched, wanted = _regions(tree, block, loop, needed, reverse)
+    domains = axis_domains(block, touched, wanted, analyzer, exact=reverse)
+    nest = NewNest(block, around, analyzer)
+    stmt = nest.make(domains, preserve_unit_loops)
+    check_same_iterations(tree, block, scope, nest, needed if reverse else ())
+    return Move(removed, at, stmt)
+
+
+def _check_same_scope(ref: BlockRef, loop_ref: LoopRef, scope: tir.Block) -> None:
+    tree, block, loop = ref.tree, ref.block, loop_ref.loop
+    if ref.func_name != loop_ref.func_name:
+        raise Refusal("E0648", f"block `{block.name}` is in `{ref.func_name}`, the loop in `{loop_ref.func_name}`")
+    where = tree.scope(loop)
+    if where is not scope:
+        inside = f"block `{where.name}`" if where is not None else "no block"
+        raise Refusal(
+            "E0648",
+            f"loop `{loop.var.name}` stands in {inside}, and block `{block.name}` in block `{scope.name}`",
+            (block, loop),
+        )
+    if tree.is_under(tree.realize(block), loop):
+        raise Refusal("E0648", f"block `{block.name}` is already under loop `{loop.var.name}`", (block, loop))
+
+
+def _check_free(tree: Tree, block: tir.Block, loop: tir.For) -> None:
+    """A block without axes, such as the parts of a partitioned loop, may use the variables of the loops around it."""
+    above = {outer.var for outer in tree.loops_above(block)} - {outer.var for outer in (*tree.loops_above(loop), loop)}
+    used = [outer.var for outer in tree.loops_above(block) if outer.var in above & used_vars(block)]
+    if used:
+        raise Refusal(
+            "E0648",
+            f"block `{block.name}` uses the loop variable `{used[0].name}` itself, not by an axis: it stays there",
+            (block, loop),
+        )
+
+
+def _unfinished(
+    tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]
+) -> Sequence[tir.Block]:  # fmt: skip
+    """The producers but for those that do all they do before the outermost loop around `loop` begins, into memory that
+    no other one writes: what they compute is there wherever the block goes. TVM wants them below the loop, too."""
+    top = next(iter(tree.loops_above(loop)), loop)
+    places = {id(r.block): at for at, r in enumerate(tree.realizes)}
+    start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
+
+    def done(one: tir.Block) -> bool:
+        own = {region.buffer for region in one.writes}
+        others = (region.buffer for other in producers if other is not one for region in other.writes)
+        return places[id(one)] < start and own.isdisjoint(others)
+
+    return [one for one in producers if not done(one)] or producers
+
+
+def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], reverse: bool) -> Refusal:
+    names = ", ".join(f"`{b.name}`" for b in missing)
+    verb = "computes what it reads" if reverse else "reads what it computes"
+    return Refusal(
+        "E0649",
+        f"block `{block.name}` cannot be computed at loop `{loop.var.name}`: {names}, which {verb}, is not under it",
+        (block, loop, *missing),
+    )
+
+
+def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
+    """An analyzer that knows that the extents of the parameters are not negative."""
+    analyzer = Analyzer(differences=False)
+    for buffer in func.buffers:
+        for extent in buffer.shape if buffer is not None else ():
+            parts = linear_parts(extent)
+            if parts is not None and len(parts[0]) == 1:
+                ((var, factor),) = parts[0].items()
+                if factor > 0:
+                    analyzer.bind_bound(var, -(parts[1] // factor), INF)
+    return analyzer
+
+
+# ---------------------------------------------------------------- regions
+
+
+def _regions(
+    tree: Tree, block: tir.Block, loop: tir.For, needed: Sequence[tir.Block], reverse: bool
+) -> tuple[dict[tir.Buffer, list[Box]], dict[tir.Buffer, list[Box]]]:
+    """What one iteration of the block touches of each buffer, and what all iterations below `loop` need of it."""
+    touched: dict[tir.Buffer, list[Box]] = {}
+    for region in block.reads if reverse else block.writes:
+        touched.setdefault(region.buffer, []).append([from_range(r) for r in region.region])
+    wanted: dict[tir.Buffer, list[Box]] = {buffer: [] for buffer in touched}
+    for other in needed:
+        realize = tree.realize(other)
+        values = bindings(realize)
+        said = with_regions(other)
+        for region in said.writes if reverse else said.reads:
+            if region.buffer in wanted:
+                region = own_region(other, region, writing=True) if reverse else region
+                scope = "global" if reverse else region.buffer.scope
+                domain = loop_domain(tree, tree.parent(realize), loop, scope)
+                intervals = {var: from_range(span) for var, span in domain.items()}
+                wanted[region.buffer].append([_relaxed(r, values, intervals) for r in region.region])
+    return touched, wanted
+
+
+def _relaxed(span: tir.Range, values: dict[tir.Var, Expr], domain: dict[tir.Var, Interval]) -> Interval:
+    low, extent = substitute(span.min, values), substitute(span.extent, values)
+    high = Analyzer().simplify(c.add(low, c.sub(extent, 1)))
+    return eval_range(low, high, domain)

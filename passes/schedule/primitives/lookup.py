@@ -1,0 +1,88 @@
+"""Primitives that find blocks and loops."""
+
+from __future__ import annotations
+
+from mlcc.errors import did_you_mean
+from mlcc.ir import tir
+from mlcc.passes.schedule.analysis import scope
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.tree import child_realizes
+
+
+@primitive()
+def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef:
+    """The block called `name` in a function: `func_name`, else the one that `work_on` chose, else the only one.
+
+    Refused if no block, or more than one, has the name (E0615), or no such function is there (E0616).
+    TVM: `get_sblock`.
+    """
+    func_name = function_name(state, func_name)
+    state.recorded["func_name"] = func_name
+    tree = state.tree(func_name)
+    found = tree.blocks_named(name)
+    if len(found) == 1:
+        return state.block_ref(func_name, found[0])
+    if found:
+        raise Refusal("E0615", f"`{func_name}` has {len(found)} blocks called `{name}`", tuple(found))
+    known = sorted({r.block.name for r in tree.realizes})
+    help = did_you_mean(name, known) or (f"its blocks are {', '.join(known[:20])}" if known else "it has no blocks")
+    raise Refusal("E0615", f"`{func_name}` has no block called `{name}`", help=help)
+
+
+def function_name(state: State, func_name: str | None) -> str:
+    """The name of the function to look into. Raises Refusal E0616."""
+    names = [n for n, f in state.module.functions.items() if isinstance(f, tir.PrimFunc)]
+    if func_name is None:
+        func_name = state.working_on
+        if func_name is None:
+            listed = ", ".join(names[:20]) or "none"
+            help = f"give `func_name=`, or call `sch.work_on(...)` first; the functions are {listed}"
+            raise Refusal("E0616", "the module has several functions and none of them is chosen", help=help)
+    if func_name not in names:
+        help = did_you_mean(func_name, names) or f"the functions are {', '.join(names[:20]) or 'none'}"
+        raise Refusal("E0616", f"the module has no TensorIR function `{func_name}`", help=help)
+    return func_name
+
+
+@primitive()
+def get_loops(state: State, block: BlockRef) -> list[LoopRef]:
+    """The loops around a block, up to the block that it stands in, outermost first."""
+    loops = block.tree.loops_above(block.block)
+    return [LoopRef(state, block.func_name, loop) for loop in loops]
+
+
+@primitive()
+def get_child_blocks(state: State, block_or_loop: BlockRef | LoopRef) -> list[BlockRef]:
+    """The outermost blocks below a block or a loop, in order."""
+    found = child_realizes(block_or_loop.node.body)
+    return [state.block_ref(block_or_loop.func_name, r.block) for r in found]
+
+
+@primitive()
+def get_producers(state: State, block: BlockRef) -> list[BlockRef]:
+    """The blocks of the same scope that write what this one reads, in order."""
+    return [state.block_ref(block.func_name, b) for b in _said(scope.producers(block.tree, block.block))]
+
+
+@primitive()
+def get_consumers(state: State, block: BlockRef) -> list[BlockRef]:
+    """The blocks of the same scope that read what this one writes, in order."""
+    return [state.block_ref(block.func_name, b) for b in _said(scope.consumers(block.tree, block.block))]
+
+
+@primitive()
+def get_output_blocks(state: State, scope_block: BlockRef) -> list[BlockRef]:
+    """The blocks below `scope_block` that write what it does not allocate, in order."""
+    return [state.block_ref(scope_block.func_name, b) for b in scope.output_blocks(scope_block.tree, scope_block.block)]
+
+
+@primitive()
+def enter_postproc(state: State) -> None:
+    """Mark in the trace where decisions end and clean-up begins; changes nothing."""
+
+
+def _said(blocks: list[tir.Block]) -> list[tir.Block]:
+    """Without mere scopes, as a partitioned loop leaves, which state no accesses."""
+    return [b for b in blocks if b.iter_vars or b.reads or b.writes]

@@ -1,0 +1,195 @@
+"""reindex: a copy of a buffer that is laid out by the axes of the block that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.node import children, replace, walk
+from mlcc.ir.tir import TRUE, Expr, IntImm, IterKind
+from mlcc.ir.visit import has_block, substitute, used_vars
+from mlcc.passes.schedule.analysis.block_access import own_region
+from mlcc.passes.schedule.analysis.checks import scope_root
+from mlcc.passes.schedule.buffers import BufferArg, region_of
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite.cache_stage import Stage, copy_block, covers_all, in_loops, with_data
+from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed
+from mlcc.passes.schedule.state import BlockRef, State
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+
+@primitive()
+def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
+    """Copy a buffer that a block reads, or writes, from or to a buffer that is indexed by the block's axes.
+
+    Before:  C[vi, vj] += A[vj, vi + vk]
+    After:   A_reindex[v0, v1, v2] = A[v1, v0 + v2]        # the block "A_reindex_reindex", which is returned
+             C[vi, vj] += A_reindex[vi, vj, vk]
+
+    The axes are those that the indices use. Refused (E0643) unless the block loads or stores the buffer at one set of
+    indices, with no block inside it and nothing but the block in its loops; and if its scope is no pipeline (E0659).
+    """
+    tree, node = block.tree, block.block
+    place = buffer.of(node)
+    state.recorded["buffer"] = place.pair
+    old, writing = place.buffer, place.access == "write"
+    scope = scope_root(tree, node, require_stage_pipeline=True)
+    indices = _simplified(node, _indices(node, old))
+    _check_one_way(node, old)
+    used = {v for index in indices for v in used_vars(index)}
+    axes = [axis for axis in node.iter_vars if axis.var in used]
+    new = _reindexed(old, axes)
+    anchor = _top_of_chain(tree, scope, node)
+    if writing:
+        _check_whole(tree, scope, node, old)
+    _check_alone(tree, anchor, node, old, writing)
+    stage = _stage(axes, indices, old, new, writing)
+    retarget = Retarget(old, new, takes=lambda b: b is node, how=fixed(tuple(a.var for a in axes)), stores=True)
+    edit = Rebuild(tree)
+    realize = tree.realize(node)
+    edit.put(realize, retarget.visit(realize))
+    (edit.after if writing else edit.before)(anchor, stage.nest)
+    edit.allocate(scope, new)
+    state.update(block.func_name, edit, reuse=retarget.reuse)
+    return state.block_ref(block.func_name, stage.block)
+
+
+def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
+    """The indices at which all loads and stores of `buffer` are; refuses (E0643) what is not so."""
+    if has_block(block.body) or has_block(block.init or ()):
+        raise Refusal(
+            "E0643", f"block `{block.name}` holds other blocks, and only the innermost block knows its accesses", block
+        )
+    found: tuple[Expr, ...] | None = None
+    for indices, guarded in accesses(block, buffer):
+        if found is not None and not all(structural_equal(a, b) for a, b in zip(found, indices, strict=True)):
+            raise Refusal(
+                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_spell(buffer, found)}"
+                f" and {_spell(buffer, indices)}", block,
+            )  # fmt: skip
+        if guarded and not in_bounds(block, buffer, indices):
+            raise Refusal(
+                "E0643", f"block `{block.name}` accesses {_spell(buffer, indices)} under a condition, without which it"
+                " may be outside of the buffer", block,
+            )  # fmt: skip
+        found = indices
+    if found is None:
+        raise Refusal("E0643", f"block `{block.name}` has no load or store of `{buffer.name}`", block)
+    inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
+    for var in inner & {v for index in found for v in used_vars(index)}:
+        raise Refusal(
+            "E0643", f"block `{block.name}` accesses {_spell(buffer, found)}, and `{var.name}` is none of its axes but"
+            " varies inside it", block,
+        )  # fmt: skip
+    return found
+
+
+def _spell(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
+    return f"`{buffer.name}[{', '.join(map(str, indices))}]`"
+
+
+def accesses(block: tir.Block, buffer: tir.Buffer) -> Iterator[tuple[tuple[Expr, ...], bool]]:
+    """Indices of loads and stores, and whether a condition guards them; refuses (E0643) uses of the pointer."""
+    stack: list[tuple[Any, bool]] = [(s, False) for s in (*block.body, *(block.init or ()))][::-1]
+    while stack:
+        node, guarded = stack.pop()
+        match node:
+            case tir.Buffer():
+                continue
+            case tir.Var() if node is buffer.data:
+                raise Refusal("E0643", f"block `{block.name}` uses `{buffer.name}` by its pointer", block)
+            case tir.BufferLoad(buffer=used, indices=indices) | tir.BufferStore(buffer=used, indices=indices):
+                if used is buffer:
+                    yield indices, guarded
+            case tir.IfThenElse() | tir.Call(op=tir.Op(name="tir.if_then_else")) | tir.While():
+                guarded = True
+        stack += [(n, guarded) for n in children(node)][::-1]
+
+
+def in_bounds(block: tir.Block, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> bool:
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    return all(
+        analyzer.prove(c.greater_equal(index, IntImm(index.dtype, 0))) and analyzer.prove(c.less(index, extent))
+        for index, extent in zip(indices, buffer.shape, strict=True)
+    )
+
+
+def _simplified(block: tir.Block, indices: tuple[Expr, ...]) -> list[Expr]:
+    """Indices in the canonical form; one that is a constant stays as it is written, with the axes that it names."""
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    made = [analyzer.simplify(index) for index in indices]
+    return [old if isinstance(new, IntImm) else new for old, new in zip(indices, made, strict=True)]
+
+
+def _check_one_way(block: tir.Block, buffer: tir.Buffer) -> None:
+    """Refuses (E0642) a buffer that the block updates in place: the copy goes one way only."""
+    written = region_of(block.writes, buffer, block) is not None
+    if written and block.init is None and region_of(block.reads, buffer, block) is not None:
+        raise Refusal(
+            "E0642", f"block `{block.name}` both reads and writes `{buffer.name}`, and a copy would go one way only",
+            block,
+        )  # fmt: skip
+
+
+def _reindexed(buffer: tir.Buffer, axes: list[tir.IterVar]) -> tir.Buffer:
+    shape = tuple(c.add(axis.dom.min, axis.dom.extent) for axis in axes)
+    made = replace(buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=())
+    return with_data(made, buffer.scope)
+
+
+def _top_of_chain(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
+    """The statement of the scope's body that holds the block; refuses (E0643) loops that hold other things, too."""
+    top: tir.Stmt = tree.realize(block)
+    for at in tree.ancestors(top):
+        if at is scope:
+            return top
+        if not isinstance(at, tir.For) or (isinstance(top, tir.For) and len(at.body) != 1):
+            what = f"the loop `{at.var.name}`" if isinstance(at, tir.For) else "a branch"
+            raise Refusal("E0643", f"{what} around block `{block.name}` is not one of a plain nest of loops", at)
+        top = at
+    raise AssertionError("the scope holds the block")
+
+
+def _check_alone(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buffer, writing: bool) -> None:
+    """Refuses (E0642) another block in the same loops that the copy, outside of them, would come too late for."""
+    for realize in tree.child_realizes(anchor):
+        other = realize.block
+        regions = other.reads if writing else other.writes
+        if other is not block and region_of(regions, buffer, other) is not None:
+            verb, when = ("reads", "late") if writing else ("writes", "early")
+            raise Refusal(
+                "E0642", f"`{other.name}` {verb} `{buffer.name}` in the same loops as `{block.name}`: a copy outside of"
+                f" them comes too {when}", (block, other),
+            )  # fmt: skip
+
+
+def _check_whole(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
+    """Refuses (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
+    region = region_of(block.writes, buffer, block)
+    if region is not None and not covers_all(tree, block, own_region(block, region, writing=True), scope):
+        raise Refusal(
+            "E0642", f"block `{block.name}` may leave out some of `{buffer.name}`, and the copy would write garbage"
+            " there", block,
+        )  # fmt: skip
+
+
+def _stage(axes: list[tir.IterVar], indices: list[Expr], old: tir.Buffer, new: tir.Buffer, writing: bool) -> Stage:
+    own = [tir.Var(f"v{n}", axis.var.dtype) for n, axis in enumerate(axes)]
+    values = {axis.var: var for axis, var in zip(axes, own, strict=True)}
+    theirs = [substitute(index, values) for index in indices]
+    source, target = (new, old) if writing else (old, new)
+    sides: tuple[list[Expr], list[Expr]] = (list(own), theirs) if writing else (theirs, list(own))
+    doms = [axis.dom for axis in axes]
+    iters = [tir.IterVar(var, dom, IterKind.SPATIAL) for var, dom in zip(own, doms, strict=True)]
+    block = copy_block(f"{target.name}_reindex", iters, (source, sides[0]), (target, sides[1]))
+    loops = [(tir.Var(f"ax{n}", axis.var.dtype), axis.dom) for n, axis in enumerate(axes)]
+    return in_loops(loops, tir.BlockRealize(tuple(var for var, _ in loops), TRUE, block))

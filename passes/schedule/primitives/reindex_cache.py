@@ -1,0 +1,264 @@
+"""reindex_cache_read and reindex_cache_write: a cache for one block, at indices that the caller chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
+from mlcc.arith.index_map import IndexMapError, map_indices, map_shape, non_surjective_inverse
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace, walk
+from mlcc.ir.tir import TRUE, Expr, IterKind, Range
+from mlcc.ir.visit import substitute, used_vars
+from mlcc.passes.schedule.analysis.checks import scope_root
+from mlcc.passes.schedule.buffers import BufferArg, region_of
+from mlcc.passes.schedule.index_maps import IndexMapArg, decided, index_dtype
+from mlcc.passes.schedule.primitives.cache import check_starts_afresh
+from mlcc.passes.schedule.primitives.reindex import accesses, in_bounds
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.rewrite.cache_stage import (
+    Spot,
+    Stage,
+    copy_block,
+    dependents,
+    driving_loops,
+    in_loops,
+    only_writer,
+    place_after,
+    with_data,
+)
+from mlcc.passes.schedule.rewrite.retarget import Retarget, fixed
+from mlcc.passes.schedule.state import BlockRef, State
+from mlcc.passes.schedule.storage import check_scope
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+
+@primitive()
+def reindex_cache_read(
+    state: State, block: BlockRef, read_buffer_index: BufferArg, storage_scope: str, index_map: IndexMapArg
+) -> BlockRef:
+    """Copy a buffer that a block reads to a cache that the block reads at other indices.
+
+    `index_map` takes the block's axes to indices of the cache: `lambda i, j, k: (k, i)`.
+
+    Before:  C[vi, vj] += A[vi, vk] * B[vk, vj]
+    After:   A_shared[vk, vi] = A[vi, vk]        # the block "A_shared", which is returned
+             C[vi, vj] += A_shared[vk, vi] * B[vk, vj]
+
+    Refused unless the block reads one element at a time (E0643), at indices that use the same axes as those of the
+    map, which must not take two elements to one (E0653); for an unknown scope (E0641); if several blocks write the
+    buffer (E0640); and if the scope of the block is no pipeline (E0659).
+    """
+    check_scope(storage_scope)
+    tree, node = block.tree, block.block
+    place = read_buffer_index.of(node, "read")
+    buffer = place.buffer
+    scope = scope_root(tree, node, require_stage_pipeline=True)
+    region = region_of(node.reads, buffer, node)
+    assert region is not None
+    if region_of(node.writes, buffer, node) is not None:
+        raise Refusal("E0642", f"block `{node.name}` both reads and writes `{buffer.name}`", node)
+    if any(guarded and not in_bounds(node, buffer, at) for at, guarded in accesses(node, buffer)):
+        raise Refusal(
+            "E0643", f"block `{node.name}` reads `{buffer.name}` under a condition, without which it may be outside of"
+            " the buffer, as a copy would be", node,
+        )  # fmt: skip
+    writer = only_writer(tree, scope, buffer)
+    spot = Spot(scope, scope.body[0]) if writer is None else place_after(tree, scope, writer, [node])
+    state.recorded["read_buffer_index"] = place.index
+    return _reindexed(state, block, region, storage_scope, index_map, spot, writing=False)
+
+
+@primitive()
+def reindex_cache_write(
+    state: State, block: BlockRef, write_buffer_index: BufferArg, storage_scope: str, index_map: IndexMapArg
+) -> BlockRef:
+    """Let a block write to a cache at other indices, and copy that to the buffer afterwards.
+
+    `index_map` takes the block's axes to indices of the cache: `lambda i, j, k: (j, i)`.
+
+    Before:  C[vi, vj] += A[vi, vk] * B[vk, vj]
+    After:   C_local[vj, vi] += A[vi, vk] * B[vk, vj]
+             C[vi, vj] = C_local[vj, vi]        # the block "C_local", which is returned
+
+    Refused as `reindex_cache_read` is.
+    """
+    check_scope(storage_scope)
+    tree, node = block.tree, block.block
+    place = write_buffer_index.of(node, "write")
+    buffer = place.buffer
+    scope = scope_root(tree, node, require_stage_pipeline=True)
+    region = region_of(node.writes, buffer, node)
+    assert region is not None
+    only_writer(tree, scope, buffer)
+    check_starts_afresh(tree, node, buffer)
+    spot = place_after(tree, scope, node, dependents(tree, scope, node))
+    state.recorded["write_buffer_index"] = place.index
+    return _reindexed(state, block, region, storage_scope, index_map, spot, writing=True)
+
+
+def _reindexed(
+    state: State, ref: BlockRef, region: tir.BufferRegion, storage: str, arg: IndexMapArg, spot: Spot, writing: bool
+) -> BlockRef:
+    tree, block = ref.tree, ref.block
+    index_map, state.recorded["index_map"] = decided(ref, arg.of(len(block.iter_vars), index_dtype(block)))
+    old = _point(block, region, writing)
+    axes = [axis.var for axis in block.iter_vars]
+    try:
+        new = map_indices(index_map, axes)
+        shape = map_shape(index_map, [axis.dom.extent for axis in block.iter_vars])
+    except IndexMapError as exc:
+        raise Refusal("E0653", f"the index map does not fit block `{block.name}`: {exc}", block) from None
+    used = _used_axes(block, region.buffer, old, new)
+    _check_one_to_one(block, index_map, used)
+    cache = _cache(region.buffer, storage, shape)
+    stage = _stage(tree, ref.realize, used, Copy(region.buffer, old, cache, new, writing), spot)
+    inside = {n for n in walk(block) if isinstance(n, tir.Block)} if writing else {block}
+    retarget = Retarget(region.buffer, cache, takes=inside.__contains__, how=fixed(new), stores=writing)
+    edit = Rebuild(tree)
+    edit.put(ref.realize, retarget.visit(ref.realize))
+    spot.insert(edit, stage)
+    scope = tree.scope(block)
+    assert scope is not None
+    edit.allocate(scope, cache)
+    state.update(ref.func_name, edit, reuse=retarget.reuse)
+    return state.block_ref(ref.func_name, stage.block)
+
+
+def _point(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tuple[Expr, ...]:
+    """The indices of a region of one element; refuses (E0643) a larger one."""
+    if any(tir.const_int(span.extent) != 1 for span in region.region):
+        verb = "writes" if writing else "reads"
+        raise Refusal(
+            "E0643", f"block `{block.name}` {verb} more than one element of `{region.buffer.name}` at a time",
+            block, f"`cache_{'write' if writing else 'read'}` takes any region",
+        )  # fmt: skip
+    return tuple(span.min for span in region.region)
+
+
+def _used_axes(block: tir.Block, buffer: tir.Buffer, old: Sequence[Expr], new: Sequence[Expr]) -> list[tir.IterVar]:
+    """The axes in the indices; refuses (E0653) one that is in the old ones alone, or the new ones."""
+    before = {v for index in old for v in used_vars(index)}
+    after = {v for index in new for v in used_vars(index)}
+    for axis in block.iter_vars:
+        if (axis.var in before) != (axis.var in after):
+            names = ", ".join(f"`{a.var.name}`" for a in block.iter_vars if a.var in before) or "none"
+            where = "the index map leaves out" if axis.var in before else "the index map uses"
+            raise Refusal(
+                "E0653", f"{where} the axis `{axis.var.name}`, and `{buffer.name}[{', '.join(map(str, old))}]` "
+                f"{'depends' if axis.var in before else 'does not depend'} on it", block,
+                f"the map must use {names} of the axes of block `{block.name}`",
+            )  # fmt: skip
+    return [axis for axis in block.iter_vars if axis.var in before]
+
+
+def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.IterVar]) -> None:
+    """Refuses (E0653) a map that may take two elements to one."""
+    kept = [var for var, axis in zip(index_map.indices, block.iter_vars, strict=True) if axis in used]
+    plain = tir.IndexMap(tuple(kept), tuple(_without_gaps(index) for index in index_map.result))
+    ranges = [Range(c.const(0, a.dom.extent.dtype), a.dom.extent) for a in used]
+    what = "the index map may put several elements of the buffer in one place of the cache"
+    try:
+        back, _ = non_surjective_inverse(plain, ranges)
+    except IndexMapError as exc:
+        raise Refusal("E0653", f"{what}: {exc}", block) from None
+    analyzer = Analyzer()
+    for var, span in zip(kept, ranges, strict=True):
+        analyzer.bind(var, span)
+    again = map_indices(back, plain.result, analyzer)
+    for var, value in zip(kept, again, strict=True):
+        if not analyzer.prove_equal(value, var):
+            raise Refusal("E0653", f"{what}: the indices do not tell `{var.name}`", block)
+
+
+def _without_gaps(index: Expr) -> Expr:
+    """The index without factors and terms that are constant: it tells the same elements apart."""
+    match index:
+        case tir.Mul(lhs=rest, rhs=tir.IntImm(value=factor)) | tir.Mul(lhs=tir.IntImm(value=factor), rhs=rest) if (
+            factor
+        ):
+            return _without_gaps(rest)
+        case (
+            tir.Add(lhs=rest, rhs=tir.IntImm())
+            | tir.Add(lhs=tir.IntImm(), rhs=rest)
+            | tir.Sub(lhs=rest, rhs=tir.IntImm())
+        ):
+            return _without_gaps(rest)
+    return index
+
+
+def _cache(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...]) -> tir.Buffer:
+    made = replace(buffer, name=f"{buffer.name}_{storage}", shape=shape, strides=(), axis_separators=())
+    return with_data(made, storage)
+
+
+# ---------------------------------------------------------------- the stage
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One element, of a buffer and of its cache."""
+
+    buffer: tir.Buffer
+    old: tuple[Expr, ...]
+    cache: tir.Buffer
+    new: tuple[Expr, ...]
+    writing: bool
+
+
+def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: Copy, spot: Spot) -> Stage:
+    """The loops and axes of the block, as far as the indices depend on them, around the copy of one element."""
+    taken = {id(axis) for axis in used}
+    pairs = [(a, v) for a, v in zip(realize.block.iter_vars, realize.values, strict=True) if id(a) in taken]
+    loops = driving_loops((v for _, v in pairs), _loops_below(tree, realize, spot.holder))
+    fresh: dict[tir.Var, Expr] = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in loops}
+    spans = [Range(substitute(loop.min, fresh), substitute(loop.extent, fresh)) for loop in loops]
+    axes = []
+    values = []
+    for axis, value in pairs:
+        var = tir.Var(axis.var.name, axis.var.dtype)
+        values.append(substitute(value, fresh))
+        fresh[axis.var] = var
+        axes.append(tir.IterVar(var, axis.dom, IterKind.SPATIAL))
+    old = [substitute(index, fresh) for index in copy.old]
+    new = [substitute(index, fresh) for index in copy.new]
+    sides = ((copy.cache, new), (copy.buffer, old)) if copy.writing else ((copy.buffer, old), (copy.cache, new))
+    block = copy_block(copy.cache.name, axes, *sides)
+    predicate = _guard(tree, realize, loops, [value for _, value in pairs], spot)
+    inner = tir.BlockRealize(tuple(values), substitute(predicate, fresh), block)
+    return in_loops([(fresh[o.var], span) for o, span in zip(loops, spans, strict=True)], inner)  # type: ignore[misc]
+
+
+def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> list[tir.For]:
+    """The loops between a block and `holder`, outermost first."""
+    found: list[tir.For] = []
+    for at in tree.ancestors(realize):
+        if at is holder:
+            break
+        if isinstance(at, tir.For):
+            found.append(at)
+    return found[::-1]
+
+
+def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: Spot) -> Expr:
+    """The part of the block's predicate that bounds what the copy's axes are bound to, or loops around the copy.
+
+    `loops` are the copy's own. Refuses (E0643) a bound on what the copy's axes depend on and on loops that it has not.
+    """
+    others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - {loop.var for loop in loops}
+    bound = used_vars(tuple(values))
+    made: Expr = TRUE
+    for part in operands(realize.predicate):
+        used = used_vars(part)
+        if used & bound and used & others:
+            raise Refusal(
+                "E0643", f"the predicate `{part}` of block `{realize.block.name}` ties loops that the copy has to loops"
+                " that it has not", realize,
+            )  # fmt: skip
+        if not used & others:
+            made = c.logical_and(made, part)
+    return made

@@ -1,0 +1,155 @@
+"""The primitive `reorder`."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.analysis.bindings import bound_vars, keep_bindings
+from mlcc.passes.schedule.analysis.checks import check_partial_affine_binding
+from mlcc.passes.schedule.analysis.dependences import reorder_violation
+from mlcc.passes.schedule.primitives.loop_checks import same_function
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.state import LoopRef, State
+from mlcc.passes.schedule.substitution import used_by
+from mlcc.passes.schedule.tree import Rebuild, Tree
+
+
+@primitive()
+def reorder(state: State, *ordered_loops: LoopRef) -> None:
+    """Put loops of one nest in the order given, in the places that they take up together; others stay.
+
+    Refused unless the loops stand in one chain, each the only statement of the one above (E0625), if one is given
+    twice (E0624), if an outer loop's range would depend on an inner one (E0623), if a block inside has axes that are
+    neither spatial nor reduce (E0626) or are not affine in the loops (E0638), and if an iteration would come before one
+    whose result it needs, or before its init (E0633). The last two are not seen by TVM.
+    """
+    if len(ordered_loops) <= 1:
+        return
+    func_name, tree = same_function(ordered_loops, "reorder"), ordered_loops[0].tree
+    order = [loop.loop for loop in ordered_loops]
+    for n, loop in enumerate(order):
+        if loop in order[:n]:
+            raise Refusal("E0624", f"loop `{loop.var.name}` is given twice", loop)
+    chain = _chain(tree, order)
+    _check_blocks(tree, chain)
+    places = iter(order)
+    moved = [next(places) if loop in order else loop for loop in chain]
+    _check_ranges(moved)
+    violation = reorder_violation(tree, chain, moved)
+    if violation is not None:
+        words, blocks = violation
+        raise Refusal("E0633", f"in this order the iterations would come in another sequence, and {words}", blocks)
+    _check_init(tree, chain, moved)
+    body = chain[-1].body
+    for loop in reversed(moved):
+        body = (replace(loop, body=body),)
+    edit = Rebuild(tree)
+    edit.put(chain[0], *body)
+    keep_bindings(tree, state.update(func_name, edit))
+
+
+def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
+    """All loops from the outermost to the innermost of `loops`. Raises Refusal E0625."""
+    paths = [[*tree.loops_above(loop), loop] for loop in loops]
+    longest = max(paths, key=len)
+    for loop, path in zip(loops, paths, strict=True):
+        if loop not in longest:
+            deepest = longest[-1]
+            common = [a for a, b in zip(path, longest, strict=False) if a is b]
+            if tree.scope(loop) is not tree.scope(deepest):
+                why = "they stand in different blocks"
+            elif common:
+                why = f"the nest branches below loop `{common[-1].var.name}`"
+            else:
+                why = "they stand in different nests"
+            raise Refusal(
+                "E0625", f"loops `{loop.var.name}` and `{deepest.var.name}` are not in one chain: {why}",
+                (loop, deepest),
+            )  # fmt: skip
+    chain = longest[min(len(path) for path in paths) - 1 :]
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if len(outer.body) != 1 or outer.body[0] is not inner:
+            raise Refusal(
+                "E0625",
+                f"the loops are not in one chain: loop `{inner.var.name}` is not the only statement in loop"
+                f" `{outer.var.name}`",
+                (outer, inner), _reorderable(chain, loops),
+            )  # fmt: skip
+    return chain
+
+
+def _reorderable(chain: list[tir.For], loops: list[tir.For]) -> str | None:
+    """Which of the loops could be reordered among themselves."""
+    groups: list[list[str]] = [[]]
+    for at, loop in enumerate(chain):
+        if at and (len(chain[at - 1].body) != 1 or chain[at - 1].body[0] is not loop):
+            groups.append([])
+        if loop in loops:
+            groups[-1].append(loop.var.name)
+    groups = [group for group in groups if len(group) > 1]
+    listed = " or ".join("(" + ", ".join(group) + ")" for group in groups)
+    return f"loops that can change places with each other: {listed}" if groups else None
+
+
+def _check_blocks(tree: Tree, chain: list[tir.For]) -> None:
+    above = tree.parent(chain[0])
+    while above is not None and not isinstance(above, (tir.For, tir.Block)):
+        above = tree.parent(above)
+    for realize in tree.child_realizes(chain[-1].body):
+        block = realize.block
+        for axis in block.iter_vars:
+            if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
+                raise Refusal(
+                    "E0626",
+                    f"block `{block.name}` runs in a fixed order: its axis `{axis.var.name}` is {_KINDS[axis.kind]},"
+                    " not spatial or reduce",
+                    block,
+                )  # fmt: skip
+        if block.iter_vars:
+            check_partial_affine_binding(tree, block, above)
+
+
+def _check_init(tree: Tree, chain: list[tir.For], moved: list[tir.For]) -> None:
+    """Refuses (E0633) to move the loops of a reduction where one of them drives spatial axes too.
+
+    The init runs where all reduce axes are at their start. That is the first round for each element if only reduce
+    axes hang on the loops that drive them, in any order. With a loop that a spatial and a reduce axis share, the
+    rounds of an element are those that its value of the spatial axis leaves, and their order decides.
+    """
+    for realize in tree.child_realizes(chain[-1].body):
+        if realize.block.init is None:
+            continue
+        reducing = bound_vars(realize, IterKind.REDUCE)
+        shared = reducing & bound_vars(realize, IterKind.SPATIAL)
+        before, after = ([at for at in nest if at.var in reducing] for nest in (chain, moved))
+        both = [at for at in before if at.var in shared]
+        if both and before != after:
+            listed = ", ".join(f"`{at.var.name}`" for at in before)
+            raise Refusal(
+                "E0633",
+                f"the init of block `{realize.block.name}` would come after some of its updates: loop"
+                f" `{both[0].var.name}` drives spatial and reduce axes together, so that the order of {listed} counts",
+                (*both, realize.block),
+                "decompose the reduction first, or reorder before spatial and reduce loops are fused",
+            )  # fmt: skip
+
+
+_KINDS = {IterKind.SCAN: "ordered", IterKind.OPAQUE: "opaque", IterKind.THREAD: "a thread axis"}
+
+
+def _check_ranges(moved: list[tir.For]) -> None:
+    """Refuses (E0623) an order in which a loop's range would use a loop inside it."""
+    for at, loop in enumerate(moved):
+        inner = [other.var for other in moved[at + 1 :]]
+        for what, end in (("start", loop.min), ("extent", loop.extent)):
+            used = used_by(end, inner)
+            if used:
+                name = loop.var.name
+                raise Refusal(
+                    "E0623",
+                    f"in this order loop `{name}` would stand outside loop `{used[0].name}`,"
+                    f" on which its {what} `{end}` depends",
+                    loop, f"keep `{used[0].name}` outside `{name}`",
+                )  # fmt: skip

@@ -1,0 +1,260 @@
+"""rfactor: a reduction in two steps, partial results per iteration of one loop, and their combination.
+
+See Suriana, Adams and Kamil, "Parallel associative reductions in Halide" (CGO 2017).
+"""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.conditions import operands
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import replace
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis.bindings import bound_vars, keep_binding, vars_of
+from mlcc.passes.schedule.analysis.block_access import points
+from mlcc.passes.schedule.analysis.checks import (
+    check_loop_starts_at_zero,
+    check_reduction_block,
+    check_single_child,
+    scope_root,
+)
+from mlcc.passes.schedule.analysis.first_round import condition_at_start
+from mlcc.passes.schedule.analysis.reducers import ReductionParts, reduction_parts, reduction_statements
+from mlcc.passes.schedule.refusal import Refusal
+from mlcc.passes.schedule.registry import primitive
+from mlcc.passes.schedule.state import BlockRef, LoopRef, State
+from mlcc.passes.schedule.tree import Rebuild, Tree, child_realizes
+
+_Vars = dict[tir.Var, tir.Expr]
+
+
+@primitive()
+def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
+    """Factor a reduction by one of its loops: block `B_rf` reduces over the others into a buffer `C_rf` that has a
+    dimension more (at `factor_axis`, negative from behind), and `B` combines its elements over `loop`.
+
+    Returns `B_rf`; the handle of `B` goes with the combination. Refused: a block that is no reduction (E0656) or not
+    in a pipeline of stages (E0659), an unknown combiner (E0668, E0669), a loop that cannot be factored (E0664), an
+    axis out of range (E0665). TVM: `rfactor`, which forgets a condition of `B` in the combination.
+    """
+    tree = loop.tree
+    realize = check_single_child(tree, loop.loop)
+    block = realize.block
+    scope = scope_root(tree, block, require_stage_pipeline=True)
+    check_reduction_block(tree, block, scope)
+    loops = tree.loops_above(block)
+    spatial = bound_vars(realize, tir.IterKind.SPATIAL)
+    reduce = bound_vars(realize, tir.IterKind.REDUCE)
+    _check_loops(tree, loops, loop.loop, block, spatial, reduce)
+    parts = reduction_parts(block)
+    axis = _checked_axis(parts.buffers[0], factor_axis)
+    gone = [at for at in loops if at.var in reduce and at is not loop.loop]
+    guard = _combination_guard(realize, loops, gone)
+
+    partial = tuple(_partial_buffer(b, axis, loop.loop) for b in parts.buffers)
+    rf_var = tir.Var(f"v{loop.var.name}", loop.var.dtype)
+    rf_realize = _partial_block(realize, loop.loop, loops, parts, partial, axis, rf_var)
+    combined = _combination(realize, loop.loop, parts, partial, axis, guard)
+
+    nest = _copied(rf_realize, loops)
+    edit = Rebuild(tree)
+    edit.put(loops[0], *nest, *_without(loops, {at.var for at in gone}, realize, combined))
+    edit.allocate(scope, *partial)
+    made = state.update(loop.func_name, edit, {block: combined.block})
+    factored = child_realizes(nest)[0].block
+    keep_binding(made, factored, tree, realize)  # the partial results take the iterations of the block
+    return state.block_ref(loop.func_name, factored)
+
+
+# ---------------------------------------------------------------- what is required
+
+
+def _check_loops(
+    tree: Tree, loops: list[tir.For], loop: tir.For, block: tir.Block, spatial: set[tir.Var], reduce: set[tir.Var]
+) -> None:
+    def no(words: str, *at: tir.Stmt, help: str | None = None) -> Refusal:
+        return Refusal("E0664", words, at, help)
+
+    name = loop.var.name
+    if loop.kind is not tir.ForKind.SERIAL:
+        raise no(
+            f"loop `{name}` is {loop.kind.value}, and must be serial", loop, help="factor first, then change the kind"
+        )
+    check_loop_starts_at_zero(loop)
+    outer = {at.var for at in loops}
+    if vars_of(loop.extent) & outer:
+        raise no(f"how often loop `{name}` runs depends on loops around it", loop)
+    first = tree.child_realizes(loops[0].body)[0].block
+    if first is not block:
+        raise no(
+            f"block `{first.name}` comes before block `{block.name}` in loop `{loops[0].var.name}`, so the partial "
+            "results cannot be computed ahead of that loop",
+            loops[0], first, block,
+        )  # fmt: skip
+    below_reduction = False
+    for at in loops:
+        own = at.var.name
+        if at.var in spatial and at.var in reduce:
+            raise no(f"loop `{own}` drives spatial and reduce axes of block `{block.name}` both", at, block)
+        if at.var in spatial:
+            if at is loop:
+                names = ", ".join(f"`{x.var.name}`" for x in loops if x.var in reduce)
+                help = f"loops that drive reduce axes: {names}"
+                raise no(f"loop `{own}` drives a spatial axis of block `{block.name}`", at, block, help=help)
+        elif at.var in reduce:
+            if not below_reduction:
+                check_single_child(tree, at)
+            below_reduction = True
+        elif below_reduction and tir.const_int(at.extent) != 1:
+            raise no(f"loop `{own}`, below a reduction loop, repeats block `{block.name}`", at, block)
+    if loop.var not in reduce and tir.const_int(loop.extent) != 1:  # one partial result is the whole
+        raise no(f"loop `{name}` drives no reduce axis of block `{block.name}`", loop, block)
+
+
+def _checked_axis(buffer: tir.Buffer, axis: int) -> int:
+    ndim = len(buffer.shape)
+    if not -(ndim + 1) <= axis <= ndim:
+        message = f"factor_axis is {axis}, and `{buffer.name}` has {ndim} dimensions"
+        raise Refusal("E0665", message, help=f"legal are {-(ndim + 1)} to {ndim}")
+    return axis + ndim + 1 if axis < 0 else axis
+
+
+def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: list[tir.For]) -> tir.Expr:
+    """Where the combination may run: where its partial result exists, so where the block's first round in it does.
+
+    The condition of the block must be such that a later round is never the first one.
+    """
+    guard: tir.Expr = tir.TRUE
+    if tir.const_int(realize.predicate) == 1:
+        return guard
+    analyzer = Analyzer()
+    for at in loops:
+        analyzer.bind(at.var, tir.Range(at.min, at.extent))
+    start: _Vars = {at.var: at.min for at in gone}
+    for part in operands(realize.predicate):
+        needed = condition_at_start(part, start, analyzer)
+        if needed is None:
+            raise Refusal(
+                "E0664",
+                f"whether block `{realize.block.name}` runs (`{part}`) may turn true in the middle of the reduction",
+                realize,
+            )
+        guard = c.logical_and(guard, needed)
+    return guard
+
+
+# ---------------------------------------------------------------- the two blocks
+
+
+def _partial_buffer(buffer: tir.Buffer, axis: int, loop: tir.For) -> tir.Buffer:
+    name = f"{buffer.name}.rf"  # as TVM has it; blocks are named after buffers
+    shape = (*buffer.shape[:axis], loop.extent, *buffer.shape[axis:])
+    return replace(buffer, name=name, shape=shape, data=replace(buffer.data, name=name))
+
+
+def _partial_block(
+    realize: tir.BlockRealize, loop: tir.For, loops: list[tir.For], parts: ReductionParts,
+    partial: tuple[tir.Buffer, ...], axis: int, rf_var: tir.Var,
+) -> tir.BlockRealize:  # fmt: skip
+    """Reduces over all loops but `loop`, which becomes a spatial axis.
+
+    A reduce axis that `loop` drives together with other loops is replaced by one axis for each of these.
+    """
+    block = realize.block
+    axes = [tir.IterVar(rf_var, tir.Range(loop.min, loop.extent), tir.IterKind.SPATIAL)]
+    values: list[tir.Expr] = [loop.var]
+    axis_of: _Vars = {loop.var: rf_var}
+    renamed: _Vars = {}
+    by_var = {at.var: at for at in loops}
+    for old, value in zip(block.iter_vars, realize.values, strict=True):
+        if old.kind is not tir.IterKind.REDUCE or loop.var not in vars_of(value):
+            axes.append(old)
+            values.append(value)
+            continue
+        for var in _in_order(value):
+            if var in by_var and var not in axis_of:
+                new = tir.Var(f"v{var.name}", var.dtype)
+                axis_of[var] = new
+                span = tir.Range(by_var[var].min, by_var[var].extent)
+                axes.append(tir.IterVar(new, span, tir.IterKind.REDUCE))
+                values.append(var)
+        renamed[old.var] = substitute(value, axis_of)
+    indices = (*parts.indices[:axis], rf_var, *parts.indices[axis:])
+    if any(a.kind is tir.IterKind.REDUCE for a in axes):
+        body, init = reduction_statements(parts, partial, indices, parts.rhs)
+    else:
+        body = tuple(tir.BufferStore(b, v, indices) for b, v in zip(partial, parts.rhs, strict=True))
+        init = ()
+    one = c.const(1, rf_var.dtype)
+    new_of = dict(zip(parts.buffers, partial, strict=True))
+    writes = tuple(
+        tir.BufferRegion(new_of[w.buffer], (*w.region[:axis], tir.Range(rf_var, one), *w.region[axis:]))
+        for w in block.writes
+    )
+    made = tir.Block(
+        f"{block.name}_rf", tuple(axes), substitute(block.reads, renamed), substitute(writes, renamed),
+        substitute(body, renamed), substitute(init, renamed) or None, annotations=block.annotations,
+    )  # fmt: skip
+    return tir.BlockRealize(tuple(values), realize.predicate, made)
+
+
+def _in_order(value: tir.Expr) -> list[tir.Var]:
+    from mlcc.ir.node import walk
+
+    return list(dict.fromkeys(n for n in walk(value) if isinstance(n, tir.Var)))
+
+
+def _combination(
+    realize: tir.BlockRealize, loop: tir.For, parts: ReductionParts, partial: tuple[tir.Buffer, ...], axis: int,
+    guard: tir.Expr,
+) -> tir.BlockRealize:  # fmt: skip
+    """Reduces the partial results over `loop`, in the place and under the name of the block."""
+    block = realize.block
+    rf_var = tir.Var(f"v{loop.var.name}", loop.var.dtype)
+    axes = [tir.IterVar(rf_var, tir.Range(loop.min, loop.extent), tir.IterKind.REDUCE)]
+    values: list[tir.Expr] = [loop.var]
+    renamed: _Vars = {}
+    for old, value in zip(block.iter_vars, realize.values, strict=True):
+        if old.kind is tir.IterKind.SPATIAL:
+            renamed[old.var] = var = tir.Var(old.var.name, old.var.dtype)
+            axes.append(replace(old, var=var))
+            values.append(value)
+    place = substitute(parts.indices, renamed)
+    loads = tuple(c.load(b, *place[:axis], rf_var, *place[axis:]) for b in partial)
+    body, init = reduction_statements(parts, parts.buffers, place, loads)
+    outputs = tuple(tir.BufferRegion(b, points(place)) for b in parts.buffers)
+    reads = tuple(tir.BufferRegion(load.buffer, points(load.indices)) for load in loads)
+    made = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
+    return tir.BlockRealize(tuple(values), guard, made)
+
+
+# ---------------------------------------------------------------- the two nests
+
+
+def _copied(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, ...]:
+    """`realize` in a copy of the loops."""
+    fresh: _Vars = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
+    body: tuple[tir.Stmt, ...] = (realize,)
+    for at in reversed(loops):
+        body = (replace(at, var=fresh[at.var], body=body),)
+    return substitute(body, fresh)
+
+
+def _without(
+    loops: list[tir.For], gone: set[tir.Var], old: tir.BlockRealize, new: tir.BlockRealize
+) -> tuple[tir.Stmt, ...]:
+    """The old nest with another block in it and without some loops; other blocks of these loops stay."""
+
+    def rebuilt(at: int) -> tuple[tir.Stmt, ...]:
+        if at == len(loops):
+            return (new,)
+        loop = loops[at]
+        following = loops[at + 1] if at + 1 < len(loops) else None
+        body: list[tir.Stmt] = []
+        for stmt in loop.body:
+            is_way = stmt is following or stmt is old
+            body += rebuilt(at + 1) if is_way else (stmt,)
+        return tuple(body) if loop.var in gone else (replace(loop, body=tuple(body)),)
+
+    return rebuilt(0)

@@ -1,0 +1,1 @@
+"""How primitives change functions: the edits that several of them share."""

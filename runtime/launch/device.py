@@ -1,0 +1,259 @@
+"""What running a launch plan needs of a device, in a few functions. Hardware (`mlcc.runtime.cuda`) and emulation
+implement them; `HostDevice` has those that only move memory.
+
+Addresses are plain integers; those of the device mean nothing to the host. Everything that a device is asked to do
+happens in the order in which it was asked, but `launch`, `copy`, `memset`, `record` and `replay` may return before it
+has: `copy_in`, `copy_out`, `synchronize` and `elapsed` wait. What goes wrong is a CallError or LoadError, perhaps of a
+later function than the one that caused it; after it the device can be used again, though what lay in its memory may be
+lost: `generation` counts how often that happened.
+"""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlcc.errors import CallError, error
+from mlcc.runtime.abi import ALIGNMENT, CPU
+from mlcc.runtime.launch.tensor_map import TensorMap, plain
+
+Extents = tuple[int, int, int]
+
+# the scalars that kernels take, as `struct` writes them
+SCALARS = {
+    "bool": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+    "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
+}  # fmt: skip
+
+
+class KernelSpec(NamedTuple):
+    """A kernel as the launch plan describes it; `name` is its symbol in the code.
+
+    `params` are `ptr`, the dtype of a scalar (`int64`, `float16`: passed as Python numbers, rounded to the dtype; bool
+    is one byte), or `bytesN`: N bytes passed by value, such as a tensor map. `block` has the extents that are constant,
+    else 0. `shared` and `dynamic_shared` are bytes per block; the latter is the most that a launch may ask for, -1
+    where that is not known.
+    """
+
+    name: str
+    params: tuple[str, ...]
+    block: Extents = (0, 0, 0)
+    shared: int = 0
+    dynamic_shared: int = 0
+
+
+class MemoryInfo(NamedTuple):
+    free: int
+    total: int
+
+
+class Device(abc.ABC):
+    """A device with memory of its own that runs kernels. Its functions may be called from any thread."""
+
+    kind = "cuda"  # packed functions that were registered for this kind are given the device's own arrays
+    name = ""  # what messages call it
+    dlpack: tuple[int, int] = (CPU, 0)  # DLPack's type and number of the device that can address the memory
+    stream = 0  # of DLPack's: where the work is ordered, 0 if there is no such thing
+    generation = 0
+    exact_memory = False  # blocks are as large as what lies in them, and never used twice: accesses outside show
+    can_capture = False  # `begin_capture`, `end_capture` and `replay` work
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by a call from its first to its last request
+
+    def require(self, target: Mapping[str, Any]) -> None:  # noqa: B027 - most devices run all code that they load
+        """Refuse code that the device cannot run; `target` is what the manifest says. Raises MachineError."""
+
+    def attach(self) -> None:  # noqa: B027 - most devices have no such thing
+        """A call begins in this thread, where others may have chosen another device since."""
+
+    @abc.abstractmethod
+    def alloc(self, size: int) -> int:
+        """The address of fresh memory, aligned to 256 bytes; 0 for no bytes. Raises CallError E0865."""
+
+    @abc.abstractmethod
+    def free(self, address: int) -> None:
+        """Give memory back. It must not raise: memory that was lost, or 0, is nothing."""
+
+    @abc.abstractmethod
+    def copy_in(self, target: int, source: int, size: int) -> None:
+        """Copy from host memory at `source` to the device. The source may change as soon as this returns."""
+
+    @abc.abstractmethod
+    def copy_out(self, target: int, source: int, size: int) -> None:
+        """Copy from the device to host memory at `target`, when everything before is done."""
+
+    @abc.abstractmethod
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Copy within the device; the two do not overlap."""
+
+    @abc.abstractmethod
+    def memset(self, target: int, value: int, size: int) -> None:
+        """Fill with one byte."""
+
+    @abc.abstractmethod
+    def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
+        """Load code; gives for each key of `kernels` what `launch` takes. Raises LoadError."""
+
+    @abc.abstractmethod
+    def launch(
+        self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
+    ) -> None:
+        """Run a kernel with a value for each of its parameters. No extent is 0. Raises CallError."""
+
+    def tensor_map(self, made: TensorMap) -> bytes:
+        """A tensor map as kernels of this device take it by value; here plain numbers. Raises CallError."""
+        return plain(made)
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything is done. Raises CallError for what went wrong meanwhile."""
+
+    @abc.abstractmethod
+    def record(self) -> Any:
+        """An event that happens when everything before is done."""
+
+    @abc.abstractmethod
+    def elapsed(self, start: Any, stop: Any) -> float:
+        """Seconds between two events, when both have happened; they are used up."""
+
+    @abc.abstractmethod
+    def memory_info(self) -> MemoryInfo:
+        """Bytes of the device's memory."""
+
+    # ------------------------------------------------------------ replay, where a device has it
+
+    def begin_capture(self) -> None:
+        """From now on launches, copies and memsets are noted, not done."""
+        raise NotImplementedError
+
+    def end_capture(self) -> Any:
+        """What was noted, for `replay`; None if that could not be done."""
+        raise NotImplementedError
+
+    def replay(self, graph: Any) -> None:
+        """Do all that was noted, at once."""
+        raise NotImplementedError
+
+    def drop(self, graph: Any) -> None:  # noqa: B027 - only some have anything to give back
+        """What was noted is not wanted any more. It must not raise."""
+
+
+class Limits(NamedTuple):
+    """What a device has for one launch: threads of a block in all and along each axis, blocks along each, and bytes of
+    shared memory that a block may ask for."""
+
+    threads: int
+    block: Extents
+    grid: Extents
+    shared: int
+
+    def refusal(self, kernel: str, device: str, grid: Extents, block: Extents, shared: int) -> str | None:
+        """Why a device of that name cannot launch a kernel so; None if it can."""
+        if (
+            block[0] * block[1] * block[2] <= self.threads
+            and all(map(int.__le__, block, self.block))
+            and all(map(int.__le__, grid, self.grid))
+            and shared <= self.shared
+        ):
+            return None
+        text = f"`{kernel}` cannot be launched: "
+        if shared > self.shared:
+            return text + f"{show_bytes(shared)} of shared memory, {device} has {show_bytes(self.shared)}"
+        if any(g > m for g, m in zip(grid, self.grid, strict=True)):
+            return text + f"a grid of {_times(grid)}, {device} takes up to {_times(self.grid)}"
+        return text + f"blocks of {_times(block)} threads, {device} takes {self.threads} in all, {_times(self.block)}"
+
+
+def _times(extents: Extents) -> str:
+    return " x ".join(map(str, extents))
+
+
+class HostDevice(Device):
+    """A device whose memory is the host's: what moves memory is here, loading and launching are not.
+
+    Fresh memory is filled with a pattern that makes a float NaN, so that reading before writing shows.
+    """
+
+    name = "host memory"
+    _FRESH = 0xFF
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._live: dict[int, tuple[int, np.ndarray]] = {}  # address -> size, memory
+
+    def alloc(self, size: int) -> int:
+        if not size:
+            return 0
+        align = 256
+        try:
+            memory = np.full(size + align, self._FRESH, np.uint8)
+        except (MemoryError, ValueError):
+            raise out_of_memory(size, None) from None
+        start: int = memory.__array_interface__["data"][0]
+        address = -(-start // align) * align
+        with self._lock:
+            self._live[address] = size, memory
+        return address
+
+    def free(self, address: int) -> None:
+        with self._lock:
+            self._live.pop(address, None)
+
+    def copy_in(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
+    def copy_out(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
+    def memset(self, target: int, value: int, size: int) -> None:
+        ctypes.memset(target, value, size)
+
+    def synchronize(self) -> None:
+        pass
+
+    def record(self) -> float:
+        return time.perf_counter()
+
+    def elapsed(self, start: float, stop: float) -> float:
+        return stop - start
+
+    def memory_info(self) -> MemoryInfo:
+        with self._lock:
+            used = sum(size for size, _ in self._live.values())
+        total = 1 << 40
+        return MemoryInfo(total - used, total)
+
+    def allocations(self) -> dict[int, int]:
+        """Address and size of everything that is allocated."""
+        with self._lock:
+            return {address: size for address, (size, _) in self._live.items()}
+
+
+def out_of_memory(size: int, info: MemoryInfo | None) -> CallError:
+    """The error for memory that a device does not have."""
+    have = f"; {show_bytes(info.free)} of {show_bytes(info.total)} are free" if info is not None else ""
+    return CallError(error("E0865", f"the device has no {show_bytes(size)} of memory{have}"))
+
+
+def show_bytes(size: int) -> str:
+    """A size in a unit that leaves few digits."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def aligned(size: int) -> int:
+    """The next multiple of the alignment of everything that is planned."""
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,154 @@
+"""Arrays in a device's memory: those that calls return, and those of others, borrowed through DLPack."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mlcc.errors import CallError, error
+from mlcc.runtime.abi import CPU, CUDA_HOST, STORAGE, dtype_code
+from mlcc.runtime.dlpack import (
+    Located,
+    NotATensor,
+    Tensor,
+    as_array,
+    borrow,
+    borrow_from,
+    capsule_elsewhere,
+    device_of,
+    of_array,
+)
+from mlcc.runtime.launch.device import Device
+from mlcc.runtime.launch.device_memory import Block, Pool
+
+MANAGED = 13  # DLPack's number for memory that host and CUDA devices share
+
+
+class DeviceArray:
+    """A compact array in the memory of a device. `numpy()` copies it to the host; DLPack shares it without a copy.
+
+    `torch.from_dlpack(y)` and `cupy.from_dlpack(y)` see the same memory.
+    """
+
+    __slots__ = ("_block", "device", "generation", "tensor")
+
+    def __init__(self, device: Device, tensor: Tensor, block: Block | None) -> None:
+        self.device = device
+        self.generation = device.generation
+        self.tensor = tensor
+        self._block = block
+
+    @staticmethod
+    def empty(pool: Pool, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """Fresh memory with nothing in it yet. Raises CallError E0865."""
+        code = dtype_code(dtype)
+        size = math.prod(shape) * ((code[1] + 7) // 8) * code[2]
+        block = pool.take(size)
+        return DeviceArray(pool.device, Tensor(block.address, shape, None, code, False, block), block)
+
+    @staticmethod
+    def of(pool: Pool, value: Any) -> DeviceArray:
+        """A copy of a host array. Raises CallError."""
+        try:
+            source = borrow(value)
+        except NotATensor as exc:
+            raise CallError(error("E0803", f"the value is {exc}")) from None
+        array = np.ascontiguousarray(as_array(source))
+        made = DeviceArray.empty(pool, source.shape, source.dtype)
+        pool.device.copy_in(made.tensor.address, of_array(array).address, array.nbytes)
+        return made
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    @property
+    def address(self) -> int:
+        """Where it starts, in the device's terms."""
+        return self.tensor.address
+
+    def numpy(self) -> np.ndarray:
+        """A copy on the host, in the storage type of the dtype (bfloat16: uint16). Raises CallError."""
+        self.require()
+        name, _, lanes = self.dtype.partition("x")
+        shape = (*self.shape, int(lanes)) if lanes else self.shape
+        made = np.empty(shape, STORAGE.get(name, name))
+        if made.nbytes:
+            self.device.copy_out(made.__array_interface__["data"][0], self.address, made.nbytes)
+        return made
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("an array in a device's memory becomes a NumPy array by copying")
+        made = self.numpy()
+        return made if dtype is None else made.astype(dtype)
+
+    def view(self, shape: tuple[int, ...]) -> DeviceArray:
+        """The first elements under another shape."""
+        return DeviceArray(self.device, self.tensor._replace(shape=shape), self._block)
+
+    def require(self) -> None:
+        """Raises CallError E0866 where the memory was lost since."""
+        if self.generation != self.device.generation:
+            raise lost()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack
+
+    def __dlpack__(self, stream: Any = None, max_version: Any = None, **options: Any) -> Any:
+        """A capsule over the same memory; what is under way is waited for, unless `stream` is -1."""
+        self.require()
+        wanted = options.get("dl_device")
+        if options.get("copy") or (wanted is not None and tuple(wanted) != tuple(self.device.dlpack)):
+            raise BufferError("the array is shared where it is, or not at all: numpy() copies it")
+        if stream != -1:
+            self.device.synchronize()
+        return capsule_elsewhere(self.tensor._replace(owner=self), self.device.dlpack, max_version)
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.dtype}, {self.shape}, {self.device.name})"
+
+
+def lost() -> CallError:
+    """The error for memory that went with a failed kernel."""
+    return CallError(
+        error("E0866", "the array was lost when a kernel failed on its device", help="copy it to the device again")
+    )
+
+
+def locate(value: Any, device: Device) -> Any:
+    """`Located` for an array in the memory of the device, anything else as it is, tuples opened.
+
+    Raises CallError E0867 for an array of another device.
+    """
+    if isinstance(value, (tuple, list)):
+        return type(value)(locate(v, device) for v in value) if type(value) in (tuple, list) else value
+    if isinstance(value, DeviceArray):
+        if value.device is not device:
+            raise _elsewhere(f"{value.device.name}", device)
+        value.require()
+        return Located(value.tensor, value)
+    if isinstance(value, np.ndarray):
+        return value
+    where = device_of(value)
+    if where is None or where[0] in (CPU, CUDA_HOST):
+        return value
+    if where[0] != MANAGED and where != tuple(device.dlpack):
+        raise _elsewhere(f"DLPack device type {where[0]}, number {where[1]}", device)
+    try:
+        return Located(borrow_from(value, device.stream), value)
+    except NotATensor as exc:
+        raise CallError(error("E0803", f"an argument is {exc}")) from None
+
+
+def _elsewhere(where: str, device: Device) -> CallError:
+    return CallError(
+        error("E0867", f"an argument lies in the memory of {where}, the function runs on {device.name}",
+              help="copy it there, or pass a NumPy array")
+    )  # fmt: skip

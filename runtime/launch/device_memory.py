@@ -1,0 +1,78 @@
+"""Device memory that is kept between calls: blocks that are given back wait for the next call that needs as much."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+
+from mlcc.errors import CallError
+from mlcc.runtime.launch.device import Device, aligned
+
+_WASTE = 4  # a block may be this many times as large as what it is taken for
+
+
+class Block:
+    """A piece of device memory; when nobody holds it any more, it goes back to its pool."""
+
+    __slots__ = ("address", "pool", "size")
+
+    def __init__(self, address: int, size: int, pool: Pool | None) -> None:
+        self.address = address
+        self.size = size
+        self.pool = pool
+
+    def __del__(self) -> None:
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            pool.give(self.address, self.size)
+
+
+class Pool:
+    """The free blocks of one device, for as long as its memory is not lost."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.generation = device.generation
+        self._free: list[tuple[int, int]] = []  # size, address; sorted
+        self._lock = threading.RLock()  # a garbage collection inside may give blocks back
+
+    def take(self, size: int) -> Block:
+        """Memory of at least `size` bytes. Raises CallError E0865."""
+        if self.device.exact_memory:
+            return Block(self.device.alloc(size), size, self)
+        size = aligned(size)
+        if not size:
+            return Block(0, 0, None)
+        with self._lock:
+            at = bisect.bisect_left(self._free, (size, 0))
+            if at < len(self._free) and self._free[at][0] <= _WASTE * size:
+                size, address = self._free.pop(at)
+                return Block(address, size, self)
+        try:
+            return Block(self.device.alloc(size), size, self)
+        except CallError:
+            if not self.clear():
+                raise
+        return Block(self.device.alloc(size), size, self)
+
+    def give(self, address: int, size: int) -> None:
+        """A block that is free again."""
+        if not address or self.generation != self.device.generation:
+            return
+        if self.device.exact_memory:
+            self.device.free(address)
+        else:
+            with self._lock:
+                bisect.insort(self._free, (size, address))
+
+    def clear(self) -> bool:
+        """Give what is free back to the device; whether there was something."""
+        with self._lock:
+            free, self._free = self._free, []
+        if self.generation == self.device.generation:
+            for _, address in free:
+                self.device.free(address)
+        return bool(free)
+
+    def __del__(self) -> None:
+        self.clear()

@@ -1,0 +1,263 @@
+"""Artifacts with a launch plan as files: `.ptx` with constants beside it, and `.mlca`, one zip of all.
+
+A .ptx starts with comment lines, so that any tool reads it: `// mlcc manifest: {...}`, `// mlcc plan: {...}`,
+`// mlcc source: "..."` and `// mlcc sum: 0123abcd`, the CRC-32 of all other bytes. Nothing of a file is trusted: the
+members of a zip are stored, listed by name, and as large as they say; constants are held against the plan's hashes.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlcc.errors import LoadError, error
+from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
+from mlcc.runtime.launch.values import damaged
+
+PLAN_LINE, SOURCE_LINE, SUM_LINE = b"// mlcc plan: ", b"// mlcc source: ", b"// mlcc sum: "
+_MANIFEST, _PLAN, _CODE, SOURCE = "manifest.json", "plan.json", "kernels.ptx", "kernels.mlc"
+_MOST_MEMBERS = 1 << 16
+_HEAD = 1 << 16  # bytes that the header of an array takes at most
+_MADE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a text, name the .mlc"
+
+
+class Parts(NamedTuple):
+    """What an artifact holds. `source` is the text of the PrimFuncs that the kernels were made of, empty in files of
+    old; `constants` are arrays, or buffers of their bytes, in the order of the plan."""
+
+    manifest: dict[str, Any]
+    plan: dict[str, Any]
+    code: bytes
+    source: bytes
+    constants: Sequence[Any]
+
+
+def read_parts(data: bytes, path: str | None, with_constants: bool = True) -> Parts:
+    """The parts of an artifact; those of a .ptx lie beside it at `path`. Raises LoadError."""
+    return _archive(data, with_constants) if data.startswith(ZIP_START) else _text(data, path, with_constants)
+
+
+def _broken(reason: str) -> LoadError:
+    """The error for a file whose bytes are not those that were written."""
+    help = "copy it again from where it was made, as a whole and as binary data, or compile it again"
+    return LoadError(error("E0869", f"the file is damaged: {reason}", help=help))
+
+
+# ---------------------------------------------------------------- .ptx
+
+
+def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
+    first, _, rest = data.partition(b"\n")
+    second, _, code = rest.partition(b"\n")
+    if not second.startswith(PLAN_LINE):
+        raise _broken("its second line is no launch plan")
+    third, _, after = code.partition(b"\n")
+    source = ""
+    if third.startswith(SOURCE_LINE):
+        source, code = _json(third[len(SOURCE_LINE) :], "source", str), after
+    third, _, after = code.partition(b"\n")
+    if third.startswith(SUM_LINE):
+        head = data[: len(data) - len(code)]
+        if third != SUM_LINE + _sum(head, after):
+            text = (
+                "its content does not match its checksum; who changes a .ptx by hand takes out the line `// mlcc sum`"
+            )
+            raise _broken(text)
+        code = after
+    if b".version" not in code:
+        raise _broken("it ends before its code")
+    manifest, plan = _json(first[len(MANIFEST_LINE) :], "manifest"), _json(second[len(PLAN_LINE) :], "launch plan")
+    wanted = _wanted(plan)
+    if not with_constants or not wanted:
+        return Parts(manifest, plan, code, source.encode(), ())
+    if path is None:
+        raise _missing("the constants of a .ptx lie beside it: load it by its path")
+    beside = _beside(plan, path)
+    try:
+        with open(beside, "rb") as file:
+            archive = _Archive(file.read(), beside)
+    except OSError as exc:
+        raise _missing(f"cannot read {beside}, which holds the constants: {exc.strerror or exc}") from None
+
+    def name_of(entry: dict[str, Any]) -> str:
+        by_hash, by_key = f"{entry['sha256']}.npy", f"{entry.get('key')}.npy"
+        return by_key if by_key in archive.members and by_hash not in archive.members else by_hash
+
+    return Parts(manifest, plan, code, source.encode(), _constants(wanted, archive, name_of))
+
+
+def _beside(plan: Mapping[str, Any], path: str) -> str:
+    """Where the constants of a .ptx lie: in the file of its own folder that its plan names, or the .npz of its name."""
+    named = plan.get("data")
+    if named is None:
+        return f"{os.path.splitext(path)[0]}.npz"
+    home = os.path.dirname(path) or "."
+    made = os.path.join(home, named) if isinstance(named, str) and "\0" not in named else ""
+    root = os.path.realpath(home)
+    if not made or os.path.commonpath([root, os.path.realpath(made)]) != root:
+        raise damaged("the file that it names for its constants does not lie in its folder")
+    return made
+
+
+def write_text(parts: Parts) -> bytes:
+    """The .ptx of an artifact, without its constants; equal parts give equal bytes."""
+    lines = [MANIFEST_LINE + json.dumps(parts.manifest).encode(), PLAN_LINE + json.dumps(parts.plan).encode()]
+    lines.append(SOURCE_LINE + json.dumps(parts.source.decode()).encode())
+    head = b"\n".join([*lines, b""])
+    return b"".join([head, SUM_LINE, _sum(head, parts.code), b"\n", parts.code])
+
+
+def _sum(head: bytes, code: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(code, zlib.crc32(head))
+
+
+def _json(text: bytes, what: str, kind: type = dict) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _broken(f"its {what} is no JSON") from None
+    if not isinstance(found, kind):
+        raise _broken(f"its {what} is JSON of another kind")
+    return found
+
+
+def _missing(message: str) -> LoadError:
+    return LoadError(error("E0868", message, help="keep the .npz beside the .ptx, or compile to one .mlca"))
+
+
+# ---------------------------------------------------------------- .mlca
+
+
+def write_archive(parts: Parts) -> bytes:
+    """The zip of an artifact; equal parts give equal bytes."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+
+        def add(name: str, content: bytes) -> None:
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
+
+        add(_MANIFEST, json.dumps(parts.manifest, indent=1).encode())
+        add(_PLAN, json.dumps(parts.plan).encode())
+        add(_CODE, parts.code)
+        add(SOURCE, parts.source)
+        for index, array in enumerate(parts.constants):
+            part = io.BytesIO()
+            np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
+            add(_constant_name(index), part.getvalue())
+    return made.getvalue()
+
+
+def _constant_name(index: int) -> str:
+    return f"constants/{index}.npy"
+
+
+class _Archive:
+    """Members of a zip that are stored as they are, read without writing or unpacking anything."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                entries = archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
+            raise _broken(f"the list of what {name} holds, at its end, is cut off or changed") from None
+        if len(entries) > _MOST_MEMBERS:
+            raise _broken(f"{name} has {len(entries)} members")
+        self.members: dict[str, zipfile.ZipInfo] = {}
+        for entry in entries:
+            if entry.filename in self.members:
+                raise _broken(f"{name} has two members `{entry.filename}`")
+            self.members[entry.filename] = entry
+
+    def read(self, name: str) -> memoryview:
+        """The bytes of a member. Raises LoadError."""
+        entry = self.members.get(name)
+        if entry is None:
+            raise _missing(f"{self.name} has no `{name}`")
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.compress_size != entry.file_size:
+            raise _broken(f"`{name}` of {self.name} is packed, which mlcc does not do")
+        start = entry.header_offset
+        head = self.data[start : start + 30]
+        if len(head) < 30 or not head.startswith(ZIP_START):
+            raise _broken(f"{self.name} is cut off")
+        start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        if start + entry.file_size > len(self.data):
+            raise _broken(f"{self.name} is cut off")
+        found = memoryview(self.data)[start : start + entry.file_size]
+        if zlib.crc32(found) != entry.CRC:
+            raise _broken(f"`{name}` of {self.name} does not match its checksum")
+        return found
+
+
+def _archive(data: bytes, with_constants: bool) -> Parts:
+    archive = _Archive(data, "the archive")
+    for name in (_MANIFEST, _PLAN, _CODE):
+        if name not in archive.members:
+            raise LoadError(error("E0869", f"the archive has no `{name}`, so mlcc did not make it", help=_MADE))
+    manifest, plan = _json(bytes(archive.read(_MANIFEST)), "manifest"), _json(bytes(archive.read(_PLAN)), "launch plan")
+    code = bytes(archive.read(_CODE))
+    source = bytes(archive.read(SOURCE)) if SOURCE in archive.members else b""
+    wanted = _wanted(plan)
+    if not with_constants:
+        return Parts(manifest, plan, code, source, ())
+    names = {id(entry): _constant_name(i) for i, entry in enumerate(wanted)}
+    return Parts(manifest, plan, code, source, _constants(wanted, archive, lambda entry: names[id(entry)]))
+
+
+# ---------------------------------------------------------------- constants
+
+
+def _wanted(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = plan.get("constants")
+    fields = {"dtype": str, "shape": list, "bytes": int, "sha256": str}
+    sound = isinstance(found, list) and all(
+        isinstance(c, dict) and all(isinstance(c.get(k), kind) for k, kind in fields.items()) for c in found
+    )
+    if not sound:
+        raise damaged("its list of constants is malformed")
+    return found  # type: ignore[return-value]
+
+
+def _constants(
+    wanted: list[dict[str, Any]], archive: _Archive, name_of: Callable[[dict[str, Any]], str]
+) -> list[memoryview]:
+    """The bytes of all constants, each held against its hash. Raises LoadError."""
+    made = []
+    for entry in wanted:
+        name = name_of(entry)
+        data = _elements(archive.read(name), name)
+        digest = hashlib.sha256(f"{entry['dtype']}{tuple(entry['shape'])}".encode(errors="replace"))
+        digest.update(data)
+        if data.nbytes != entry["bytes"] or digest.hexdigest() != entry["sha256"]:
+            raise _missing(f"`{name}` of {archive.name} is not the constant that the launch plan was made with")
+        made.append(data)
+    return made
+
+
+def _elements(member: memoryview, name: str) -> memoryview:
+    """The elements of a .npy file, whose header is looked at and not believed: the hash decides."""
+    if bytes(member[:6]) != b"\x93NUMPY" or len(member) < 12:
+        raise _broken(f"`{name}` is no array")
+    wide = member[6] > 1
+    length = int.from_bytes(member[8 : 12 if wide else 10], "little")
+    start = (12 if wide else 10) + length
+    if length > _HEAD or start > len(member):
+        raise _broken(f"`{name}` is no array")
+    try:
+        head = ast.literal_eval(bytes(member[start - length : start]).decode("latin1"))
+        if head["fortran_order"] and len(head["shape"]) > 1:
+            raise _broken(f"`{name}` is not stored in C order")
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError):
+        raise _broken(f"`{name}` is no array") from None
+    return member[start:]

@@ -1,0 +1,118 @@
+"""Packed functions that a launch plan calls: those registered for the device get its arrays, others copies on the host.
+
+What a host function writes is copied back to the device; `Loaded.host_copies` counts both directions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlcc.errors import CallError, MlccError, error
+from mlcc.runtime import registry
+from mlcc.runtime.abi import STORAGE, dtype_code, element_bytes
+from mlcc.runtime.dlpack import Located, Tensor, of_array, view
+from mlcc.runtime.launch.device_array import DeviceArray, locate
+from mlcc.runtime.launch.values import Values
+from mlcc.runtime.manifest import PackedSpec
+from mlcc.runtime.packed import accept
+
+if TYPE_CHECKING:
+    from mlcc.runtime.launch.plan import PackedArgument
+    from mlcc.runtime.launch.run import Run
+
+
+def call_packed(run: Run, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
+    """Call a packed function by its name. Raises CallError, or what the function raises."""
+    function = registry.get_func(spec.name, run.device.kind)
+    on_device = function is not None
+    function = function or registry.get_func(spec.name)
+    if function is None:
+        raise registry.missing(spec.name)
+    first_output = len(args) - spec.results
+    given = [_value(run, a, values, on_device) for a in args[:first_output]]
+    places = [_tensor(run, a, values) for a in args[first_output:]]
+    try:
+        if on_device:
+            _on_device(run, spec, function, given, places)
+        else:
+            _on_host(run, spec, function, given, places)
+    except Exception as exc:
+        if not isinstance(exc, MlccError) and not hasattr(exc, "mlcc_packed"):
+            with contextlib.suppress(AttributeError, TypeError):
+                exc.mlcc_packed = spec.name  # type: ignore[attr-defined]
+        raise
+
+
+def _tensor(run: Run, arg: PackedArgument, values: Values) -> Tensor:
+    assert arg.place is not None
+    shape = tuple(d(values) for d in arg.dims)
+    return Tensor(arg.place(run, values), shape, None, dtype_code(arg.dtype), False, run)
+
+
+def _value(run: Run, arg: PackedArgument, values: Values, on_device: bool) -> Any:
+    """An input as the function gets it."""
+    if arg.kind == "tensor":
+        tensor = _tensor(run, arg, values)
+        return DeviceArray(run.device, tensor, None) if on_device else view(of_host(run, tensor, True))
+    if arg.kind == "shape":
+        return tuple(d(values) for d in arg.dims)
+    if arg.kind == "str":
+        return arg.text
+    assert arg.value is not None
+    value = arg.value(values)
+    return bool(value) if arg.kind == "bool" else float(value) if arg.kind == "float" else int(value)
+
+
+def of_host(run: Run, tensor: Tensor, filled: bool) -> Tensor:
+    """The tensor in host memory: a copy, or room for one."""
+    name, _, lanes = tensor.dtype.partition("x")
+    array = np.empty((*tensor.shape, int(lanes)) if lanes else tensor.shape, STORAGE.get(name, name))
+    if filled:
+        run.loaded.host_copies += 1
+        if array.nbytes:
+            run.device.copy_out(of_array(array).address, tensor.address, array.nbytes)
+    return Tensor(of_array(array).address, tensor.shape, None, tensor.code, False, array)
+
+
+def _on_host(run: Run, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
+    outputs = [of_host(run, p, False) for p in places]
+    if spec.style == "dps":
+        function(*given, *(view(t) for t in outputs))
+    else:
+        accept(spec.name, function(*given), outputs)
+    for place, output in zip(places, outputs, strict=True):
+        run.loaded.host_copies += 1
+        if output.owner.nbytes:
+            run.device.copy_in(place.address, output.address, output.owner.nbytes)
+
+
+def _on_device(run: Run, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
+    outputs = [DeviceArray(run.device, p, None) for p in places]
+    if spec.style == "dps":
+        function(*given, *outputs)
+        return
+    result = function(*given)
+    results = list(result) if isinstance(result, (tuple, list)) and len(places) != 1 else [result]
+    if len(results) != len(places) and places:
+        text = f"packed function `{spec.name}` returned {len(results)} values, expected {len(places)}"
+        raise CallError(error("E0812", text))
+    for value, place in zip(results, places, strict=False):
+        _store(run, spec.name, locate(value, run.device), place)
+
+
+def _store(run: Run, name: str, value: Any, place: Tensor) -> None:
+    """A result of a function of the device to where it belongs."""
+    if not isinstance(value, Located):
+        output = of_host(run, place, False)
+        accept(name, value, [output])
+        run.loaded.host_copies += 1
+        run.device.copy_in(place.address, output.address, output.owner.nbytes)
+        return
+    source = value.tensor
+    if source.shape != place.shape or source.code != place.code or source.strides is not None:
+        have, want = f"{source.dtype}{list(source.shape)}", f"{place.dtype}{list(place.shape)}"
+        raise CallError(error("E0812", f"packed function `{name}` returned a {have}, expected a compact {want}"))
+    run.device.copy(place.address, source.address, int(np.prod(place.shape)) * element_bytes(place.code))

@@ -1,0 +1,127 @@
+"""The short way of a call on a device: compact arrays of shapes that were seen before, fresh results.
+
+What a call with such arrays comes to (symbols, sizes, that nothing is wrong) is remembered; it only copies in, plays
+what was noted for the addresses, and copies out. Anything unusual goes the long way, by `PlanFunction.bind`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlcc.runtime.abi import element_bytes
+from mlcc.runtime.fast import address_of, is_plain
+from mlcc.runtime.launch.device import Device
+from mlcc.runtime.launch.device_array import DeviceArray
+from mlcc.runtime.launch.device_memory import Block
+from mlcc.runtime.launch.plan import POINTER_ALIGNMENT, FunctionPlan
+from mlcc.runtime.launch.run import Failure, Run
+from mlcc.runtime.launch.values import Values
+from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
+
+if TYPE_CHECKING:
+    from mlcc.runtime.launch.call import PlanCall, PlanFunction
+
+_MOST = 64  # combinations of shapes
+_COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a call with arrays of certain shapes comes to."""
+
+    values: Values
+    workspace: int
+    shapes: tuple[tuple[int, ...], ...]  # of the results
+    sizes: tuple[int, ...]  # in bytes
+    on_device: bool
+
+
+class QuickCalls:
+    """Calls of a relax function whose parameters and results are plain tensors of dtypes that NumPy has."""
+
+    def __init__(self, params: tuple[Value, ...], results: tuple[Value, ...], single: bool) -> None:
+        self.count = len(params)
+        self.dtypes = [np.dtype(p.dtype) for p in params]
+        self.codes = [p.code for p in params]
+        self.results = results
+        self.result_dtypes = [np.dtype(r.dtype) for r in results]
+        self.single = single
+        self.known: dict[Any, Known] = {}
+
+    @staticmethod
+    def of(spec: FunctionSpec, plan: FunctionPlan) -> QuickCalls | None:
+        """The short way for a function, if it is one that has it."""
+        if spec.kind != "relax" or spec.results is None or not plan.is_static:
+            return None
+        results = spec.results.fields if spec.results.kind == "tuple" else (spec.results,)
+        if not results or not all(map(is_plain, (*spec.params, *results))):
+            return None
+        return QuickCalls(spec.params, results, spec.results.kind != "tuple")
+
+    def key(self, args: tuple[Any, ...], device: Device) -> Any:
+        """What the arrays have in common with those of other calls; None where one is unusual."""
+        made: list[Any] = []
+        for value, dtype, code in zip(args, self.dtypes, self.codes, strict=True):
+            if type(value) is np.ndarray:
+                if value.dtype is not dtype or value.flags.num & _COMPACT != _COMPACT:
+                    return None
+                made.append(value.shape)
+            elif type(value) is DeviceArray and value.device is device and value.generation == device.generation:
+                tensor = value.tensor
+                if tensor.code != code or tensor.strides is not None or tensor.address % POINTER_ALIGNMENT:
+                    return None
+                made.append((tensor.shape,))
+            else:
+                return None
+        return tuple(made)
+
+    def remember(self, key: Any, call: PlanCall) -> None:
+        """What the long way found out for a key."""
+        if len(self.known) >= _MOST:
+            self.known.clear()
+        symbols = {s: call.values[s] for s in call.function.spec.symbols}
+        shapes = tuple(tuple(evaluate(d, symbols) for d in r.dims) for r in self.results)
+        sizes = tuple(math.prod(s) * element_bytes(r.code) for s, r in zip(shapes, self.results, strict=True))
+        on_device = any(a.located is not None for a in call.arguments)
+        self.known[key] = Known(call.values, call.workspace, shapes, sizes, on_device)
+
+    def call(self, function: PlanFunction, known: Known, args: tuple[Any, ...]) -> Any:
+        """Run it. Raises CallError."""
+        loaded = function.owner.loaded()
+        device, pool = loaded.device, loaded.pool
+        device.attach()
+        blocks: list[Block] = []
+        addresses: list[int] = []
+        for value in args:
+            if type(value) is DeviceArray:
+                addresses.append(value.tensor.address)
+                continue
+            blocks.append(pool.take(value.nbytes))
+            addresses.append(blocks[-1].address)
+            if value.nbytes:
+                device.copy_in(blocks[-1].address, address_of(value), value.nbytes)
+        made: list[Any] = []
+        for spec, shape, size in zip(self.results, known.shapes, known.sizes, strict=True):
+            if known.on_device:
+                made.append(DeviceArray.empty(pool, shape, spec.dtype))
+                addresses.append(made[-1].tensor.address)
+            else:
+                blocks.append(pool.take(size))
+                addresses.append(blocks[-1].address)
+        room = pool.take(known.workspace + loaded.record_bytes)
+        try:
+            function.recorded(loaded, addresses, room.address, known.workspace, known.values).play(False)
+            if loaded.plan.words:
+                Run(loaded, function.plan, addresses, room.address, room.address + known.workspace).check()
+        except Failure as exc:
+            raise function._failure(exc.code, numbers=exc.numbers) from None
+        if not known.on_device:
+            for at, (shape, dtype) in enumerate(zip(known.shapes, self.result_dtypes, strict=True)):
+                made.append(np.empty(shape, dtype))
+                if made[-1].nbytes:
+                    device.copy_out(address_of(made[-1]), addresses[self.count + at], made[-1].nbytes)
+        return made[0] if self.single else tuple(made)

@@ -1,0 +1,1 @@
+"""Loop code as LLVM IR: the code generator that CPUs, PTX and emulation share."""

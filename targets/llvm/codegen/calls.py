@@ -1,0 +1,300 @@
+"""Calls with effects: functions of the module, externs, packed functions, pointers, return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import Node, walk
+from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.targets.llvm.codegen import casts, index_checks, intrinsics, memory, packed, vmath
+from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
+from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import is_small_float, memory_type, register_type, zero
+from mlcc.targets.llvm.object.compile import NATIVE_PREFIX
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.context import ModuleContext
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+    from mlcc.targets.llvm.object.native import NativeFunction
+
+
+def call(e: Emitter, node: tir.Call) -> Value:
+    """Any call: an intrinsic by its table, or a function of the module."""
+    op = node.op
+    if isinstance(op, relax.GlobalVar):
+        return e.module_function(op.name, node.args, node)
+    name = op.name.removeprefix("tir.")
+    emit = e.CALLS.get(name)
+    if emit is None:
+        raise unsupported(f"the {e.TARGET} target has no `T.{name}`", node.span, help=did_you_mean(name, e.CALLS))
+    made = emit(e, node)
+    if made.type != register_type(node.dtype) and not node.dtype.is_handle:
+        raise unsupported(f"`T.{name}` of these arguments is not {node.dtype}", node.span)
+    return made
+
+
+# ---------------------------------------------------------------- functions
+
+
+def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+    """Call a kernel. Arguments are pointers, or tensors that tell the callee's symbols too."""
+    fn = e.fn
+    kernel = e.ctx.kernel(name)
+    sig = kernel.signature
+    if len(args) != len(sig.params):
+        raise unsupported(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
+    values: list[Value] = []
+    solved: dict[tir.Var, tir.Expr] = {}
+    for param, arg in zip(sig.params, args, strict=True):
+        if arg.dtype is not param.var.dtype:
+            message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
+            raise unsupported(message, arg.span or node.span)
+        if packed.is_array(arg):
+            values.append(packed.array_start(e, arg))
+            if param.buffer is not None:
+                _solve(param.buffer, arg, solved)
+        else:
+            values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
+    for symbol in sig.symbols:
+        if symbol not in solved:
+            message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
+            raise CompileError(error("E0708", message, node.span))
+        values.append(e.index(solved[symbol]))
+    result = NULL
+    if sig.result is not None:
+        result = fn.alloca(memory_type(sig.result))
+        values.append(result)
+    values.append(e.callee_workspace)
+    e.fail_if_error(fn.call("i32", f"@{kernel.symbol}", values))
+    if sig.result is None:
+        return zero(node.dtype)
+    return casts.from_memory(e, fn.load(memory_type(sig.result), result), sig.result)
+
+
+def callee_workspace(node: Node, ctx: ModuleContext) -> int:
+    """Emit the kernels that are called from here; the most scratch memory that one of them needs, in bytes."""
+    most = 0
+    for call in walk(node):
+        if not isinstance(call, tir.Call):
+            continue
+        name = call.op.name if isinstance(call.op, relax.GlobalVar) else _extern_name(call)
+        if name in ctx.functions or isinstance(call.op, relax.GlobalVar):
+            size = tir.const_int(ctx.kernel(name).workspace)
+            if size is None:
+                message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
+                raise unsupported(message, call.span)
+            most = max(most, size)
+    return most
+
+
+def _extern_name(node: tir.Call) -> str:
+    match node.op, node.args:
+        case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_):
+            return name
+    return ""
+
+
+def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr]) -> None:
+    """What the symbols of a callee's buffer are, by the tensor that it gets."""
+    shape, strides = packed.array_layout(array)
+    pairs: list[tuple[tir.Expr, tir.Expr]] = []
+    if len(shape) == len(wanted.shape):
+        pairs += zip(wanted.shape, shape, strict=True)
+        pairs += zip(wanted.strides, strides or compact_strides(shape), strict=bool(wanted.strides))
+    if wanted.elem_offset is not None:
+        pairs.append((wanted.elem_offset, tir.IntImm(INT64, 0)))
+    for symbol, value in pairs:
+        if isinstance(symbol, tir.Var):
+            solved.setdefault(symbol, value)
+
+
+def _extern(e: Emitter, node: tir.Call) -> Value:
+    if not node.args or not isinstance(node.args[0], tir.StringImm):
+        raise unsupported(f"`T.{intrinsics.name_of(node)}` needs a name as its first argument", node.span)
+    symbol, args = node.args[0].value, node.args[1:]
+    native = e.ctx.natives.get(symbol)
+    if native is not None:
+        return _native(e, native, args, node)
+    types = LIBM.get(symbol)
+    if types is not None:
+        return _libm(e, symbol, types, args, node)
+    if symbol in e.ctx.functions:
+        return e.module_function(symbol, args, node)
+    if symbol not in e.ctx.options.allow_extern:
+        near = did_you_mean(symbol, LIBM)
+        help = f"bring it along as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
+        help += "T.call_packed" + (f"; {near}" if near else "")
+        raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=help)
+    return _foreign(e, symbol, args, node)
+
+
+def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+    lanes = node.dtype.lanes
+    fits = (
+        len(args) == len(types) - 1 and register_type(node.dtype.element) == types[0] and not is_small_float(node.dtype)
+    )
+    if not fits or any(
+        register_type(a.dtype.element) != t or a.dtype.lanes != lanes or is_small_float(a.dtype)
+        for a, t in zip(args, types[1:], strict=True)
+    ):
+        given = ", ".join(str(a.dtype) for a in args)
+        wanted = ", ".join(types[1:])
+        raise unsupported(f"`{symbol}` is {types[0]}({wanted}) in C, not {node.dtype}({given})", node.span)
+    fn, values = e.fn, [e.expr(a) for a in args]
+    callee = e.ctx.module.declare(symbol, types[0], types[1:], "nounwind willreturn memory(none)")
+    if lanes == 1:
+        return fn.call(types[0], callee, values)
+    made = Value(register_type(node.dtype), "poison")
+    for lane in range(lanes):
+        made = fn.insert(made, fn.call(types[0], callee, [fn.extract(v, lane) for v in values]), lane)
+    return made
+
+
+def _foreign(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+    """A C function by the arguments' types; narrow integers are extended as the C conventions ask."""
+    for dtype in (node.dtype, *(a.dtype for a in args)):
+        if dtype.lanes > 1 or is_small_float(dtype):
+            raise unsupported(f"{dtype} cannot be passed to the extern `{symbol}`", node.span)
+    values = [e.expr(a) for a in args]
+    extensions = [_extension(a) for a in args]
+    ret = register_type(node.dtype)
+    e.ctx.externs.setdefault(symbol)
+    params = [f"{v.type} {x}".rstrip() for v, x in zip(values, extensions, strict=True)]
+    callee = e.ctx.module.declare(symbol, ret, params)
+    text = ", ".join(f"{v.type} {x + ' ' if x else ''}{v.ref}" for v, x in zip(values, extensions, strict=True))
+    if ret == "void":
+        e.fn.line(f"call void {callee}({text})")
+        return zero(node.dtype)
+    return e.fn.op(ret, f"call {ret} {callee}({text})")
+
+
+def _native(e: Emitter, native: NativeFunction, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+    """A function of a native kernel: what is passed has the types that its LLVM IR states."""
+    fn, values = e.fn, [e.expr(a) for a in args]
+    void = native.result == "void"
+    given = tuple(v.type for v in values)
+    wanted = "void" if void else register_type(node.dtype)
+    small = any(is_small_float(a.dtype) for a in (node, *args))
+    if native.varargs or small or given != native.params or wanted != native.result:
+        message = f"`{native.name}` is {native} in its LLVM IR, and called as {node.dtype}({', '.join(given)})"
+        raise CompileError(error("E0708", message, node.span))
+    callee = e.ctx.module.declare(NATIVE_PREFIX + native.name, native.result, native.params)
+    if void:
+        fn.line(f"call void {callee}({', '.join(map(str, values))})")
+        return zero(node.dtype)
+    return fn.call(native.result, callee, values)
+
+
+def _extension(arg: tir.Expr) -> str:
+    dtype = arg.dtype
+    if dtype.is_bool or (dtype.is_uint and dtype.bits < 32):
+        return "zeroext"
+    return "signext" if dtype.is_int and dtype.bits < 32 else ""
+
+
+_OF_INTEGERS = frozenset(
+    ("ctpop", "bswap", "bitreverse", "smin", "smax", "umin", "umax", "sadd.sat", "uadd.sat", "ssub.sat", "usub.sat")
+)
+_LLVM_INTRINSICS = {
+    "fabs": 1, "sqrt": 1, "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log10": 1, "sin": 1, "cos": 1, "floor": 1,
+    "ceil": 1, "trunc": 1, "rint": 1, "nearbyint": 1, "round": 1, "pow": 2, "copysign": 2, "minnum": 2, "maxnum": 2,
+    "fma": 3, "fmuladd": 3, "ctpop": 1, "bswap": 1, "bitreverse": 1, "smin": 2, "smax": 2, "umin": 2, "umax": 2,
+    "sadd.sat": 2, "uadd.sat": 2, "ssub.sat": 2, "usub.sat": 2,
+}  # fmt: skip
+
+
+def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
+    """An LLVM intrinsic by name; those over operands of one type are known. A count of operands may follow the name."""
+    first = node.args[0] if node.args else None
+    name = first.value if isinstance(first, tir.StringImm) else ""
+    base = name.removeprefix("llvm.")
+    args = node.args[1:]
+    if base == "prefetch" or base.startswith("prefetch."):
+        return zero(node.dtype)
+    count = _LLVM_INTRINSICS.get(base)
+    if count is None:
+        message = f"the LLVM intrinsic `{name}` is not among those that may be called"
+        raise unsupported(message, node.span, help=did_you_mean(base, _LLVM_INTRINSICS))
+    if len(args) == count + 1 and tir.const_int(args[0]) is not None:
+        args = args[1:]  # older texts give the number of operands that pick the overload
+    if len(args) != count or any(a.dtype is not node.dtype for a in args) or is_small_float(node.dtype):
+        raise unsupported(f"`llvm.{base}` takes {count} operands of the result's type", node.span)
+    wanted = node.dtype.is_int if base in _OF_INTEGERS else node.dtype.is_float
+    if not wanted or base == "bswap" and node.dtype.bits < 16:
+        raise unsupported(f"`llvm.{base}` does not take {node.dtype}", node.span)
+    values = [e.expr(a) for a in args]
+    if node.dtype.is_float and (base in vmath.UNARY or base in vmath.ROUNDING or base == "pow"):
+        return vmath.call(e, base, values, node.dtype.lanes)
+    if base == "bswap" and e.ctx.is_gpu and node.dtype.lanes > 1:  # LLVM cannot select it for vectors
+        made = Value(values[0].type, "poison")
+        for lane in range(node.dtype.lanes):
+            made = e.fn.insert(made, e.intrinsic("llvm.bswap", e.fn.extract(values[0], lane)), lane)
+        return made
+    return e.intrinsic(f"llvm.{base}", *values)
+
+
+# ---------------------------------------------------------------- pointers
+
+
+def _access_ptr(e: Emitter, node: tir.Call) -> Value:
+    """tvm_access_ptr(type, data, offset in elements, extent, mask)."""
+    if len(node.args) != 5:
+        raise unsupported(f"`T.tvm_access_ptr` takes 5 arguments, not {len(node.args)}", node.span)
+    element = node.args[0].dtype
+    index = e.index(node.args[2])
+    if element.lanes > 1:
+        index = e.fn.binary("mul nsw", index, integer("i64", element.lanes))
+    scalar = "i8" if element.is_void else memory_type(element.element)
+    return e.fn.gep(scalar, e.expr(node.args[1]), index)
+
+
+def _address_of(e: Emitter, node: tir.Call) -> Value:
+    match node.args:
+        case (tir.BufferLoad(buffer=buffer, indices=(index,)),):
+            if isinstance(index, tir.Ramp):
+                index = index.base
+            return memory.address(e, buffer, index)
+        case (tir.Var() as var,):
+            return e.expr(var)
+    raise unsupported("`T.address_of` takes an element of a buffer", node.span)
+
+
+def _byte_offset(e: Emitter, node: tir.Call) -> Value:
+    place, by = node.args[:2]
+    if not place.dtype.is_handle or not by.dtype.is_int or by.dtype.lanes > 1:
+        raise unsupported(f"`T.{intrinsics.name_of(node)}` takes a handle and an integer", node.span)
+    return e.fn.gep("i8", e.expr(place), e.index(by))
+
+
+# ---------------------------------------------------------------- return
+
+
+def _ret(e: Emitter, node: tir.Call) -> Value:
+    if e.result is not None and node.args:
+        dtype, place = e.result
+        value = casts.cast(e, e.expr(node.args[0]), node.args[0].dtype, dtype)
+        e.fn.store(casts.to_memory(e, value, dtype), place)
+    e.leave(integer("i32", 0))
+    e.fn.start(e.fn.label("dead"))  # an expression has to end in an open block
+    return zero(node.dtype)
+
+
+def _sync(e: Emitter, node: tir.Call) -> Value:
+    """A barrier: thread-bound loops that need one are refused before, so it orders nothing here."""
+    return zero(node.dtype)
+
+
+TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
+    **intrinsics.TABLE, "checked_index": index_checks.emit,
+    "call_extern": _extern, "call_pure_extern": _extern,
+    "call_llvm_intrin": _llvm_intrinsic, "call_llvm_pure_intrin": _llvm_intrinsic,
+    **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), packed.call),
+    "tvm_access_ptr": _access_ptr, "address_of": _address_of,
+    "handle_add_byte_offset": _byte_offset, "ptr_byte_offset": _byte_offset,
+    "ret": _ret, "thread_return": _ret, "tvm_storage_sync": _sync,
+}  # fmt: skip

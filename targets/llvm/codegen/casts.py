@@ -1,0 +1,129 @@
+"""Conversions between dtypes, in registers and at the border to memory. See `docs/semantics.md`, "Casts"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.targets.llvm.codegen import small_float
+from mlcc.targets.llvm.codegen.ir_text import Value, floating, integer, vector
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import is_small_float, memory_type, register_type, zero
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+
+
+def cast_node(e: Emitter, node: tir.Cast) -> Value:
+    if node.dtype.lanes != node.value.dtype.lanes:
+        raise unsupported(f"a cast of {node.value.dtype} to {node.dtype} changes the lanes", node.span)
+    to_int = node.value.dtype.is_float and not node.dtype.is_float
+    fast, e.fast = e.fast, "" if to_int else e.fast  # a last bit more or less may be another integer, another place
+    value = e.expr(node.value)
+    e.fast = fast
+    return cast(e, value, node.value.dtype, node.dtype)
+
+
+def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:
+    """`value` of dtype `source` as `target`."""
+    fn = e.fn
+    type = register_type(target)
+    if source is target:
+        return value
+    if target.is_bool:
+        return fn.fcmp("une", value, zero(source)) if source.is_float else fn.icmp("ne", value, zero(source))
+    if source.is_handle or target.is_handle:
+        op = "inttoptr" if target.is_handle else "ptrtoint"
+        return value if source.is_handle and target.is_handle else fn.convert(op, fn.generic(value), type)
+    if target.is_float:
+        return _to_float(e, value, source, target)
+    if source.is_float:
+        return _to_int(e, value, target)
+    if source.is_bool:
+        return fn.convert("zext", value, type)
+    if source.bits > target.bits:
+        return fn.convert("trunc", value, type)
+    return fn.convert("zext" if source.is_uint else "sext", value, type)
+
+
+def _to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
+    fn = e.fn
+    type = register_type(target)
+    if not source.is_float:
+        made = fn.convert("sitofp" if source.kind == "int" else "uitofp", value, type)
+        return small_float.rounded(e, made, target)
+    if is_small_float(target):
+        return (small_float.from_double if source.bits == 64 else small_float.rounded)(e, value, target)
+    return fn.convert("fptrunc" if source.bits == 64 else "fpext", value, type)
+
+
+def _to_int(e: Emitter, value: Value, target: DType) -> Value:
+    """Saturating, NaN to 0. Where the CPU's conversion does not saturate by itself, the value is brought into range
+    first: LLVM would go lane by lane."""
+    type, lanes = register_type(target), target.lanes
+    if e.ctx.module.triple.startswith("aarch64"):
+        name = f"llvm.fpto{'u' if target.is_uint else 's'}i.sat.{mangled(type)}.{mangled(value.type)}"
+        return e.fn.call(type, e.ctx.module.declare(name, type, [value.type]), [value])
+    if e.ctx.is_gpu and "double" not in value.type and target.bits <= 32:
+        return _converted_by_gpu(e, value, target)
+    fn, scalar = e.fn, "double" if "double" in value.type else "float"
+    bits = target.bits if target.is_uint else target.bits - 1
+    least, greatest = (0 if target.is_uint else -(1 << bits)), (1 << bits) - 1
+    digits = min(bits, 53 if scalar == "double" else 24)
+    highest = greatest >> (bits - digits) << (bits - digits)  # the greatest float that fits
+    low, high, zero = (fn.splat(floating(scalar, float(v)), lanes) for v in (least, highest, 0))
+    near = fn.select(fn.fcmp("uno", value, value), zero, value)
+    near = fn.select(fn.fcmp("olt", near, low), low, near)
+    near = fn.select(fn.fcmp("ogt", near, high), high, near)
+    narrow = target.bits < 32  # by int32, for which CPUs have an instruction
+    made = fn.convert(
+        "fptoui" if target.is_uint and not narrow else "fptosi", near, vector("i32", lanes) if narrow else type
+    )
+    if narrow:
+        return fn.convert("trunc", made, type)
+    if highest == greatest:
+        return made
+    return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), made)
+
+
+def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
+    """The conversion of a GPU from float32 saturates, and gives 0 for NaN; lane by lane."""
+    fn, wide = e.fn, target.bits == 32
+    name = f"llvm.nvvm.f2{'ui' if target.is_uint and wide else 'i'}.rz"
+    convert = e.ctx.module.declare(name, "i32", ["float"])
+    least = 0 if target.is_uint else -(1 << (target.bits - 1))
+    made = Value(register_type(target), "poison")
+    for lane in range(target.lanes):
+        one = fn.call("i32", convert, [fn.extract(value, lane) if target.lanes > 1 else value])
+        if not wide:
+            for op, limit in (("smax", least), ("smin", least + (1 << target.bits) - 1)):
+                callee = e.ctx.module.declare(f"llvm.{op}.i32", "i32", ["i32", "i32"])
+                one = fn.call("i32", callee, [one, Value("i32", str(limit))])
+            one = fn.convert("trunc", one, f"i{target.bits}")
+        made = fn.insert(made, one, lane) if target.lanes > 1 else one
+    return made
+
+
+def mangled(type: str) -> str:
+    """A type as part of the name of an overloaded intrinsic."""
+    if type[0] == "<":
+        lanes, scalar = type[1:-1].split(" x ")
+        return f"v{lanes}{mangled(scalar)}"
+    if type.startswith("ptr addrspace("):
+        return f"p{type[14:-1]}"
+    return {"float": "f32", "double": "f64", "ptr": "p0"}.get(type, type)
+
+
+def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A register value as it lies in memory."""
+    if dtype.is_bool:
+        return e.fn.convert("zext", value, memory_type(dtype))
+    return small_float.to_memory(e, value, dtype) if is_small_float(dtype) else value
+
+
+def from_memory(e: Emitter, value: Value, dtype: DType) -> Value:
+    """A value from memory in its register type."""
+    if dtype.is_bool:
+        return e.fn.icmp("ne", value, Value(vector("i8", dtype.lanes), "0" if dtype.lanes == 1 else "zeroinitializer"))
+    return small_float.from_memory(e, value, dtype) if is_small_float(dtype) else value

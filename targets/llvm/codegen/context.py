@@ -1,0 +1,117 @@
+"""What the functions of one object share while they are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import Diagnostic
+from mlcc.ir import tir
+from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.signature import Kernel
+from mlcc.targets.plan.context import Planning
+from mlcc.targets.plan.exports import numbered
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.object.native import NativeFunction
+
+# `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
+# pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
+PACKED_CALL = "mlcc_packed_call"
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """What a caller may choose about generated code.
+
+    `contract` lets a multiplication and an addition round once, as `fma`; `fast_math` lets arithmetic be regrouped,
+    divisions become products with reciprocals, and signs of zeros be lost. `allow_extern` names the symbols that
+    `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
+    larger buffers lie in the workspace. Parallel loops run on at most `num_cores` threads (0: as many as there are
+    at run time). `sanitize`: accesses are
+    checked (`sanitized`), and parallel loops run serially.
+    """
+
+    contract: bool = True
+    fast_math: bool = False
+    allow_extern: frozenset[str] = frozenset()
+    stack_bytes: int = 16 * 1024
+    num_cores: int = 0
+    sanitize: bool = False
+
+
+@dataclass(slots=True)
+class ModuleContext:
+    """Collects what functions of one module need from it, in order of first use.
+
+    `functions` are the PrimFuncs by name (for calls between them), `kernels` those that are emitted. `features` are
+    LLVM's names of what the CPU can do (`avx2`, `f16c`). `packed` maps the names of packed functions to slots,
+    `errors` a (kind, message) to the code that a kernel returns for it; kind is the name of a Python exception, or
+    `INDEX`.
+    `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
+    `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
+    `formulas` are elementary functions of float32 that the machine computes in a way of its own.
+    """
+
+    module: ModuleText
+    functions: Mapping[str, tir.PrimFunc] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    options: EmitOptions = EmitOptions()
+    function_attrs: str = "nounwind"
+    natives: Mapping[str, NativeFunction] = field(default_factory=dict)
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    packed: dict[str, int] = field(default_factory=dict)
+    errors: dict[tuple[str, str], int] = field(default_factory=dict)
+    externs: dict[str, None] = field(default_factory=dict)
+    emitting: list[str] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
+    formulas: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def packed_slot(self, name: str) -> int:
+        """The slot of a packed function, numbered from 0 in order of first use."""
+        return self.packed.setdefault(name, len(self.packed))
+
+    def error_code(self, kind: str, message: str) -> int:
+        """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
+        return numbered(self.errors, kind, message)
+
+    def fresh_outputs(self, name: str, count: int) -> str:
+        """The PrimFunc to call where the last `count` buffers that it takes are new memory: in sanitized code one that
+        knows, so that it finds reads of them before they are written."""
+        if not self.options.sanitize or not count:
+            return name
+        variant = f"{name}{FRESH_SUFFIX}{count}"
+        if variant not in self.functions:
+            self.functions = {**self.functions, variant: self.functions[name].with_attr(FRESH, count)}
+        return variant
+
+    @property
+    def is_x86(self) -> bool:
+        return not self.module.triple.startswith(("aarch64", "nvptx"))
+
+    @property
+    def is_gpu(self) -> bool:
+        """The code is of one thread of many: it has no libm, no vectors to speak of, and little memory of its own."""
+        return self.module.triple.startswith("nvptx")
+
+    @property
+    def has_fma(self) -> bool:
+        return "fma" in self.features or not self.is_x86
+
+    @property
+    def converted_floats(self) -> frozenset[str]:
+        """The dtypes below float32 that the machine converts from and to it itself."""
+        if self.is_gpu:
+            return frozenset({"float16", "bfloat16"}) if "bf16" in self.features else frozenset({"float16"})
+        return frozenset({"float16"}) if "f16c" in self.features or not self.is_x86 else frozenset()
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""
+        from mlcc.targets.llvm.codegen.kernel import emit_kernel
+
+        return self.kernels.get(name) or emit_kernel(name, self)
+
+
+Shared = Planning[ModuleContext]

@@ -1,0 +1,288 @@
+"""The state of one function under emission, and the dispatch over expressions and statements.
+
+How each kind of node is emitted is in `arith` (operators), `memory` (loads and stores), `casts`, `calls` (intrinsics
+and functions) and `statements`; the tables at the end of this file put them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from mlcc.errors import CompileError, Label
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.node import children
+from mlcc.targets.llvm.codegen import arith, calls, casts, memory, outline, statements
+from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
+from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault
+from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.storage import Memory
+
+# pure calls that are cheap and never fault, so that evaluating one for nothing does no harm
+_CHEAP = frozenset(
+    f"tir.{name}"
+    for name in (
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "abs", "isnan", "isinf",
+        "isfinite", "likely", "reinterpret", "if_then_else", "fabs", "copysign", "popcount", "clz",
+    )
+)  # fmt: skip
+
+
+class Emitter:
+    """Emits expressions and statements at the end of `fn`.
+
+    `values` maps variables to what they are in this function; `wide` holds the 64-bit form of a narrower integer
+    variable where it was computed without overflow, for addresses. Every way out of the function goes through `leave`.
+    `storage` gives memory to buffers, partly in `workspace`; `callee_workspace` is scratch memory for called kernels,
+    and `result` is the dtype and place of a returned value.
+
+    Other machines than CPUs have a subclass: `CALLS` are the intrinsics by name, `TARGET` names it in messages,
+    `MASKED_MEMORY` says whether LLVM's masked loads and stores of vectors are used: else each lane is tested.
+    """
+
+    TARGET: ClassVar[str] = "llvm"
+    MASKED_MEMORY: ClassVar[bool] = True
+    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = calls.TABLE
+
+    def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Memory | None = None) -> None:
+        self.fn = fn
+        self.ctx = ctx
+        self.storage = storage
+        self.values: dict[tir.Var, Value] = {}
+        self.wide: dict[tir.Var, Value] = {}
+        self.distinct: set[tir.Var] = set()  # pointers to memory that no other of the function's points to
+        self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
+        self.around: list[tir.For] = []  # the loops around, and what changes in them (`steady`)
+        self.changed: dict[tir.For, frozenset[tir.Var | tir.Buffer]] = {}
+        self.fast = _flags(ctx.options)
+        self.workspace = NULL
+        self.callee_workspace = NULL
+        self.private: set[tir.Var] = set()  # pointers to memory on the stack of this function
+        self.mask: Value | None = None  # which lanes are on, inside branches by lane
+        self.is_part = False  # a function split off another
+        self.parts = 0  # functions split off so far
+        self.result: tuple[DType, Value] | None = None
+        self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
+        self._failures: dict[int, str] = {}
+        self._reports: list[tuple[str, Callable[[], None]]] = []  # exits to be emitted at the end, by label
+
+    # ------------------------------------------------------------ expressions
+
+    def expr(self, node: tir.Expr) -> Value:
+        """The value of an expression, of its register type."""
+        emit = _EXPRESSIONS.get(type(node))
+        if emit is None:
+            raise unsupported(f"`{type(node).__name__}` has no place in loop code", node.span)
+        return emit(self, node)
+
+    def index(self, node: tir.Expr) -> Value:
+        """A scalar integer as i64. Sums and products are computed in 64 bits, so that they do not wrap at 32."""
+        fn = self.fn
+        if isinstance(node, tir.IntImm):
+            return integer("i64", node.value)
+        if isinstance(node, tir.Var):
+            found = self.wide.get(node)
+            if found is not None:
+                return found
+        elif isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
+            if _is_index(node.dtype):
+                return fn.binary(_INDEX_OPS[type(node)], self.index(node.lhs), self.index(node.rhs))
+        elif isinstance(node, tir.Cast) and node.dtype is INT64 and _is_index(node.value.dtype):
+            return self.index(node.value)
+        value = self.expr(node)
+        if value.type == "i64":
+            return value
+        return fn.convert("sext" if node.dtype.kind == "int" else "zext", value, "i64")
+
+    def index_parts(self, node: tir.Expr) -> tuple[Value, ...]:
+        """An index as a sum, in the order in which an address is computed from it."""
+        return (self.index(node),)
+
+    def alignment(self, buffer: tir.Buffer, index: tir.Expr) -> int:
+        """To how many bytes an access of consecutive elements is surely aligned."""
+        return buffer.dtype.bytes
+
+    def intrinsic(self, name: str, *args: Value) -> Value:
+        """An LLVM intrinsic whose arguments and result have one type, by its name without types."""
+        type = args[0].type
+        declared = self.ctx.module.declare(f"{name}.{casts.mangled(type)}", type, [type] * len(args))
+        return self.fn.call(type, declared, args)
+
+    def speculatable(self, node: tir.Expr) -> bool:
+        """Evaluating it for nothing neither faults nor costs much."""
+        found = self._cheap.get(id(node))
+        if found is not None:
+            return found[1]
+        if isinstance(node, tir.BufferLoad) or (
+            isinstance(node, tir.Call) and getattr(node.op, "name", "") not in _CHEAP
+        ):
+            answer = False
+        else:
+            answer = all(self.speculatable(child) for child in children(node) if isinstance(child, tir.Expr))
+        self._cheap[id(node)] = (node, answer)
+        return answer
+
+    # ------------------------------------------------------------ statements and ways out
+
+    def body(self, statements: tuple[tir.Stmt, ...]) -> None:
+        """Statements in order, in functions of their own where they are many."""
+        if self.mask is None and outline.needs_split(statements):
+            outline.emit_split(self, statements)
+        else:
+            self.plain_body(statements)
+
+    def plain_body(self, statements: tuple[tir.Stmt, ...]) -> None:
+        """Statements in order; what follows an end of the function or a jump is not emitted."""
+        for stmt in statements:
+            if not self.fn.is_open:
+                return
+            emit = _STATEMENTS.get(type(stmt))
+            try:
+                if emit is None:
+                    raise unsupported(f"`{type(stmt).__name__}` is not lowered to loop code", stmt.span)
+                emit(self, stmt)
+            except CompileError as exc:
+                self._note(stmt, exc)
+
+    def _note(self, stmt: tir.Stmt, problem: CompileError) -> None:
+        """Keep what is wrong with a statement and go on, to find what else is; the kernel is refused in the end."""
+        for found in problem.diagnostics:
+            if found.primary.span is None:
+                found = replace(found, primary=Label(stmt.span, found.primary.text))
+            self.ctx.problems.append(found)
+        if isinstance(stmt, tir.Bind):
+            self.bind(stmt.var, Value("i8", "poison"))  # never compiled: it only keeps its uses from being reported
+        elif isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
+            self.bind(stmt.buffer.data, NULL)
+
+    def bind(self, var: tir.Var, value: Value) -> None:
+        self.values[var] = value
+        self.wide.pop(var, None)
+
+    def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+        """A call of another PrimFunc."""
+        return calls.module_function(self, name, args, node)
+
+    def loop_hint(self, stmt: tir.For) -> str:
+        """The metadata node that tells LLVM what to make of a loop; none if empty."""
+        return ""
+
+    def allocate(self, buffer: tir.Buffer) -> Value:
+        """Memory for a buffer."""
+        if self.storage is None:
+            raise unsupported(f"`{buffer.name}` cannot be allocated here", buffer.span)
+        return self.storage.allocate(self, buffer)
+
+    def leave(self, code: Value) -> None:
+        """Return a code, giving back what came from the heap."""
+        if self.storage is None or self.is_part:
+            self.fn.ret(code)
+        else:
+            self.storage.leave(self, code)
+
+    def fail_unless(self, condition: Value, code: int) -> None:
+        """Leave the function with an error code where `condition` is false."""
+        fn = self.fn
+        label = self._failures.get(code)
+        if label is None:
+            label = self._failures[code] = fn.label("fail")
+        go_on = fn.label("ok")
+        fn.cond_br(condition, go_on, label)
+        fn.start(go_on)
+
+    def report_unless(self, condition: Value, code: int, numbers: Callable[[], tuple[Value, Value]]) -> None:
+        """Leave the function with an error code where `condition` is false; `numbers` gives, in the block of the exit,
+        the two i64 that the text of the code mentions."""
+        fn = self.fn
+        label, go_on = fn.label("report"), fn.label("ok")
+        fn.cond_br(condition, go_on, label)
+        self._reports.append((label, lambda: self.leave(self._noted(code, *numbers()))))
+        fn.start(go_on)
+
+    def settle_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
+        """The place that a checked index stands for, all of type i64 or vectors of it; `inside` says in which lanes
+        there is one. Leaves the function with `code` where there is none and the lane is on."""
+        fn = self.fn
+        if not inside.type.startswith("<"):
+            self.report_unless(inside, code, lambda: (index, extent))
+            return place
+        if self.mask is not None and self.mask.type == inside.type:
+            off = fn.binary("xor", self.mask, Value(inside.type, "splat (i1 true)"))
+            inside = fn.binary("or", inside, off)
+        lanes = int(inside.type[1:].split(" ")[0])
+        reduce = self.ctx.module.declare(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [inside.type])
+
+        def numbers() -> tuple[Value, Value]:
+            number = Value(f"i{lanes}", "")
+            bad = fn.binary("xor", inside, Value(inside.type, "splat (i1 true)"))
+            bits = fn.convert("bitcast", bad, number.type)
+            count = self.ctx.module.declare(f"llvm.cttz.{number.type}", number.type, [number.type, "i1"])
+            first = fn.call(number.type, count, [bits, Value("i1", "true")])
+            lane = fn.convert("zext" if lanes < 64 else "trunc", first, "i64")
+            return fn.extract(index, lane), fn.extract(extent, lane)
+
+        self.report_unless(fn.call("i1", reduce, [inside]), code, numbers)
+        return place
+
+    def _noted(self, code: int, first: Value, second: Value) -> Value:
+        add_fault(self.ctx.module)
+        return self.fn.call("i32", f"@{FAULT}", [integer("i32", code), first, second])
+
+    def fail_if_error(self, code: Value) -> None:
+        """Leave the function with a called function's code unless it is 0."""
+        fn = self.fn
+        failed, go_on = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(failed)
+        self.leave(code)
+        fn.start(go_on)
+
+    def finish(self) -> None:
+        """The end of the function: return 0, then the failure exits."""
+        if self.fn.is_open:
+            self.leave(integer("i32", 0))
+        for code, label in self._failures.items():
+            self.fn.start(label)
+            self.leave(integer("i32", code))
+        for label, leave in self._reports:
+            self.fn.start(label)
+            leave()
+
+
+def _flags(options: EmitOptions) -> str:
+    """The liberties that floating-point instructions may take. NaN and infinities always count: padding is made of
+    them."""
+    if options.fast_math:
+        return " reassoc nsz arcp contract afn"
+    return " contract" if options.contract else ""
+
+
+_INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
+
+
+def _is_index(dtype: DType) -> bool:
+    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
+
+
+_EXPRESSIONS: dict[type, Callable[[Emitter, Any], Value]] = {
+    tir.Var: arith.variable, tir.IntImm: arith.int_imm, tir.FloatImm: arith.float_imm, tir.StringImm: arith.string_imm,
+    tir.Add: arith.add, tir.Sub: arith.sub, tir.Mul: arith.mul,
+    tir.Div: arith.div, tir.Mod: arith.mod, tir.FloorDiv: arith.floordiv, tir.FloorMod: arith.floormod,
+    tir.Min: arith.minimum, tir.Max: arith.maximum,
+    tir.EQ: arith.compare, tir.NE: arith.compare, tir.LT: arith.compare,
+    tir.LE: arith.compare, tir.GT: arith.compare, tir.GE: arith.compare,
+    tir.And: arith.logical, tir.Or: arith.logical, tir.Not: arith.logical_not,
+    tir.Select: arith.select, tir.Let: arith.let,
+    tir.Ramp: arith.ramp, tir.Broadcast: arith.broadcast, tir.Shuffle: arith.shuffle,
+    tir.Cast: casts.cast_node, tir.BufferLoad: memory.load, tir.Call: calls.call,
+}  # fmt: skip
+
+_STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
+    tir.Bind: statements.bind, tir.BufferStore: memory.store, tir.AllocBuffer: statements.alloc_buffer,
+    tir.DeclBuffer: statements.decl_buffer, tir.Evaluate: statements.evaluate, tir.AssertStmt: statements.assertion,
+    tir.IfThenElse: statements.if_then_else, tir.While: statements.while_loop, tir.For: statements.for_loop,
+    tir.Break: statements.jump, tir.Continue: statements.jump, tir.AttrStmt: statements.attr,
+}  # fmt: skip

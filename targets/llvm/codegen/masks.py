@@ -1,0 +1,206 @@
+"""What happens in some lanes only: branches and choices by a condition of many lanes, loads and stores under a mask.
+
+Lanes that are off touch no memory. LLVM has instructions for it where the CPU has (AVX, AVX-512, the predicates of SVE,
+for vectors of 128 bits whatever the length of its own), else it tests each lane. What is not by lane inside such a
+branch (scalar loads, loops) happens if any lane is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.checked import checked_index
+from mlcc.ir.node import Node, children
+from mlcc.targets.llvm.codegen.casts import mangled
+from mlcc.targets.llvm.codegen.ir_text import Value, integer, vector
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+
+
+def branch(e: Emitter, stmt: tir.IfThenElse) -> None:
+    """`if` by lane."""
+    chosen = e.expr(stmt.condition)
+    under(e, chosen, stmt.then_body, lambda: e.body(stmt.then_body))
+    if stmt.else_body:
+        under(e, _not(e, chosen), stmt.else_body, lambda: e.body(stmt.else_body or ()))
+
+
+def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Value:
+    """One of two values in each lane; a side is evaluated in the lanes that choose it."""
+    chosen = e.expr(condition)
+    if e.speculatable(true) and e.speculatable(false):
+        return e.fn.select(chosen, e.expr(true), e.expr(false))
+    one = _side(e, chosen, true)
+    return e.fn.select(chosen, one, _side(e, _not(e, chosen), false))
+
+
+def _side(e: Emitter, mask: Value, node: tir.Expr) -> Value:
+    if e.speculatable(node):
+        return e.expr(node)
+    made: list[Value] = []
+    before, after = under(e, mask, (node,), lambda: made.append(e.expr(node)))
+    if before == after:
+        return made[0]
+    inside = made[0]
+    # the block in which `inside` was made falls into the current one
+    return e.fn.phi(inside.type, [(inside, after), (Value(inside.type, "poison"), before)])
+
+
+def under(e: Emitter, mask: Value, what: tuple[Node, ...], emit: Callable[[], object]) -> tuple[str, str]:
+    """Emit with `mask` over what is active. The blocks before and at the end of what was emitted: the same one, unless
+    there is something in `what` that must not happen where no lane is on."""
+    fn, outer = e.fn, e.mask
+    e.mask = mask if outer is None else fn.binary("and", outer, mask)
+    try:
+        if not any(_once(node) for node in what):
+            emit()
+            return fn.block, fn.block
+        lanes = mask.type[1:].split(" ")[0]
+        reduce = e.ctx.module.declare(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [mask.type])
+        then, done = fn.label("lanes"), fn.label("end")
+        some = fn.call("i1", reduce, [e.mask])
+        before = fn.block
+        fn.cond_br(some, then, done)
+        fn.start(then)
+        emit()
+        after = fn.block
+        fn.start(done)
+        return before, after
+    finally:
+        e.mask = outer
+
+
+def _once(root: Node) -> bool:
+    """Is there something below that is not by lane, and costs time or may fault?"""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (tir.For, tir.While, tir.Evaluate)):
+            return True
+        if isinstance(node, tir.Call) and node.dtype.lanes == 1 and checked_index(node) is not None:
+            return True
+        if isinstance(node, (tir.BufferLoad, tir.BufferStore)) and all(i.dtype.lanes == 1 for i in node.indices):
+            return True
+        stack.extend(children(node))
+    return False
+
+
+def _not(e: Emitter, mask: Value) -> Value:
+    return e.fn.binary("xor", mask, Value(mask.type, "splat (i1 true)"))
+
+
+# ---------------------------------------------------------------- memory
+
+
+def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
+    """A run of elements; lanes that are off are zero."""
+    if not e.MASKED_MEMORY:
+        return _loaded_by_lane(e, type, pointer, mask, align)
+    lanes, scalar = _parts(type)
+    step = _lanes_at_once(e, type)
+    made: Value | None = None
+    for start in range(0, lanes, step):
+        part = vector(scalar, step)
+        name = f"llvm.masked.load.{mangled(part)}.p0"
+        some = picked(e, mask, start, step)
+        callee = e.ctx.module.declare(name, part, ["ptr", "i32", some.type, part])
+        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        value = e.fn.call(part, callee, [at, integer("i32", align), some, Value(part, "zeroinitializer")])
+        made = value if made is None else _joined(e, made, value)
+    assert made is not None
+    return picked(e, made, 0, lanes)
+
+
+def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
+    """A run of elements, those of lanes that are on."""
+    if not e.MASKED_MEMORY:
+        return _stored_by_lane(e, value, pointer, mask, align)
+    lanes, scalar = _parts(value.type)
+    step = _lanes_at_once(e, value.type)
+    for start in range(0, lanes, step):
+        part, some = picked(e, value, start, step), picked(e, mask, start, step)
+        name = f"llvm.masked.store.{mangled(part.type)}.p0"
+        callee = e.ctx.module.declare(name, "void", [part.type, "ptr", "i32", some.type])
+        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        e.fn.call("void", callee, [part, at, integer("i32", align), some])
+
+
+def _loaded_by_lane(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
+    lanes, scalar = _parts(type)
+    made = Value(type, "zeroinitializer")
+    for lane in range(lanes):
+        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        off, then, done = e.fn.block, e.fn.label("lane"), e.fn.label("next")
+        e.fn.cond_br(e.fn.extract(mask, lane), then, done)
+        e.fn.start(then)
+        more = e.fn.insert(made, e.fn.load(scalar, at, align), lane)
+        e.fn.start(done)
+        made = e.fn.phi(type, [(more, then), (made, off)])
+    return made
+
+
+def _stored_by_lane(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
+    lanes, scalar = _parts(value.type)
+    for lane in range(lanes):
+        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        then, done = e.fn.label("lane"), e.fn.label("next")
+        e.fn.cond_br(e.fn.extract(mask, lane), then, done)
+        e.fn.start(then)
+        e.fn.store(e.fn.extract(value, lane), at, align)
+        e.fn.start(done)
+
+
+_SCALAR_BITS = {"float": 32, "double": 64, "half": 16, "ptr": 64}
+
+
+def _parts(type: str) -> tuple[int, str]:
+    lanes, scalar = type[1:-1].split(" x ")
+    return int(lanes), scalar
+
+
+def _lanes_at_once(e: Emitter, type: str) -> int:
+    """How many lanes one masked access takes: all of them, and on SVE those of 128 bits."""
+    lanes, scalar = _parts(type)
+    if "sve" not in e.ctx.features:
+        return lanes
+    return 128 // (_SCALAR_BITS.get(scalar) or int(scalar[1:]))
+
+
+def picked(e: Emitter, value: Value, start: int, count: int) -> Value:
+    """Some lanes of a vector; beyond its end they are off in a mask, and anything else in others."""
+    lanes, scalar = _parts(value.type)
+    if start == 0 and count == lanes:
+        return value
+    picks = ", ".join(f"i32 {min(n, lanes)}" for n in range(start, start + count))
+    text = f"shufflevector {value}, {value.type} zeroinitializer, <{count} x i32> <{picks}>"
+    return e.fn.op(vector(scalar, count), text)
+
+
+def _joined(e: Emitter, one: Value, other: Value) -> Value:
+    have, scalar = _parts(one.type)
+    more = _parts(other.type)[0]
+    wide = picked(e, other, 0, have)
+    picks = ", ".join(f"i32 {n}" for n in range(have + more))
+    return e.fn.op(vector(scalar, have + more), f"shufflevector {one}, {wide}, <{have + more} x i32> <{picks}>")
+
+
+def gather(e: Emitter, type: str, pointers: Value, mask: Value, align: int) -> Value:
+    """Elements anywhere; lanes that are off are zero."""
+    name = f"llvm.masked.gather.{mangled(type)}.{mangled(pointers.type)}"
+    callee = e.ctx.module.declare(name, type, [pointers.type, "i32", mask.type, type])
+    return e.fn.call(type, callee, [pointers, integer("i32", align), mask, Value(type, "zeroinitializer")])
+
+
+def scatter(e: Emitter, value: Value, pointers: Value, mask: Value, align: int) -> None:
+    """Elements anywhere, those of lanes that are on; of two at one place the later lane's stays."""
+    name = f"llvm.masked.scatter.{mangled(value.type)}.{mangled(pointers.type)}"
+    callee = e.ctx.module.declare(name, "void", [value.type, pointers.type, "i32", mask.type])
+    e.fn.call("void", callee, [value, pointers, integer("i32", align), mask])
+
+
+def pointers(e: Emitter, scalar: str, base: Value, indices: Value, lanes: int) -> Value:
+    """The addresses of elements, by a vector of i64; those of lanes that are off may be anywhere."""
+    return e.fn.op(vector(base.type, lanes), f"getelementptr {scalar}, {base}, {indices}", "p")

@@ -1,0 +1,253 @@
+"""Loads and stores: buffers with one index, which may be a vector.
+
+A contiguous run of lanes is one access, every second to fourth element a few; others go lane by lane. Accesses
+claim only the element's natural alignment.
+Under a condition by lane, vectors are loaded and stored in the lanes where it holds (`masks`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import Node
+from mlcc.targets.llvm.codegen import casts, masks
+from mlcc.targets.llvm.codegen.ir_text import Value, integer, vector
+from mlcc.targets.llvm.codegen.refuse import unsupported
+from mlcc.targets.llvm.codegen.types import memory_type
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+
+
+def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> tir.Expr:
+    if len(indices) != 1 or buffer.strides:
+        raise unsupported(f"`{buffer.name}` is not flattened", node.span)
+    return indices[0]
+
+
+def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
+    """The address of the element at a scalar index."""
+    first, *more = e.index_parts(index)
+    place = _element(e, buffer, first, inside=not more)
+    for part in more:
+        if buffer.dtype.lanes > 1:
+            part = e.fn.binary("mul nsw", part, integer("i64", buffer.dtype.lanes))
+        place = e.fn.gep(memory_type(buffer.dtype.element), place, part, flags="")
+    return place
+
+
+def _start(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> Value:
+    """The address of the lowest element of a run, or of the only one."""
+    if index.dtype.lanes == 1:
+        return address(e, buffer, index)
+    assert isinstance(index, tir.Ramp)
+    return address(e, buffer, index.base) if step == 1 else _element(e, buffer, _first(e, index, step))
+
+
+def _element(e: Emitter, buffer: tir.Buffer, index: Value, inside: bool = True) -> Value:
+    """The address of an element; `inside`: it is surely one of the buffer."""
+    lanes = buffer.dtype.lanes
+    if lanes > 1:
+        index = e.fn.binary("mul nsw", index, integer("i64", lanes))
+    flags = "inbounds " if inside else ""
+    return e.fn.gep(memory_type(buffer.dtype.element), e.expr(buffer.data), index, flags=flags)
+
+
+def _run(index: tir.Expr) -> int:
+    """1 or -1 for a ramp of that stride, else 0."""
+    stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
+    return stride if stride in (1, -1) else 0
+
+
+def _first(e: Emitter, index: tir.Ramp, step: int) -> Value:
+    """The lowest index of a run."""
+    base = e.index(index.base)
+    return base if step == 1 else e.fn.binary("sub nsw", base, integer("i64", index.lanes - 1))
+
+
+def _reversed(e: Emitter, value: Value, lanes: int) -> Value:
+    mask = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
+    return e.fn.op(value.type, f"shufflevector {value}, {value.type} poison, <{lanes} x i32> <{mask}>")
+
+
+def lane_indices(e: Emitter, index: tir.Expr) -> Value:
+    """A vector index in 64 bits."""
+    fn, lanes = e.fn, index.dtype.lanes
+    if isinstance(index, tir.Ramp):
+        type = vector("i64", lanes)
+        steps = Value(type, "<" + ", ".join(f"i64 {i}" for i in range(lanes)) + ">")
+        steps = fn.binary("mul nsw", steps, fn.splat(e.index(index.stride), lanes))
+        return fn.binary("add nsw", fn.splat(e.index(index.base), lanes), steps)
+    value = e.expr(index)
+    if index.dtype.bits < 64:
+        value = fn.convert("zext" if index.dtype.is_uint else "sext", value, vector("i64", lanes))
+    return value
+
+
+def _mask(e: Emitter, lanes: int) -> Value | None:
+    """What is on, for an access of so many lanes."""
+    return e.mask if e.mask is not None and e.mask.type == vector("i1", lanes) else None
+
+
+def _is_private(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> bool:
+    """All lanes are known elements of memory that this function alone uses: those that are off may be read, and
+    written as they are. Then a small tile can live in registers."""
+    if buffer.data not in e.private or _run(index) != 1:
+        return False
+    base, size = tir.const_int(index.base), tir.const_int(buffer.shape[0])  # type: ignore[attr-defined]
+    return base is not None and size is not None and 0 <= base <= size - index.dtype.lanes
+
+
+def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -> Value:
+    element, lanes = buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(lanes)
+    step = _run(index)
+    if _is_private(e, buffer, index):
+        start = _element(e, buffer, _first(e, index, 1))  # type: ignore[arg-type]
+        return casts.from_memory(e, e.fn.load(memory_type(dtype), start, element.bytes), dtype)
+    stride = _spread(index, element)
+    if stride:
+        return casts.from_memory(e, _masked_spread(e, buffer, index, stride, mask), dtype)  # type: ignore[arg-type]
+    if not step:
+        scalar = memory_type(element)
+        where = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
+        return casts.from_memory(e, masks.gather(e, memory_type(dtype), where, mask, element.bytes), dtype)
+    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+    if step == 1:
+        value = masks.load(e, memory_type(dtype), start, mask, element.bytes)
+    else:
+        value = _reversed(e, masks.load(e, memory_type(dtype), start, _reversed(e, mask, lanes), element.bytes), lanes)
+    return casts.from_memory(e, value, dtype)
+
+
+def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value, mask: Value) -> None:
+    element, lanes = buffer.dtype, index.dtype.lanes
+    step = _run(index)
+    if not step:
+        where = masks.pointers(e, memory_type(element), e.expr(buffer.data), lane_indices(e, index), lanes)
+        masks.scatter(e, value, where, mask, element.bytes)
+        return
+    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+    if _is_private(e, buffer, index):
+        old = e.fn.load(value.type, start, element.bytes)
+        e.fn.store(e.fn.select(mask, value, old), start, element.bytes)
+        return
+    if step == -1:
+        value, mask = _reversed(e, value, lanes), _reversed(e, mask, lanes)
+    masks.store(e, value, start, mask, element.bytes)
+
+
+def _spread(index: tir.Expr, element: DType) -> int:
+    """The stride of a ramp whose elements lie so close that the vectors between are worth loading, else 0."""
+    stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
+    return stride if stride in (2, 3, 4) and index.dtype.lanes >= 4 and element.lanes == 1 else 0
+
+
+def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -> Value:
+    """Every second to fourth element: runs from the first to the last one, and of each the lanes that are wanted."""
+    fn, lanes, element = e.fn, index.lanes, buffer.dtype
+    type = vector(memory_type(element), lanes)
+    last = (lanes - 1) * stride  # no run goes beyond it
+    starts = [min(at, last + 1 - lanes) for at in range(0, last + 1, lanes)]
+    base, made = e.index(index.base), Value(type, "poison")
+    taken = 0
+    for start in starts:
+        end = start + lanes
+        run = fn.load(type, _element(e, buffer, fn.binary("add nsw", base, integer("i64", start))), element.bytes)
+        picks = []
+        for lane in range(lanes):
+            mine = taken <= lane * stride < end
+            picks.append(f"i32 {lanes + lane * stride - start if mine else lane}")
+        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
+        taken = end
+    return made
+
+
+def _masked_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
+    """Every second to fourth element where a mask is on: runs of which nothing else is read; other lanes are zero."""
+    fn, lanes, element = e.fn, index.lanes, buffer.dtype
+    type = vector(memory_type(element), lanes)
+    base, made = e.index(index.base), Value(type, "zeroinitializer")
+    for start in range(0, (lanes - 1) * stride + 1, lanes):
+        places = [divmod(start + n, stride) for n in range(lanes)]
+        wanted = ", ".join(f"i32 {lane if not off and lane < lanes else lanes}" for lane, off in places)
+        on = fn.op(mask.type, f"shufflevector {mask}, {mask.type} zeroinitializer, <{lanes} x i32> <{wanted}>")
+        first = _element(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inside=False)
+        run = masks.load(e, type, first, on, element.bytes)
+        mine = [start <= lane * stride < start + lanes for lane in range(lanes)]
+        picks = ", ".join(f"i32 {lanes + n * stride - start if own else n}" for n, own in enumerate(mine))
+        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{picks}>")
+    return made
+
+
+def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
+    """The address of every element that a vector index names."""
+    fn, lanes = e.fn, index.dtype.lanes
+    if isinstance(index, tir.Ramp):
+        base, stride = e.index(index.base), e.index(index.stride)
+        steps = [fn.binary("mul nsw", stride, integer("i64", i)) for i in range(lanes)]
+        return [_element(e, buffer, fn.binary("add nsw", base, step)) for step in steps]
+    value = e.expr(index)
+    if index.dtype.bits < 64:
+        value = fn.convert("zext" if index.dtype.is_uint else "sext", value, vector("i64", lanes))
+    return [_element(e, buffer, fn.extract(value, i)) for i in range(lanes)]
+
+
+def load(e: Emitter, node: tir.BufferLoad) -> Value:
+    buffer = node.buffer
+    index = _index_of(buffer, node.indices, node)
+    fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(element.lanes * lanes)
+    mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None
+    if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1 and element.lanes == 1:
+        one = fn.load(memory_type(element), address(e, buffer, index.value), element.bytes)
+        return fn.splat(casts.from_memory(e, one, element), lanes)
+    if mask is not None:
+        return _masked_load(e, buffer, index, mask)
+    step = 1 if lanes == 1 else _run(index)
+    if step:
+        value = fn.load(memory_type(dtype), _start(e, buffer, index, step), e.alignment(buffer, index))
+        if step == -1:
+            value = _reversed(e, value, lanes)
+        return casts.from_memory(e, value, dtype)
+    stride = _spread(index, element)
+    if stride:
+        return casts.from_memory(e, _load_spread(e, buffer, index, stride), dtype)  # type: ignore[arg-type]
+    made = Value(memory_type(dtype), "poison")
+    scalar = memory_type(element.element)
+    for at, place in enumerate(_lane_addresses(e, buffer, index)):
+        for part in range(element.lanes):
+            where = fn.gep(scalar, place, integer("i64", part)) if part else place
+            made = fn.insert(made, fn.load(scalar, where, element.bytes), at * element.lanes + part)
+    return casts.from_memory(e, made, dtype)
+
+
+def store(e: Emitter, node: tir.BufferStore) -> None:
+    buffer = node.buffer
+    index = _index_of(buffer, node.indices, node)
+    fn, element, lanes = e.fn, buffer.dtype, index.dtype.lanes
+    dtype = element.with_lanes(element.lanes * lanes)
+    if node.value.dtype is not dtype:
+        message = f"a value of {node.value.dtype} is stored in `{buffer.name}`, which takes {dtype} here"
+        raise unsupported(message, node.span)
+    value = casts.to_memory(e, e.expr(node.value), dtype)
+    mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None
+    if mask is not None:
+        _masked_store(e, buffer, index, value, mask)
+        return
+    step = 1 if lanes == 1 else _run(index)
+    if step:
+        start = _start(e, buffer, index, step)
+        if step == -1:
+            if element.lanes > 1:
+                raise unsupported("a reversed store of vectors", node.span)
+            value = _reversed(e, value, lanes)
+        fn.store(value, start, e.alignment(buffer, index))
+        return
+    scalar = memory_type(element.element)
+    for at, place in enumerate(_lane_addresses(e, buffer, index)):
+        for part in range(element.lanes):
+            where = fn.gep(scalar, place, integer("i64", part)) if part else place
+            fn.store(fn.extract(value, at * element.lanes + part), where, element.bytes)

@@ -1,0 +1,117 @@
+"""Long bodies are split into functions: some of LLVM's loop passes take quadratic time in the loops of one function.
+
+A run of statements becomes an internal function of the values that it uses, which gives 0 or an error code. Statements
+that bind or allocate for those after them stay where they are, and so do jumps and returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.ir import tir
+from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import Stmt
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+
+SPLIT_ABOVE = 64  # statements with loops in one body
+PART = 24  # of them in one function
+
+
+def needs_split(statements: tuple[Stmt, ...]) -> bool:
+    """Whether a body has so many loops and branches that it is split."""
+    if len(statements) <= SPLIT_ABOVE:
+        return False
+    return sum(_has_loop(s) for s in statements) > SPLIT_ABOVE
+
+
+def _has_loop(stmt: Stmt) -> bool:
+    if isinstance(stmt, tir.IfThenElse):
+        return any(_has_loop(s) for s in (*stmt.then_body, *(stmt.else_body or ())))
+    return isinstance(stmt, (tir.For, tir.While))
+
+
+def emit_split(e: Emitter, statements: tuple[Stmt, ...]) -> None:
+    """Emit a body, runs of its statements as functions."""
+    run: list[Stmt] = []
+    used: dict[tir.Var, None] = {}
+    for stmt in statements:
+        if _is_ready(stmt):
+            e.plain_body((stmt,))
+            continue
+        variables = _movable(e, stmt)
+        if variables is None:
+            _emit_run(e, run, used)
+            e.plain_body((stmt,))
+            run, used = [], {}
+            continue
+        run.append(stmt)
+        used.update(variables)
+        if len(run) == PART:
+            _emit_run(e, run, used)
+            run, used = [], {}
+    _emit_run(e, run, used)
+
+
+def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
+    if len(run) < 2:
+        e.plain_body(tuple(run))
+        return
+    outer = [v for v in used if v in e.values]
+    params = [(e.values[v].type, v.name) for v in outer]
+    symbol = f"{e.fn.symbol}.{e.parts}"
+    e.parts += 1
+    params += [("ptr", "workspace"), ("ptr", "callee_workspace")]
+    fn = e.ctx.module.function("i32", symbol, params, attrs=f"noinline {e.ctx.function_attrs}")
+    part = type(e)(fn, e.ctx, e.storage)
+    part.is_part = True
+    part.distinct = e.distinct
+    part.workspace, part.callee_workspace = fn.params[-2:]
+    for var, value in zip(outer, fn.params, strict=False):
+        part.bind(var, value)
+    part.plain_body(tuple(run))
+    part.finish()
+    values = [*(e.values[v] for v in outer), e.workspace, e.callee_workspace]
+    e.fail_if_error(e.fn.call("i32", f"@{symbol}", values))
+
+
+def _is_ready(stmt: Stmt) -> bool:
+    """It may come before the run that is being gathered: it reads and writes no memory, and that run cannot name it."""
+    if isinstance(stmt, tir.Bind):
+        return not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(stmt.value))
+    return isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer))
+
+
+def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
+    """The variables that a statement mentions and does not bind, in order; None if it has to stay."""
+    if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
+        return None
+    found: dict[tir.Var, None] = {}
+    bound: set[tir.Var] = set()
+    stack: list[tuple[Node, bool]] = [(stmt, False)]  # with: inside a loop of the statement
+    while stack:
+        node, in_loop = stack.pop()
+        if isinstance(node, tir.Var):
+            found.setdefault(node)
+            continue
+        if isinstance(node, tir.Buffer):
+            found.setdefault(node.data)
+            continue
+        if isinstance(node, tir.AllocBuffer) and not (e.storage is not None and e.storage.is_fixed(node.buffer)):
+            return None
+        if isinstance(node, (tir.Break, tir.Continue)) and not in_loop:
+            return None
+        if isinstance(node, tir.Call) and node.op in _RETURNS:
+            return None
+        match node:
+            case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
+                bound.add(var)
+            case tir.AllocBuffer(buffer=buffer) | tir.DeclBuffer(buffer=buffer):
+                bound.add(buffer.data)
+        in_loop = in_loop or isinstance(node, (tir.For, tir.While))
+        stack.extend((child, in_loop) for child in reversed(list(children(node))))
+    return {var: None for var in found if var not in bound}
+
+
+_RETURNS = (tir.Op("tir.ret"), tir.Op("tir.thread_return"))

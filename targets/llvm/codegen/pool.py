@@ -1,0 +1,58 @@
+"""The thread pool that objects with parallel loops carry: `pool.ll` for an architecture.
+
+Its symbols are weak and versioned: of several objects in one program the first one's pool serves all. `docs/abi.md`
+says what a program may do with it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from string import Template
+
+from mlcc.targets.llvm.codegen.ir_text import ModuleText
+
+VERSION = 1
+RUN = "mlcc_pool_v1_run"
+RUN_WORK = "mlcc_pool_v1_run_work"
+SET_THREADS = "mlcc_pool_v1_set_num_threads"
+GET_THREADS = "mlcc_pool_v1_get_num_threads"
+SET_PARALLEL_FOR = "mlcc_pool_v1_set_parallel_for"
+
+MOST_THREADS = 1024
+LONG = 64_000  # nanoseconds of work for which sleeping threads are woken: there a wake begins to pay
+_HANDLER_STACK = 16_384  # bytes, for handlers of faults in a worker
+_PROCESS_OFFSET = 400  # of the last field of %mlcc_pool: what is before it is the state of the pool
+
+_X86_64 = {
+    "futex": "202", "sched_yield": "24", "rt_sigprocmask": "14", "sched_getaffinity": "204", "getpid": "39",
+    "mmap": "9", "madvise": "28", "munmap": "11", "sigaltstack": "131",
+    "pause_declaration": "declare void @llvm.x86.sse2.pause()", "pause": "call void @llvm.x86.sse2.pause()",
+}  # fmt: skip
+_AARCH64 = {
+    "futex": "98", "sched_yield": "124", "rt_sigprocmask": "135", "sched_getaffinity": "123", "getpid": "172",
+    "mmap": "222", "madvise": "233", "munmap": "215", "sigaltstack": "132",
+    "pause_declaration": "declare void @llvm.aarch64.hint(i32)", "pause": "call void @llvm.aarch64.hint(i32 1)",
+}  # fmt: skip
+# the pool's own time is nothing beside what waits and wakes take; optimised, it would take 40 ms to compile
+_ATTRIBUTES = "noinline optnone nounwind"
+_SYSTEMS = {"x86_64-unknown-linux-gnu": _X86_64, "aarch64-unknown-linux-gnu": _AARCH64}
+
+
+def add_pool(module: ModuleText) -> None:
+    """Have the module carry the pool; `RUN_WORK` and the others may be called then."""
+    module.helper(RUN, pool_text(module.triple))
+
+
+def carries_pool(module: ModuleText) -> bool:
+    return module.has_helper(RUN)
+
+
+@cache
+def pool_text(triple: str) -> str:
+    """The pool as LLVM IR, without its comments."""
+    text = (files(__package__) / "pool.ll").read_text()
+    lines = (line.partition(";")[0].rstrip() for line in text.splitlines())
+    values = {**_SYSTEMS[triple], "process_offset": str(_PROCESS_OFFSET), "most": str(MOST_THREADS)}
+    values.update(attributes=_ATTRIBUTES, long=str(LONG), handler_stack=str(_HANDLER_STACK))
+    return Template("\n".join(line for line in lines if line)).substitute(values)

@@ -1,0 +1,293 @@
+"""Where a kernel's temporary buffers live: on the stack, in the caller's workspace, or on the heap.
+
+Small buffers of constant size are on the stack, bounded in sum. Others share the workspace: buffers whose lifetimes do
+not meet share bytes. Sizes that only the kernel can compute (they depend on more than its symbols and parameters) come
+from the heap, and are given back on every way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ir.node import Node, children, walk
+from mlcc.ir.tir import ForKind
+from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
+from mlcc.targets.llvm.codegen.types import memory_type
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.emitter import Emitter
+
+ALIGNMENT = 64
+_LARGEST = 1 << 46  # bytes; more is a mistake, and sums of it still fit 64 bits
+
+
+@dataclass(slots=True)
+class Region:
+    """Bytes of the workspace, in use until the statement numbered `last`."""
+
+    offset: int
+    size: int
+    last: int
+
+
+class Memory(Protocol):
+    """What gives memory to the buffers of a function, and what happens on its ways out."""
+
+    def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """A pointer to memory for the buffer."""
+
+    def on_stack(self, buffer: tir.Buffer) -> bool:
+        """Whether it lies on the stack of the function that allocates it."""
+
+    def is_fixed(self, buffer: tir.Buffer) -> bool:
+        """Whether its place needs nothing but the stack or the workspace."""
+
+    def leave(self, e: Emitter, code: Value) -> None:
+        """End the function with a code: 0, or that of an error."""
+
+
+class Storage:
+    """The memory plan of one function body, and the emission of allocations by it.
+
+    `known` are the variables that a caller can compute a size from. `workspace` is the number of bytes needed, as an
+    int64 expression; the last `callee_bytes` of its constant part, at `callee_offset`, are for called kernels. Its
+    address is a multiple of `alignment`: what memory of a GPU's blocks asks for, as its emulation has it.
+    """
+
+    def __init__(
+        self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
+    ) -> None:
+        self._known = known
+        self._stack_left = stack_bytes
+        self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None: on the stack
+        self._moving: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
+        self._heap: list[tir.Var] = []
+        self._top = 0
+        self._dynamic: tir.Expr = tir.IntImm(INT64, 0)
+        self._number = 0
+        self._last: dict[tir.Var, int] = {}
+        shared = (a.buffer.alignment for a in _allocations(body) if a.buffer.scope.startswith("shared"))
+        self.alignment = max(ALIGNMENT, *shared, 0)
+        if any(True for _ in _allocations(body)):
+            self._find_uses(body)
+            self._number = 0
+            self._place(body, [])
+        self.callee_offset = self._top
+        self._top += self._aligned(callee_bytes)
+        self.workspace: tir.Expr = c.add(tir.IntImm(INT64, self._top), self._dynamic)
+        self._slots: dict[tir.Var, Value] = {}
+        self._status = NULL
+        self._exit = ""
+
+    # ------------------------------------------------------------ planning
+
+    def _find_uses(self, body: tuple[tir.Stmt, ...]) -> None:
+        """For each allocated data variable, the number of the last statement that may use its memory."""
+        owners: dict[tir.Var, set[tir.Var]] = {}
+
+        def visit(statements: tuple[tir.Stmt, ...]) -> None:
+            for stmt in statements:
+                self._number += 1
+                used = {o for v in _handles(stmt) for o in owners.get(v, ())}
+                for owner in used:
+                    self._last[owner] = self._number
+                if isinstance(stmt, tir.AllocBuffer):
+                    owners[stmt.buffer.data] = {stmt.buffer.data}
+                    self._last[stmt.buffer.data] = self._number
+                elif isinstance(stmt, tir.DeclBuffer):
+                    owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
+                elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
+                    owners[stmt.var] = used
+                elif isinstance(stmt, tir.BufferStore) and stmt.value.dtype.is_handle:
+                    owners[stmt.buffer.data] = used  # who reads the pointer back uses what it points to
+                for nested in bodies(stmt):
+                    visit(nested)
+
+        visit(body)
+
+    def _place(self, body: tuple[tir.Stmt, ...], outer: list[Region]) -> None:
+        own: list[Region] = []
+        for stmt in body:
+            self._number += 1
+            if is_parallel(stmt):
+                self._number += sum(1 for _ in _statements(stmt))
+                continue
+            own = [r for r in own if r.last >= self._number]
+            if isinstance(stmt, tir.AllocBuffer):
+                region = self._decide(stmt.buffer, outer, own)
+                if region is not None:
+                    own.append(region)
+            for nested in bodies(stmt):
+                self._place(nested, outer + own)
+
+    def _decide(self, buffer: tir.Buffer, outer: list[Region], own: list[Region]) -> Region | None:
+        data = buffer.data
+        size = byte_size(buffer)
+        if isinstance(size, int):
+            if size <= self._stack_left:
+                self._stack_left -= max(size, 1)
+                self._fixed[data] = None
+                return None
+            size = self._aligned(size)
+            offset = _fit(sorted([*outer, *own], key=lambda r: r.offset), size)
+            self._top = max(self._top, offset + size)
+            self._fixed[data] = offset
+            return Region(offset, size, self._last[data])
+        if all(v in self._known for v in walk(size) if isinstance(v, tir.Var)):
+            self._moving[data] = self._dynamic
+            rounded = c.mul(c.floordiv(c.add(size, self.alignment - 1), self.alignment), self.alignment)
+            self._dynamic = c.add(self._dynamic, rounded)
+        else:
+            self._heap.append(data)
+        return None
+
+    def _aligned(self, size: int) -> int:
+        return -(-size // self.alignment) * self.alignment
+
+    # ------------------------------------------------------------ emission
+
+    def begin(self, e: Emitter) -> None:
+        """Set up at the function's entry."""
+        if self._heap:
+            self._exit = e.fn.label("exit")
+            self._status = e.fn.alloca("i32", hint="status")
+            for data in self._heap:
+                slot = self._slots[data] = e.fn.alloca("ptr", hint=data.name)
+                e.fn.store(NULL, slot)
+        if tir.const_int(self.workspace) != 0:
+            e.callee_workspace = e.fn.gep("i8", e.workspace, integer("i64", self.callee_offset))
+
+    def on_stack(self, buffer: tir.Buffer) -> bool:
+        """Whether it lies on the stack of the function that allocates it."""
+        return self._fixed.get(buffer.data, 0) is None
+
+    def is_fixed(self, buffer: tir.Buffer) -> bool:
+        """Whether its place needs nothing but the stack or the workspace."""
+        return buffer.data in self._fixed
+
+    def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """A pointer to memory for the buffer."""
+        fn, data = e.fn, buffer.data
+        if data in self._fixed:
+            offset = self._fixed[data]
+            if offset is not None:
+                return fn.gep("i8", e.workspace, integer("i64", offset))
+            size = byte_size(buffer)
+            assert isinstance(size, int)
+            scalar = memory_type(buffer.dtype.element)
+            count = size // buffer.dtype.bytes
+            alignment = self.alignment if buffer.scope.startswith("shared") else ALIGNMENT
+            return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, alignment, buffer.name)
+        if data in self._moving:
+            start = fn.binary("add", e.index(self._moving[data]), integer("i64", self._top))
+            return fn.gep("i8", e.workspace, start)
+        return self._from_heap(e, buffer)
+
+    def _from_heap(self, e: Emitter, buffer: tir.Buffer) -> Value:
+        """New memory; what the slot held from an earlier turn of a loop is given back first."""
+        fn, slot = e.fn, self._slots[buffer.data]
+        size = byte_size(buffer)
+        assert not isinstance(size, int)
+        wanted, one = e.index(size), integer("i64", 1)
+        wanted = fn.select(fn.icmp("slt", wanted, one), one, wanted)
+        module = e.ctx.module
+        fn.call("void", module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
+        made = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [wanted], "", "")
+        fn.store(made, slot)
+        code = e.ctx.error_code("MemoryError", f"no memory for the temporary buffer {buffer.name}")
+        e.fail_unless(fn.icmp("ne", made, NULL), code)
+        return made
+
+    def leave(self, e: Emitter, code: Value) -> None:
+        """Return, by way of the common exit if there is something to give back."""
+        if not self._heap:
+            e.fn.ret(code)
+            return
+        e.fn.store(code, self._status)
+        e.fn.br(self._exit)
+
+    def finish(self, e: Emitter) -> None:
+        """The common exit."""
+        if not self._heap:
+            return
+        fn = e.fn
+        fn.start(self._exit)
+        for slot in self._slots.values():
+            fn.call("void", e.ctx.module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
+        fn.ret(fn.load("i32", self._status))
+
+
+def is_parallel(stmt: tir.Stmt) -> bool:
+    """A loop whose body is a function with memory of its own."""
+    return isinstance(stmt, tir.For) and stmt.kind is ForKind.PARALLEL
+
+
+def _statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
+    """All statements inside one."""
+    for body in bodies(stmt):
+        for nested in body:
+            yield nested
+            yield from _statements(nested)
+
+
+def bodies(stmt: tir.Stmt) -> Iterator[tuple[tir.Stmt, ...]]:
+    """The nested bodies of a statement of loop code."""
+    if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
+        yield stmt.body
+    elif isinstance(stmt, tir.IfThenElse):
+        yield stmt.then_body
+        if stmt.else_body is not None:
+            yield stmt.else_body
+
+
+def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
+    """Bytes of a compact buffer: a number, or an int64 expression. Raises CompileError if it is absurd."""
+    size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
+    total = buffer.dtype.bytes * buffer.dtype.lanes
+    for dim in buffer.shape:
+        known = tir.const_int(dim)
+        total *= max(known, 0) if known is not None else 1
+        if total > _LARGEST:
+            message = f"the temporary buffer `{buffer.name}` is too large"
+            raise CompileError(error("E0704", message, buffer.span, f"more than {_LARGEST} bytes"))
+        size = c.mul(size, c.cast(INT64, dim))
+    return total if isinstance(size, tir.IntImm) else size
+
+
+def _fit(taken: list[Region], size: int) -> int:
+    """The lowest offset at which `size` bytes are free; `taken` is in order of offset."""
+    at = 0
+    for region in taken:
+        if region.offset - at >= size:
+            return at
+        at = max(at, region.offset + region.size)
+    return at
+
+
+def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
+    for stmt in body:
+        if isinstance(stmt, tir.AllocBuffer):
+            yield stmt
+        for nested in () if is_parallel(stmt) else bodies(stmt):
+            yield from _allocations(nested)
+
+
+def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
+    """Handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
+    nested = {id(s) for body in bodies(stmt) for s in body}
+    stack: list[Node] = [child for child in children(stmt) if id(child) not in nested]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.Buffer):
+            yield node.data
+        elif isinstance(node, tir.Var):
+            if node.dtype.is_handle:
+                yield node
+        else:
+            stack.extend(children(node))

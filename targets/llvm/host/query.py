@@ -1,0 +1,319 @@
+"""`PREFIX_f_query`: look at the arguments, find the symbols, say how much workspace a call needs.
+
+    i32 query(ptr args, ptr out, i32 results_too)    out: workspace bytes, then the symbols' values
+
+The order is: each parameter by itself, then extents that are computed from symbols, then what must be equal inside the
+function, then sizes, then (if asked) the results and whether anything that is written overlaps anything else.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.runtime.abi import OFFSET
+from mlcc.targets.llvm.codegen.context import Shared
+from mlcc.targets.llvm.codegen.dim_code import DimCode
+from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
+from mlcc.targets.llvm.host.tensor_checks import HELPER as CHECK
+from mlcc.targets.llvm.host.tensor_checks import RANGE, row
+from mlcc.targets.llvm.host.tensor_checks import TEXT as CHECK_TEXT
+from mlcc.targets.plan.dims import plain
+from mlcc.targets.plan.steps import HostFunction, Leaf
+
+_MOST_BYTES = 1 << 46  # of a workspace; sums of sizes below it fit 64 bits
+OVERLAPS = "mlcc_overlaps"
+_OVERLAPS_TEXT = """define internal i1 @mlcc_overlaps(ptr %ranges, i64 %count, i64 %index) nounwind {
+entry:
+  %mine = getelementptr inbounds { i64, i64 }, ptr %ranges, i64 %index
+  %start = load i64, ptr %mine
+  %mine.end = getelementptr inbounds { i64, i64 }, ptr %mine, i64 0, i32 1
+  %end = load i64, ptr %mine.end
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %go ]
+  %more = icmp ult i64 %i, %count
+  br i1 %more, label %look, label %none
+look:
+  %other = getelementptr inbounds { i64, i64 }, ptr %ranges, i64 %i
+  %other.start = load i64, ptr %other
+  %other.p = getelementptr inbounds { i64, i64 }, ptr %other, i64 0, i32 1
+  %other.end = load i64, ptr %other.p
+  %a = icmp ult i64 %start, %other.end
+  %b = icmp ult i64 %other.start, %end
+  %both = and i1 %a, %b
+  %self = icmp eq i64 %i, %index
+  %not.self = xor i1 %self, true
+  %hit = and i1 %both, %not.self
+  br i1 %hit, label %found, label %go
+go:
+  %next = add i64 %i, 1
+  br label %head
+found:
+  ret i1 true
+none:
+  ret i1 false
+}"""
+
+
+class Query:
+    """Emits the query function of one host function."""
+
+    def __init__(self, func: HostFunction, shared: Shared, symbol: str) -> None:
+        self.func = func
+        self.shared = shared
+        module = shared.ctx.module
+        params = [("ptr", "args"), ("ptr", "out"), ("i32", "results_too")]
+        self.fn: FunctionText = module.function(
+            "i32", symbol, params, linkage="", attrs=f"noinline {shared.ctx.function_attrs}"
+        )
+        self.args, self.out, self.all = self.fn.params
+        self.code = DimCode(self.fn, func.dims, {}, overflow=True)
+        self.where: dict[tir.Var, str] = {}  # what gave a symbol its value, for messages
+        self._failures: dict[int, str] = {}
+        self._later: list[tuple[str, tir.Expr, Value]] = []
+        self._tensors: list[Leaf] = []  # all so far
+        self._waiting: list[int] = []  # arguments that follow each other, not checked yet
+        self._table: list[int] = []  # their rows
+        self._ranges = NULL
+
+    def emit(self) -> None:
+        func, fn = self.func, self.fn
+        inputs = func.inputs()
+        count = sum(leaf.kind == "tensor" for leaf in (*inputs, *func.outputs()))
+        if count:
+            self._ranges = fn.alloca(RANGE, count, 8, "ranges")
+        for index, leaf in enumerate(inputs):
+            self._input(leaf, index)
+        self._check_waiting()
+        for what, expr, value in self._later:
+            self._expect(what, expr, value)
+        for constraint in self.func.constraints:
+            equal = fn.icmp("eq", self.code.value(constraint.have), self.code.value(constraint.want))
+            self._fail_unless(equal, constraint.code)
+        self._sizes()
+        results, done = fn.label("results"), fn.label("done")
+        fn.cond_br(fn.icmp("ne", self.all, integer("i32", 0)), results, done)
+        fn.start(results)
+        self._later.clear()
+        for index, leaf in enumerate(func.outputs()):
+            self._output(leaf, len(inputs) + index)
+        self._check_waiting()
+        self._overlaps()
+        fn.start(done)
+        fn.ret(integer("i32", 0))
+
+    # ------------------------------------------------------------ failures
+
+    def _unless(self, condition: Value, kind: str, text: str) -> None:
+        """Return an error code where the condition does not hold."""
+        self._fail_unless(condition, self.shared.code(kind, text))
+
+    def _fail_unless(self, condition: Value, code: int) -> None:
+        fn = self.fn
+        label = self._failures.get(code)
+        if label is None:
+            label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
+        go_on = fn.label("ok")
+        fn.cond_br(condition, go_on, label)
+        fn.start(go_on)
+
+    def _expect(self, what: str, expr: tir.Expr, value: Value) -> None:
+        """An extent that is known from elsewhere."""
+        known = self.code.value(expr)
+        kind, why = "SHAPE", f"must be {plain(expr)}"
+        if isinstance(expr, tir.Var):
+            kind, why = "SYMBOL", f"must be {expr.name}, which {self.where[expr]} gives"
+        self._unless(self.fn.icmp("eq", value, known), kind, f"{what} {why}")
+
+    # ------------------------------------------------------------ parameters
+
+    def _input(self, leaf: Leaf, index: int) -> None:
+        fn = self.fn
+        if leaf.kind == "pointer":
+            return
+        if leaf.kind == "tensor":
+            self._tensor(leaf, index)
+            return
+        self._check_waiting()
+        cell = fn.gep("i64", self.args, integer("i64", index))
+        if leaf.kind == "scalar":
+            self._scalar(leaf, fn.load("i64", cell, 8))
+            return
+        pointer = fn.load("ptr", cell, 8)
+        if leaf.dims:
+            self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
+        for at, dim in enumerate(leaf.dims):
+            value = fn.load("i64", fn.gep("i64", pointer, integer("i64", at)), 8)
+            self._extent(f"value {at} of `{leaf.name}`", dim, value)
+
+    def _scalar(self, leaf: Leaf, value: Value) -> None:
+        """Integers and bools are symbols, checked to fit their dtype; floats are read where they are used."""
+        dtype, fn = leaf.dtype, self.fn
+        assert dtype is not None and leaf.value is not None
+        if dtype.is_float:
+            return
+        if dtype.is_bool or dtype.bits < 64:
+            low = 0 if dtype.is_bool or dtype.is_uint else -(1 << (dtype.bits - 1))
+            span = 2 if dtype.is_bool else 1 << dtype.bits
+            shifted = fn.binary("sub", value, integer("i64", low))
+            text = f"`{leaf.name}` does not fit {dtype}"
+            self._unless(fn.icmp("ult", shifted, integer("i64", span)), "VALUE", text)
+        self._known_or_bound(f"`{leaf.name}`", leaf.value, value)
+
+    def _known_or_bound(self, what: str, expr: tir.Expr, value: Value) -> None:
+        if isinstance(expr, tir.Var) and expr not in self.code.symbols:
+            self.code.symbols[expr] = value
+            self.where[expr] = what
+        elif isinstance(expr, (tir.Var, tir.IntImm)):
+            self._expect(what, expr, value)
+        else:
+            self._later.append((what, expr, value))
+
+    def _extent(self, what: str, dim: tir.Expr, value: Value) -> None:
+        """An extent as given: it binds its symbol, or is compared now or when all symbols are known."""
+        if isinstance(dim, tir.Var) and dim not in self.code.symbols:
+            self._unless(self.fn.icmp("sge", value, integer("i64", 0)), "SHAPE", f"{what} is negative")
+        self._known_or_bound(what, dim, value)
+
+    def _tensor(self, leaf: Leaf, index: int) -> None:
+        """Everything that one DLTensor can have wrong with it: what needs no symbols by a table, then the rest."""
+        if self._waiting and self._waiting[-1] != index - 1:
+            self._check_waiting()
+        symbols = set(self.code.symbols)
+        binds = []
+        for dim in leaf.dims:
+            binds.append(isinstance(dim, tir.Var) and dim not in symbols)
+            if isinstance(dim, tir.Var):
+                symbols.add(dim)
+        self._tensors.append(leaf)
+        self._waiting.append(index)
+        self._table += row(leaf, binds, self.shared)
+        open_dims = [i for i, dim in enumerate(leaf.dims) if not isinstance(dim, tir.IntImm)]
+        if not open_dims and leaf.strides is None:
+            return
+        self._check_waiting()
+        pointer = self.fn.load("ptr", self.fn.gep("i64", self.args, integer("i64", index)), 8)
+        shape = self._field("ptr", pointer, "shape")
+        for at in open_dims:
+            value = self.fn.load("i64", self.fn.gep("i64", shape, integer("i64", at)), 8)
+            self._known_or_bound(f"dimension {at} of `{leaf.name}`", leaf.dims[at], value)
+        if leaf.strides is not None:
+            self._strided(leaf, pointer, shape)
+
+    def _check_waiting(self) -> None:
+        """Check the tensors since the last call of this."""
+        if not self._waiting:
+            return
+        fn, module = self.fn, self.shared.ctx.module
+        values = ", ".join(f"i64 {v}" for v in self._table)
+        name = f"{fn.symbol}.tensors.{self._waiting[0]}"
+        kind = f"private unnamed_addr constant [{len(self._table)} x i64]"
+        table = Value("ptr", module.global_(name, f"{kind} [{values}], align 8"))
+        first = fn.gep("i64", self.args, integer("i64", self._waiting[0]))
+        ranges = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - len(self._waiting)))
+        count = integer("i64", len(self._waiting))
+        code = fn.call("i32", module.helper(CHECK, CHECK_TEXT), [first, count, table, ranges])
+        failed, go_on = fn.cold("failed", [f"ret {code}"]), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(go_on)
+        self._waiting, self._table = [], []
+
+    def _field(self, type: str, pointer: Value, name: str) -> Value:
+        place = self.fn.gep("i8", pointer, integer("i64", OFFSET[name]))
+        return self.fn.load(type, place, 4 if type == "i32" else 8)
+
+    def _strided(self, leaf: Leaf, pointer: Value, shape: Value) -> None:
+        """Declared strides: bound or compared; and the range of bytes that they reach."""
+        fn = self.fn
+        assert leaf.strides is not None and leaf.dtype is not None
+        count = range(len(leaf.dims))
+        dims = [fn.load("i64", fn.gep("i64", shape, integer("i64", i)), 8) for i in count]
+        given = self._strides_of(dims, self._field("ptr", pointer, "strides"))
+        zero, one = integer("i64", 0), integer("i64", 1)
+        low, high = zero, one
+        empty: Value = integer("i1", 0)
+        for index, (want, stride, extent) in enumerate(zip(leaf.strides, given, dims, strict=True)):
+            what = f"stride {index} of `{leaf.name}`"
+            if isinstance(want, tir.Var) and want not in self.code.symbols:
+                self.code.symbols[want] = stride
+                self.where[want] = what
+            else:
+                # where there is one element, its stride means nothing: take the declared one
+                self._stride_later(what, want, stride, extent)
+            reach = fn.binary("mul", stride, fn.binary("sub", extent, one))
+            down = fn.icmp("slt", reach, zero)
+            low = fn.binary("add", low, fn.select(down, reach, zero))
+            high = fn.binary("add", high, fn.select(down, zero, reach))
+            empty = fn.binary("or", empty, fn.icmp("eq", extent, zero))
+        data = fn.op("i64", f"ptrtoint {self._field('ptr', pointer, 'data')} to i64")
+        first = fn.binary("add", data, self._field("i64", pointer, "byte_offset"))
+        width = integer("i64", leaf.dtype.bytes * leaf.dtype.lanes)
+        place = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - 1))
+        for offset, at in ((low, 0), (high, 1)):
+            edge = fn.binary("add", first, fn.binary("mul", offset, width))
+            cell = fn.gep(RANGE, place, integer("i64", 0), integer("i32", at))
+            fn.store(fn.select(empty, zero, edge), cell)
+
+    def _stride_later(self, what: str, want: tir.Expr, stride: Value, extent: Value) -> None:
+        fn = self.fn
+        if isinstance(want, tir.IntImm):
+            trivial = fn.icmp("sle", extent, integer("i64", 1))
+            self._expect(what, want, fn.select(trivial, self.code.value(want), stride))
+        else:
+            self._later.append((what, want, stride))
+
+    def _strides_of(self, dims: list[Value], strides: Value) -> list[Value]:
+        """The strides of a DLTensor; without any it is compact."""
+        fn = self.fn
+        given = fn.icmp("ne", strides, NULL)
+        space = fn.alloca("i64", max(len(dims), 1), 8)
+        step: Value = integer("i64", 1)
+        for index in reversed(range(len(dims))):
+            fn.store(step, fn.gep("i64", space, integer("i64", index)))
+            step = fn.binary("mul", step, dims[index])
+        source = fn.select(given, strides, space)
+        return [fn.load("i64", fn.gep("i64", source, integer("i64", i)), 8) for i in range(len(dims))]
+
+    # ------------------------------------------------------------ sizes, results
+
+    def _sizes(self) -> None:
+        """Workspace bytes and symbols to `out`; whatever does not fit 64 bits is an error."""
+        fn, func = self.fn, self.func
+        code = self.code
+        fits: Value = integer("i1", 1)
+        for place, expr in func.places:
+            value = code.symbols[place] = code.value(expr)
+            fits = fn.binary("and", fits, fn.icmp("ult", value, integer("i64", _MOST_BYTES)))
+        for leaf in func.outputs():
+            for dim in leaf.dims:
+                code.value(dim)
+        assert code.failed is not None
+        fits = fn.binary("and", fits, fn.binary("xor", code.failed, integer("i1", 1)))
+        self._unless(fits, "MEMORY", "the intermediates or results are too large")
+        fn.store(code.value(func.workspace), self.out, 8)
+        for index, symbol in enumerate(func.symbols):
+            fn.store(code.symbols[symbol], fn.gep("i64", self.out, integer("i64", 1 + index)), 8)
+
+    def _output(self, leaf: Leaf, index: int) -> None:
+        fn = self.fn
+        if leaf.kind == "tensor":
+            self._tensor(leaf, index)
+            for what, expr, value in self._later:
+                self._expect(what, expr, value)
+            self._later.clear()
+            return
+        self._check_waiting()
+        if leaf.kind != "shape" or leaf.dims:
+            pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", index)), 8)
+            self._unless(fn.icmp("ne", pointer, NULL), "NULL", f"`{leaf.name}` is null")
+
+    def _overlaps(self) -> None:
+        written = [i for i, leaf in enumerate(self._tensors) if leaf.written]
+        count = len(self._tensors)
+        if not written or count < 2:
+            return
+        fn = self.fn
+        helper = self.shared.ctx.module.helper(OVERLAPS, _OVERLAPS_TEXT)
+        for index in written:
+            hit = fn.call("i1", helper, [self._ranges, integer("i64", count), integer("i64", index)])
+            text = f"`{self._tensors[index].name}` shares memory with another argument"
+            self._unless(fn.binary("xor", hit, integer("i1", 1)), "OVERLAP", text)

@@ -1,0 +1,317 @@
+"""`PREFIX_f_run`: the steps of a plan as straight code, with nothing checked that the query checked.
+
+    i32 run(ptr args, ptr symbols, ptr workspace)
+
+Everything that depends on symbols of the entry alone is computed at the top, what depends on measured ones where it is
+needed.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.dtypes import FLOAT64
+from mlcc.ir.node import walk
+from mlcc.runtime.abi import OFFSET
+from mlcc.targets.llvm.codegen import casts
+from mlcc.targets.llvm.codegen.context import Shared
+from mlcc.targets.llvm.codegen.dim_code import DimCode
+from mlcc.targets.llvm.codegen.emitter import Emitter
+from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, integer
+from mlcc.targets.llvm.codegen.ir_text import Value as Operand
+from mlcc.targets.llvm.codegen.signature import param_type
+from mlcc.targets.llvm.codegen.types import memory_type
+from mlcc.targets.llvm.host.packed_calls import PackedCalls
+from mlcc.targets.plan.prim import offset_bytes
+from mlcc.targets.plan.steps import (
+    ZERO,
+    Branch,
+    CallKernel,
+    CallPacked,
+    Check,
+    Copy,
+    HostFunction,
+    Measure,
+    Memory,
+    Place,
+    Scalar,
+    Shape,
+    Step,
+    Tensor,
+    Value,
+    tensors_of,
+    walk_steps,
+)
+
+CONSTANTS = "mlcc_unnamed_prefix_constants"
+_LONG = 300  # steps
+
+
+class Run:
+    """Emits the run function of one host function."""
+
+    def __init__(self, func: HostFunction, shared: Shared, symbol: str) -> None:
+        self.func = func
+        self.shared = shared
+        params = [("ptr", "args"), ("ptr", "symbols"), ("ptr", "workspace")]
+        ctx = shared.ctx
+        # a long list of calls gains nothing from optimisation, and LLVM's takes more than linear time over it
+        count = sum(1 for _ in walk_steps(func.steps))
+        attrs = f"noinline {'optnone ' if count > _LONG else ''}{ctx.function_attrs}"
+        self.fn: FunctionText = ctx.module.function("i32", symbol, params, linkage="", attrs=attrs)
+        self.args, self.symbols, self.workspace = self.fn.params
+        self.emitter = Emitter(self.fn, ctx)
+        self.code = DimCode(self.fn, func.dims, {})
+        self._pointers: dict[Memory, Operand] = {}
+        self._failures: dict[int, str] = {}
+
+    def emit(self) -> None:
+        self._read_symbols()
+        for place, expr in self.func.places:
+            self.code.symbols[place] = self.code.value(expr)
+        for step in walk_steps(self.func.steps):
+            self._prepare(step)
+        for _, expr in self.func.values:
+            self._ready(expr)
+        self.packed = PackedCalls(self.emitter, self.func.steps, self._address, self._scalar)
+        self._cells = {s: self.fn.alloca("i64", 1, 8, s.name) for s in self._measures()}
+        for cell in self._cells.values():
+            self.fn.store(integer("i64", 0), cell, 8)
+        self._steps(self.func.steps)
+        self._values()
+        self._extents()
+        self.fn.ret(integer("i32", 0))
+
+    # ------------------------------------------------------------ at the top
+
+    def _read_symbols(self) -> None:
+        fn = self.fn
+        for index, symbol in enumerate(self.func.symbols):
+            value = fn.load("i64", fn.gep("i64", self.symbols, integer("i64", index)), 8)
+            self.code.symbols[symbol] = value
+            self.emitter.bind(symbol, value)
+        for index, leaf in enumerate(self.func.inputs()):
+            if leaf.kind == "scalar" and leaf.dtype is not None and leaf.dtype.is_float:
+                assert isinstance(leaf.value, tir.Var)
+                cell = fn.load("double", fn.gep("i64", self.args, integer("i64", index)), 8)
+                self.emitter.bind(leaf.value, casts.cast(self.emitter, cell, FLOAT64, leaf.dtype))
+
+    def _prepare(self, step: Step) -> None:
+        """Compute what a step needs of symbols and arguments, in a place that comes before all steps."""
+        for tensor in tensors_of(step):
+            self._base(tensor.memory.root())
+            self._ready(tensor.offset)
+            for dim in tensor.dims:
+                self._ready(dim)
+            self._ready(tensor.size)
+        match step:
+            case CallKernel(args=args, symbols=symbols, workspace=workspace):
+                for expr in symbols:
+                    self._ready(expr)
+                if workspace is not None:
+                    self._base(workspace)
+                self._scalars(args)
+            case CallPacked(args=args):
+                self._scalars(args)
+            case Check(condition=condition) | Branch(condition=condition):
+                self._scalars((condition,))
+
+    def _scalars(self, args: tuple[Value, ...]) -> None:
+        for arg in args:
+            if isinstance(arg, Scalar):
+                self._ready(arg.value)
+            elif isinstance(arg, Shape):
+                for dim in arg.dims:
+                    self._ready(dim)
+
+    def _ready(self, expr: tir.Expr) -> None:
+        if not expr.dtype.is_float and not self._is_late(expr):
+            self.code.value(expr)
+
+    def _is_late(self, expr: tir.Expr) -> bool:
+        """Whether a value is not known before some step has run."""
+        late = self.func.measured
+        return bool(late) and any(n in late for n in walk(expr) if isinstance(n, tir.Var))
+
+    def _measures(self) -> list[tir.Var]:
+        return [s.symbol for s in walk_steps(self.func.steps) if isinstance(s, Measure)]
+
+    def _base(self, memory: Memory) -> None:
+        """The address where a piece of memory starts."""
+        if memory in self._pointers:
+            return
+        fn = self.fn
+        if memory.place is Place.CONSTANT:
+            self.shared.ctx.module.global_(CONSTANTS, "external hidden constant [0 x i8], align 64")
+            at = self.shared.offsets[memory.index]
+            made = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
+        elif memory.place is Place.TEMPORARY:
+            assert memory.offset is not None
+            made = fn.gep("i8", self.workspace, self.code.value(memory.offset))
+        else:
+            made = self._argument(memory)
+        self._pointers[memory] = made
+
+    def _argument(self, memory: Memory) -> Operand:
+        fn = self.fn
+        leaves = [*self.func.inputs(), *self.func.outputs()]
+        leaf = leaves[memory.index]
+        pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", memory.index)), 8)
+        if leaf.kind == "pointer":
+            return pointer
+        data = fn.load("ptr", fn.gep("i8", pointer, integer("i64", OFFSET["data"])), 8)
+        offset = fn.load("i64", fn.gep("i8", pointer, integer("i64", OFFSET["byte_offset"])), 8)
+        made = fn.gep("i8", data, offset, flags="")
+        back = offset_bytes(leaf)
+        if tir.const_int(back) != 0:
+            made = fn.gep("i8", made, fn.binary("sub", integer("i64", 0), self.code.value(back)), flags="")
+        return made
+
+    # ------------------------------------------------------------ values
+
+    def _address(self, tensor: Tensor) -> Operand:
+        base = self._pointers[tensor.memory.root()]
+        if tensor.offset is ZERO or tir.const_int(tensor.offset) == 0:
+            return base
+        return self.fn.gep("i8", base, self.code.value(tensor.offset), flags="")
+
+    def _scalar(self, expr: tir.Expr) -> Operand:
+        """The value of a scalar expression: i64 or i1 for integers and conditions, else its register type."""
+        return self.emitter.expr(expr) if expr.dtype.is_float else self.code.value(expr)
+
+    def _flag(self, condition: Scalar | Tensor) -> Operand:
+        fn = self.fn
+        if isinstance(condition, Tensor):
+            return fn.icmp("ne", fn.load("i8", self._address(condition), 1), integer("i8", 0))
+        value = self._scalar(condition.value)
+        return value if value.type == "i1" else fn.icmp("ne", value, integer(value.type, 0))
+
+    # ------------------------------------------------------------ steps
+
+    def _steps(self, steps: list[Step]) -> None:
+        for step in steps:
+            match step:
+                case CallKernel():
+                    self._kernel(step)
+                case CallPacked():
+                    self._succeed(self.packed.call(step))
+                case Copy(target=target, source=source):
+                    self._copy(target, source)
+                case Check():
+                    self._check(step)
+                case Measure():
+                    self._measure(step)
+                case Branch():
+                    self._branch(step)
+
+    def _kernel(self, step: CallKernel) -> None:
+        fn = self.fn
+        kernel = self.shared.ctx.kernels[step.kernel]
+        sig = kernel.signature
+        values: list[Operand] = []
+        for param, arg in zip(sig.params, step.args, strict=True):
+            if isinstance(arg, Tensor):
+                values.append(self._address(arg))
+                continue
+            value = self._scalar(arg.value)
+            if param.var.dtype.is_float:
+                value = casts.cast(self.emitter, value, arg.value.dtype, param.var.dtype)
+                values.append(casts.to_memory(self.emitter, value, param.var.dtype))
+            else:
+                values.append(self._resized(value, param_type(param)))
+        values += [self.code.value(s) for s in step.symbols]
+        if sig.result is not None:
+            values.append(fn.alloca(memory_type(sig.result)))
+        values.append(NULL if step.workspace is None else self._pointers[step.workspace])
+        # kept out of line: a graph may call one kernel many times, and LLVM is slow on huge functions
+        self._succeed(fn.call("i32", f"@{kernel.symbol}", values, attrs="noinline"))
+
+    def _resized(self, value: Operand, type: str) -> Operand:
+        """An i1 or i64 as an integer of another width."""
+        if value.type == "i1":
+            return self.fn.convert("zext", value, type)
+        return self.fn.convert("trunc", value, type)
+
+    def _copy(self, target: Tensor, source: Tensor) -> None:
+        fn = self.fn
+        name = fn.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
+        args = [self._address(target), self._address(source), self.code.value(target.size), integer("i1", 0)]
+        fn.call("void", name, args)
+
+    def _check(self, step: Check) -> None:
+        fn, code = self.fn, step.code
+        label = self._failures.get(code)
+        if label is None:
+            label = self._failures[code] = fn.cold("fail", [f"ret i32 {code}"])
+        go_on = fn.label("ok")
+        flag = self._exact(step.condition.value) if step.exact and isinstance(step.condition, Scalar) else None
+        fn.cond_br(self._flag(step.condition) if flag is None else flag, go_on, label)
+        fn.start(go_on)
+
+    def _exact(self, condition: tir.Expr) -> Operand:
+        """A condition that does not hold where its operands overflow."""
+        code = DimCode(self.fn, self.func.dims, self.code.symbols, overflow=True)
+        holds = code.value(condition)
+        assert code.failed is not None
+        return self.fn.binary("and", holds, self.fn.binary("xor", code.failed, integer("i1", 1)))
+
+    def _succeed(self, code: Operand) -> None:
+        """Leave with the code of what was called, unless it is 0."""
+        fn = self.fn
+        failed = fn.cold("failed", [f"ret {code}"])
+        go_on = fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        fn.start(go_on)
+
+    def _measure(self, step: Measure) -> None:
+        """Read a symbol. It lives in a cell, as a later use may come after the end of the branch that it is read in."""
+        fn = self.fn
+        value = fn.load("i64", self._address(step.source), 8)
+        good, bad = fn.label("ok"), fn.cold("fail", [f"ret i32 {step.code}"])
+        fn.cond_br(fn.icmp("sle", integer("i64", 0), value), good, bad)
+        fn.start(good)
+        fn.store(value, self._cells[step.symbol], 8)
+        self._know(step.symbol, value)
+
+    def _know(self, symbol: tir.Var, value: Operand) -> None:
+        self.code.symbols[symbol] = value
+        self.emitter.bind(symbol, value)
+
+    def _branch(self, step: Branch) -> None:
+        fn = self.fn
+        then, other, done = fn.label("then"), fn.label("else"), fn.label("end")
+        fn.cond_br(self._flag(step.condition), then, other)
+        for label, steps in ((then, step.then_steps), (other, step.else_steps)):
+            fn.start(label)
+            with self.code.scope():
+                self._steps(steps)
+            fn.br(done)
+        fn.start(done)
+        for inner in walk_steps([*step.then_steps, *step.else_steps]):
+            if isinstance(inner, Measure):
+                self._know(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
+
+    def _values(self) -> None:
+        """Results that are no tensors: numbers, and the values of shapes."""
+        fn = self.fn
+        seen: dict[int, int] = {}
+        for leaf, expr in self.func.values:
+            at = seen[leaf] = seen.get(leaf, -1) + 1
+            pointer = fn.load("ptr", fn.gep("i64", self.args, integer("i64", leaf)), 8)
+            value = self._scalar(expr)
+            if expr.dtype.is_float:
+                value = casts.cast(self.emitter, value, expr.dtype, FLOAT64)
+            elif value.type == "i1":
+                value = fn.convert("zext", value, "i8")
+            fn.store(value, fn.gep("i64", pointer, integer("i64", at)))
+
+    def _extents(self) -> None:
+        """The extents that results turned out to have, to the shapes of their DLTensors."""
+        fn = self.fn
+        first = len(self.func.inputs())
+        for index, leaf in enumerate(self.func.outputs()):
+            if leaf.actual is None:
+                continue
+            tensor = fn.load("ptr", fn.gep("i64", self.args, integer("i64", first + index)), 8)
+            shape = fn.load("ptr", fn.gep("i8", tensor, integer("i64", OFFSET["shape"])), 8)
+            for axis, dim in enumerate(leaf.actual):
+                fn.store(self.code.value(dim), fn.gep("i64", shape, integer("i64", axis)), 8)

@@ -1,0 +1,1 @@
+"""LLVM IR text to objects: compiling, finishing and linking them."""

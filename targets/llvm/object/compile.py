@@ -1,0 +1,153 @@
+"""LLVM IR text to machine code, by llvmlite. Only here does text reach LLVM, parsed and verified first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.machine.cpu import features_of
+from mlcc.machine.target import Target
+from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
+from mlcc.targets.llvm.object import machines
+from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
+
+NATIVE_PREFIX = "mlcc.native."  # of the functions of native kernels, before they become internal
+
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A CPU or GPU to generate code for; `features` are LLVM's, each with its sign: `+avx2`."""
+
+    triple: str = "x86_64-unknown-linux-gnu"
+    cpu: str = "x86-64"
+    features: tuple[str, ...] = ()
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether `asm` is all that there is: PTX."""
+        return self.triple.startswith("nvptx")
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """What the CPU is known to do, by LLVM's names."""
+        return features_of(self.triple, self.cpu, self.features)
+
+    @property
+    def function_attrs(self) -> str:
+        """Attributes of every function: the CPU is what to tune for, no more; without the last, LLVM halves its vectors
+        on some CPUs with AVX-512."""
+        attrs = f'nounwind "tune-cpu"="{self.cpu}"'
+        return f'{attrs} "prefer-vector-width"="512"' if "avx512f" in self.enabled else attrs
+
+    def check(self) -> None:
+        """Raises CompileError for a triple, CPU or feature that is not among the tested ones."""
+        machines.check(self.triple, self.cpu, self.features)
+
+    @staticmethod
+    def of(target: Target) -> Machine:
+        """The machine of a target; its own CPU is taken as LLVM finds it. Raises CompileError."""
+        full = target.resolved()
+        made = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
+        if not target.is_native:
+            made.check()
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The results of one compilation; those not asked for are empty."""
+
+    obj: bytes = b""
+    asm: str = ""
+    llvm_ir: str = ""
+
+
+def compile_text(
+    text: str, machine: Machine, level: int = 2, emit: frozenset[str] = frozenset({"obj"}), kernels: Sequence[str] = (),
+    mend: Callable[[list[str], Callable[[], str]], str | None] | None = None,
+) -> Compiled:  # fmt: skip
+    """Compile a module at an optimisation level of 0 to 3. `emit` picks among obj, asm and llvm-ir (optimised).
+
+    `kernels` are modules of checked native kernels to link in; they are compiled in a child process only (`native`).
+    `mend` may give another text for the optimised one (by its second argument), whose functions have these names.
+    Equal text gives equal bytes. `machine` must be a checked one: LLVM ends the process on some combinations. Raises
+    RuntimeError (our own bug) for text that LLVM does not accept. Where memory is limited, LLVM runs in a process of
+    its own, and CompileError E0016 says that it got too little.
+    """
+    if memory_is_limited() and not kernels:  # those have their own process
+        return run_apart(lambda: _compiled(text, machine, level, emit, kernels, mend))
+    return _compiled(text, machine, level, emit, kernels, mend)
+
+
+def _compiled(
+    text: str, machine: Machine, level: int, emit: frozenset[str], kernels: Sequence[str],
+    mend: Callable[[list[str], Callable[[], str]], str | None] | None,
+) -> Compiled:  # fmt: skip
+    import llvmlite.binding as llvm
+
+    with _lock:  # LLVM's option state is global
+        tm = target_machine(machine, level)
+        context = llvm.create_context()
+        module = llvm.parse_assembly(text, context)
+        module.triple = machine.triple
+        module.data_layout = str(tm.target_data)
+        for kernel in kernels:
+            module.link_in(llvm.parse_assembly(kernel, context))
+        for function in module.functions if kernels else ():
+            if function.name.startswith(NATIVE_PREFIX) and not function.is_declaration:
+                function.linkage = "internal"
+        module.verify()
+        _optimise(llvm, tm, module, level, not machine.is_gpu)
+        if "avx512f" in machine.enabled and lone_lanes.has_masked_stores(f.name for f in module.functions):
+            rewritten = lone_lanes.mended(str(module))
+            if rewritten is not None:
+                module = llvm.parse_assembly(rewritten, context)
+                module.verify()
+        if mend is not None:
+            optimised = module
+            changed = mend([f.name for f in module.functions], lambda: str(optimised))
+            if changed is not None:
+                module = llvm.parse_assembly(changed, context)
+                module.verify()
+        return Compiled(
+            tm.emit_object(module) if "obj" in emit else b"",
+            tm.emit_assembly(module) if "asm" in emit else "",
+            str(module) if "llvm-ir" in emit else "",
+        )
+
+
+def target_machine(machine: Machine, level: int) -> Any:
+    """llvmlite's TargetMachine: position-independent code, small code model.
+
+    LLVM gets the features and not the CPU's name, which would bring what we do not know of, and the manifest not list.
+    """
+    import llvmlite.binding as llvm
+
+    if machine.is_gpu:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        gpu = llvm.Target.from_triple(machine.triple)
+        return gpu.create_target_machine(cpu=machine.cpu, features=",".join(machine.features), opt=level)
+    if machine.triple == llvm.get_default_triple():
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(machine.triple)
+    features = [*(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
+    baseline = machines.BASELINES[machine.triple.partition("-")[0]]
+    return target.create_target_machine(
+        cpu=baseline, features=",".join(features), opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def _optimise(llvm: Any, tm: Any, module: Any, level: int, vectors: bool) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = level >= 2 and vectors
+    builder = llvm.create_pass_builder(tm, options)
+    builder.getModulePassManager().run(module, builder)

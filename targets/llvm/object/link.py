@@ -1,0 +1,49 @@
+"""Shared libraries: the system's C compiler links the object, since LLVM's linker is not at hand."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+
+from mlcc.errors import CompileError, error
+from mlcc.runtime.machine import arch
+from mlcc.runtime.manifest import sealed
+from mlcc.targets.llvm.object.objfile import Buffer
+
+
+def shared_library(pieces: list[Buffer], triple: str) -> bytes:
+    """A shared library made of one object, with a checksum of its own.
+
+    Raises CompileError if there is no C compiler for it, or that fails.
+    """
+    compiler = os.environ.get("CC") or _compiler(triple)
+    with tempfile.TemporaryDirectory(prefix="mlcc-link-") as folder:
+        source, target = os.path.join(folder, "m.o"), os.path.join(folder, "m.so")
+        with open(source, "wb") as file:
+            file.writelines(pieces)
+        # nodelete: threads of the pool may be at its code until the process ends
+        linker = ["--build-id=none", "--hash-style=gnu", "-z,noexecstack", "-z,defs", "-z,nodelete"]
+        # nostartfiles: what compilers add runs when a library is loaded, which `mlcc.load` refuses
+        flags = ["-shared", "-nostartfiles", *(f"-Wl,{flag}" for flag in linker), "-o", target, source, "-lm"]
+        try:
+            done = subprocess.run([*shlex.split(compiler), *flags], capture_output=True, text=True, check=False)
+        except OSError as exc:
+            raise CompileError(
+                error(
+                    "E0755", f"cannot link a shared library: no C compiler `{compiler}` ({exc.strerror})",
+                    help="install gcc or clang, name one in CC, or write an object (.o), which needs none",
+                )
+            ) from None  # fmt: skip
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise CompileError(error("E0755", f"`{compiler}` cannot link the shared library: {lines[0]}"))
+        with open(target, "rb") as file:
+            return sealed(file.read())
+
+
+def _compiler(triple: str) -> str:
+    """The C compiler for a triple: `cc` for this machine's, the usual cross compiler for another."""
+    machine = triple.partition("-")[0]
+    return "cc" if machine == arch() else f"{machine}-linux-gnu-gcc"

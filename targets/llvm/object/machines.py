@@ -1,0 +1,57 @@
+"""The machines that objects are made for: triples, CPUs and features that may reach LLVM.
+
+LLVM reports what it cannot do by ending the process (an x86-64 without SSE2, say), so only what is listed passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.machine.cpu import CPUS
+
+_SHORT_TRIPLES = {
+    "x86_64-linux-gnu": "x86_64-unknown-linux-gnu", "x86_64-pc-linux-gnu": "x86_64-unknown-linux-gnu",
+    "aarch64-linux-gnu": "aarch64-unknown-linux-gnu",
+}  # fmt: skip
+TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+
+BASELINES = {"x86_64": "x86-64", "aarch64": "generic"}  # the CPUs with nothing beyond their architecture
+
+# what may be switched on and off; the baseline of each architecture is not among it
+FEATURES = {
+    "x86_64": (
+        "adx", "aes", "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f",
+        "avx512fp16", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vl", "avx512vnni", "avx512vpopcntdq", "avxifma",
+        "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "bmi", "bmi2", "crc32", "cx16", "f16c", "fma", "fma4",
+        "gfni", "lzcnt", "movbe", "pclmul", "popcnt", "prfchw", "sahf", "sha", "sse3", "sse4.1", "sse4.2", "sse4a",
+        "ssse3", "vaes", "vpclmulqdq", "xop", "xsave",
+    ),
+    "aarch64": ("bf16", "crc", "dotprod", "fullfp16", "i8mm", "lse", "rdm", "sve", "sve2"),
+}  # fmt: skip
+
+
+def normal_triple(triple: str) -> str:
+    """The triple in LLVM's full form, where a short one is known."""
+    return _SHORT_TRIPLES.get(triple, triple)
+
+
+def check(triple: str, cpu: str, features: Iterable[str]) -> None:
+    """Raises CompileError for what is not listed, with the nearest name."""
+    if triple not in TRIPLES:
+        known = (*TRIPLES, *_SHORT_TRIPLES)
+        raise CompileError(error("E0705", f"unknown triple `{triple}`", help=_nearest(triple, known, TRIPLES)))
+    arch = triple.partition("-")[0]
+    if cpu not in CPUS[arch]:
+        raise CompileError(
+            error("E0706", f"unknown CPU `{cpu}` for {arch}", help=_nearest(cpu, CPUS[arch], CPUS[arch]))
+        )
+    for feature in features:
+        name = feature[1:]
+        if feature[:1] not in ("+", "-") or name not in FEATURES[arch]:
+            help = _nearest(name, FEATURES[arch], FEATURES[arch])
+            raise CompileError(error("E0706", f"unknown feature `{feature}` for {arch}", help=help))
+
+
+def _nearest(word: str, known: Iterable[str], listed: Iterable[str]) -> str:
+    return did_you_mean(word, known) or f"known are {', '.join(listed)}"

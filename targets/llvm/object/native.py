@@ -1,0 +1,188 @@
+"""Native kernels: LLVM IR that a program brings along (`pragma_import_llvm`), for `T.call_extern` to reach.
+
+The text never meets LLVM in this process: it is checked, and later compiled together with the rest of the module, in
+a child process, where a crash is one. What it defines becomes internal to the object.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.errors import CompileError, Span, error
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import walk
+from mlcc.runtime import elf, externs
+from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.llvm.codegen.pool import RUN
+from mlcc.targets.llvm.object.compile import Compiled, Machine
+
+PRAGMA, PRAGMA_C = "pragma_import_llvm", "pragma_import_c"
+SECONDS = 30  # for a check, and for a compilation besides what the module's own text takes
+MEMORY = 2 << 30
+
+_CHILD = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.native_child import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFunction:
+    """A function that a kernel's text defines: LLVM types of its result and parameters."""
+
+    name: str
+    result: str
+    params: tuple[str, ...]
+    varargs: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.result}({', '.join((*self.params, *(['...'] if self.varargs else [])))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Natives:
+    """Checked texts, ready to be linked, the functions that they define by name, and the externs that they call."""
+
+    texts: tuple[str, ...] = ()
+    functions: dict[str, NativeFunction] = field(default_factory=dict)
+    externs: tuple[str, ...] = ()
+
+
+def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], permitted: bool) -> Natives:
+    """What the PrimFuncs of a module bring along. Raises CompileError: E0709 if that is not permitted or not LLVM IR,
+    E0710 for a text that may not be linked, E0711 for a function that is there already."""
+    found = _texts(module)
+    if not found:
+        return Natives()
+    if not permitted:
+        span = next(iter(found.values()))
+        help = "--allow-native permits it: such code runs with your rights, so read it before"
+        raise CompileError(error("E0709", f"the program brings native code along (`{PRAGMA}`)", span, help=help))
+    texts = list(found)
+    reachable = sorted({*externs.ALLOWED, *allowed})
+    answer = _child({"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(found.values())[0])
+    if "wrong" in answer:
+        number, why = json.loads(answer["wrong"])
+        code = "E0711" if "and so does another kernel" in why else "E0710"
+        raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", found[texts[number]], help=_help(why)))
+    functions: dict[str, NativeFunction] = {}
+    for text, kernel in zip(texts, answer["kernels"], strict=True):
+        for name, facts in kernel["defines"].items():
+            taken = (
+                "a PrimFunc of the module" if isinstance(module.functions.get(name), tir.PrimFunc)
+                else "a function of libm" if name in LIBM
+                else "an allowed extern" if name in allowed else ""
+            )  # fmt: skip
+            if taken:
+                message = f"native code (`{PRAGMA}`): it defines `{name}`, which is {taken}"
+                raise CompileError(error("E0711", message, found[text], help="give it another name"))
+            functions[name] = NativeFunction(name, facts["result"], tuple(facts["params"]), facts["varargs"])
+    called = {name: None for k in answer["kernels"] for name in k["calls"] if name not in externs.ALLOWED}
+    return Natives(tuple(k["text"] for k in answer["kernels"]), functions, tuple(called))
+
+
+def _help(why: str) -> str | None:
+    if "expected type" in why or "*" in why:
+        return "pointers have had no element type since LLVM 15: write `ptr`"
+    if "which is neither" in why:
+        return "allow it with --allow-extern NAME, or define it in the text"
+    return None
+
+
+def _texts(module: IRModule) -> dict[str, Span | None]:
+    """Every text once, with its first place."""
+    found: dict[str, Span | None] = {}
+    for func in module.functions.values():
+        if not isinstance(func, tir.PrimFunc):
+            continue
+        for node in walk(func.body):
+            for key, value in _annotations(node):
+                if key not in (PRAGMA, PRAGMA_C):
+                    continue
+                span = node.span or func.span
+                text = value.value if isinstance(value, tir.StringImm) else value
+                if key == PRAGMA_C:
+                    help = "compile it to LLVM IR: clang -O3 -S -emit-llvm, and use pragma_import_llvm"
+                    raise CompileError(error("E0709", f"C code (`{PRAGMA_C}`) is not compiled here", span, help=help))
+                if not isinstance(text, str) or "define" not in text:
+                    what = "a string that defines functions in LLVM IR; files are not read"
+                    raise CompileError(error("E0710", f"native code (`{PRAGMA}`) is {what}", span))
+                found.setdefault(text, span)
+    return found
+
+
+def _annotations(node: Any) -> Iterable[tuple[str, Any]]:
+    match node:
+        case tir.For(annotations=annotations) | tir.Block(annotations=annotations):
+            return annotations.items()
+        case tir.AttrStmt(key=key, value=value):
+            return ((key, value),)
+    return ()
+
+
+def compile_with(
+    text: str, natives: Natives, machine: Machine, level: int, emit: frozenset[str], allowed: frozenset[str]
+) -> Compiled:
+    """`compile_text` of a module together with its kernels, in a child process. Raises CompileError E0710."""
+    seconds = SECONDS + len(text) // 20_000
+    job = {"kind": "compile", "text": text, "texts": natives.texts, "level": level, "emit": sorted(emit)}
+    answer = _child(job, machine, seconds, None)
+    made = Compiled(base64.b64decode(answer["obj"]), answer["asm"], answer["llvm_ir"])
+    if made.obj:
+        _check_object(made.obj, allowed)
+    return made
+
+
+def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
+    """The object has nothing that its kind may not have; this is about what LLVM made of the kernels."""
+    from mlcc.errors import LoadError
+    from mlcc.targets.llvm.host.run import CONSTANTS
+
+    try:
+        parts = elf.read_object(obj)
+    except LoadError as exc:
+        why = exc.diagnostics[0].message.partition(": ")[2]
+        raise CompileError(error("E0710", f"native code (`{PRAGMA}`): no object can be made of it: {why}")) from None
+    if any(s.name == RUN and s.section != elf.UNDEFINED for s in parts.symbols):
+        allowed |= externs.POOL
+    for symbol in parts.symbols:
+        is_needed = symbol.section == elf.UNDEFINED and symbol.type != elf.FILE and symbol.name not in ("", CONSTANTS)
+        if is_needed and symbol.name not in externs.ALLOWED | allowed:
+            message = f"native code (`{PRAGMA}`) needs `{symbol.name}`, which objects do not have"
+            raise CompileError(error("E0710", message))
+
+
+def _child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | None) -> dict[str, Any]:
+    """The answer of a child process to a job. Raises CompileError E0710 if it gives none."""
+    size = MEMORY + 64 * sum(map(len, job["texts"]))
+    whole = {
+        **job, "triple": machine.triple, "cpu": machine.cpu, "features": machine.features, "seconds": seconds,
+        "bytes": size,
+    }  # fmt: skip
+    command = [sys.executable, "-I", "-c", _CHILD.format(path=sys.path)]
+    try:
+        done = subprocess.run(command, input=json.dumps(whole).encode(), capture_output=True, timeout=seconds + 5)
+    except subprocess.TimeoutExpired:
+        raise _gave_up(f"LLVM did not finish within {seconds} seconds", span) from None
+    if done.returncode == 0:
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise _gave_up(f"LLVM did not finish within {seconds} seconds", span)
+    fatal = [line for line in said if "LLVM ERROR" in line or "Error" in line]
+    how = f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else "ended"
+    why = (fatal or said or [how])[0 if fatal else -1]
+    raise _gave_up(f"LLVM gave up on it: {why.removeprefix('LLVM ERROR: ')}", span)
+
+
+def _gave_up(why: str, span: Span | None) -> CompileError:
+    return CompileError(error("E0710", f"native code (`{PRAGMA}`): {why}", span))
+
+
+__all__: Sequence[str] = ("NativeFunction", "Natives", "compile_with", "import_kernels")

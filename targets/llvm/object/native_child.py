@@ -1,0 +1,226 @@
+"""Native kernels in a process of their own: LLVM IR that somebody else wrote is parsed, checked and compiled here.
+
+LLVM ends the process on some of what it is given, crashes on some, and takes its time with some; `native` makes a
+diagnostic of it. One job per process, as JSON: from standard input, to a descriptor that nothing else writes to.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mlcc.targets.llvm.object.compile import NATIVE_PREFIX, Machine, compile_text, target_machine
+
+_STRING = re.compile(r'"[^"]*"')
+_NAME = re.compile(r'@("[^"]*"|[-a-zA-Z$._0-9]+) = ')
+_ATTRIBUTE = re.compile(r'"[^"]*"(?:="[^"]*")?|[a-z_0-9]+(?:=\d+|\((?:[^()"]|"[^"]*"|\([^()]*\))*\))?')
+_NAMED_METADATA = re.compile(r"![-a-zA-Z$._]")
+
+# What a kernel's functions may say of themselves. Others ask for more of the machine (target-features), for symbols
+# that an object does not have (stack protectors, instrumentation), or for tables that it has no use for.
+_KEPT = frozenset({
+    "alwaysinline", "cold", "convergent", "hot", "inlinehint", "memory", "minsize", "mustprogress", "nocallback",
+    "noduplicate", "nofree", "noinline", "nomerge", "norecurse", "noreturn", "nosync", "nounwind",
+    "null_pointer_is_valid", "optnone", "optsize", "speculatable", "strictfp", "willreturn",
+})  # fmt: skip
+_LINKAGES = frozenset({"external", "internal", "private", "linkonce_odr", "linkonce_any", "weak_odr", "weak_any"})
+
+
+class Wrong(Exception):
+    """What is wrong with a text, in words."""
+
+
+def main() -> None:
+    """Do the job on standard input."""
+    gc.disable()
+    answer = os.dup(1)
+    os.dup2(2, 1)  # LLVM's remarks belong to the messages
+    job = json.load(sys.stdin)
+    _limit(job["seconds"], job["bytes"])
+    machine = Machine(job["triple"], job["cpu"], tuple(job["features"]))
+    try:
+        result = check(job["texts"], machine, frozenset(job["allowed"])) if job["kind"] == "check" else compiled(
+            job, machine
+        )  # fmt: skip
+    except Wrong as exc:
+        result = {"wrong": str(exc)}
+    with open(answer, "w") as out:
+        json.dump(result, out)
+    os._exit(0)  # LLVM's modules and contexts do not care to be collected in any order
+
+
+def _limit(seconds: int, size: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    limits = [n for n in resource.getrlimit(resource.RLIMIT_AS) if n != resource.RLIM_INFINITY]
+    size = min([size, *limits])
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def compiled(job: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    made = compile_text(job["text"], machine, job["level"], frozenset(job["emit"]), job["texts"])
+    return {"obj": base64.b64encode(made.obj).decode(), "asm": made.asm, "llvm_ir": made.llvm_ir}
+
+
+# ---------------------------------------------------------------- checks
+
+
+def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> dict[str, Any]:
+    """The texts as they may be linked, each with what it defines: name -> result and parameter types.
+
+    Raises Wrong.
+    """
+    made: list[dict[str, Any]] = []
+    modules = []
+    for number, text in enumerate(texts):
+        try:
+            module = _parsed(text, machine)
+            made.append({"defines": _examined(module)})
+            modules.append(module)
+        except Wrong as exc:
+            raise Wrong(json.dumps([number, str(exc)])) from None
+    owner: dict[str, int] = {}
+    for number, found in enumerate(made):
+        for name in found["defines"]:
+            if name in owner:
+                raise Wrong(json.dumps([number, f"it defines `{name}`, and so does another kernel"]))
+            owner[name] = number
+    for number, module in enumerate(modules):
+        try:
+            made[number]["calls"] = _declarations(module, allowed, owner)
+        except Wrong as exc:
+            raise Wrong(json.dumps([number, str(exc)])) from None
+        for function in list(module.functions):
+            if function.name in owner and not _is_local(function):
+                if not function.is_declaration:
+                    function.linkage, function.visibility, function.storage_class = "external", "default", "default"
+                function.name = NATIVE_PREFIX + function.name
+        made[number]["text"] = str(module)
+    return {"kernels": made}
+
+
+def _parsed(text: str, machine: Machine) -> Any:
+    """The module, without what does not concern its code."""
+    import llvmlite.binding as llvm
+
+    tm = target_machine(machine, 2)
+    try:
+        first = llvm.parse_assembly(text, llvm.create_context())
+        arch = first.triple.partition("-")[0]
+        if arch and arch != machine.triple.partition("-")[0]:
+            raise Wrong(f"it is made for {first.triple}")
+        _module_lines(str(first))
+        module = llvm.parse_assembly("\n".join(_plain(str(first), machine)) + "\n", llvm.create_context())
+        module.triple, module.data_layout = machine.triple, str(tm.target_data)
+        module.verify()
+    except RuntimeError as exc:
+        raise Wrong(f"LLVM does not accept it: {_first_line(exc)}") from None
+    return module
+
+
+def _first_line(exc: Exception) -> str:
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    said = [line for line in lines if "error:" in line]
+    text = (said or lines or ["it does not say why"])[0]
+    at = lines.index(text) if text in lines else len(lines)
+    return re.sub(r"^<string>:", "line ", text) + (f" `{lines[at + 1]}`" if at + 1 < len(lines) and said else "")
+
+
+def _module_lines(text: str) -> None:
+    for line in text.splitlines():
+        bare = _STRING.sub('""', line)
+        if line.startswith("module asm"):
+            raise Wrong("it has assembly code (`module asm`)")
+        if line.startswith("@"):
+            match = _NAME.match(line)
+            name = match.group(1).strip('"') if match else line
+            words = _NAME.sub("", bare).split(" {", 1)[0].split()
+            kind = next((w for w in words if w in ("global", "constant", "alias", "ifunc")), "global")
+            _global(name, kind, words)
+        if line.startswith(("@", "define")) and re.search(r'(?<![%@$.\w-])(section|partition) ""', bare):
+            raise Wrong("it names a section of its own")
+        if line.startswith("define") and re.search(r'(?<![%@$.\w-])(gc "|personality |prefix |prologue )', bare):
+            raise Wrong("a function has a garbage collector, a personality, or data in front of it")
+
+
+def _global(name: str, kind: str, words: list[str]) -> None:
+    if name.startswith("llvm."):
+        raise Wrong(f"it has `@{name}`: start-up code and kept symbols are not for kernels")
+    if kind in ("alias", "ifunc"):
+        raise Wrong(f"`@{name}` is an {kind}")
+    if "external" in words or "extern_weak" in words:
+        raise Wrong(f"the variable `@{name}` is not defined in it")
+    if kind != "constant" or any(w.startswith("thread_local") for w in words) or "externally_initialized" in words:
+        raise Wrong(f"the variable `@{name}` can be written: kernels keep no state")
+
+
+def _plain(text: str, machine: Machine) -> Iterator[str]:
+    """The lines of a printed module without modules' flags and debug information, comdats, and attributes not kept."""
+    extra = re.sub(r"^nounwind ?", "", machine.function_attrs)
+    for line in text.splitlines():
+        if _NAMED_METADATA.match(line) or (line.startswith("$") and " = comdat " in line):
+            continue
+        if line.startswith("attributes #"):
+            head, _, rest = line.partition(" = {")
+            found = _ATTRIBUTE.findall(rest.rpartition("}")[0])
+            kept = [a for a in found if re.split(r"[=(]", a)[0] in _KEPT]
+            yield f"{head} = {{ {' '.join([*kept, extra])} }}"
+        elif line.startswith(("define", "@")):
+            yield re.sub(r",? comdat(\(\$(\"[^\"]*\"|[-a-zA-Z$._0-9]+)\))?(?=[ ,]|$)", "", line)
+        else:
+            yield line
+
+
+def _examined(module: Any) -> dict[str, Any]:
+    """What the module defines for others. Raises Wrong for code that kernels may not have."""
+    import llvmlite.binding as llvm
+
+    defined: dict[str, Any] = {}
+    for function in module.functions:
+        if function.is_declaration:
+            continue
+        if function.linkage.name not in _LINKAGES:
+            raise Wrong(f"`{function.name}` has linkage {function.linkage.name}")
+        for block in function.blocks:
+            for instruction in block.instructions:
+                if any(o.value_kind == llvm.ValueKind.inline_asm for o in instruction.operands):
+                    raise Wrong(f"`{function.name}` has inline assembly")
+        if not _is_local(function):
+            shape = str(function.global_value_type)
+            params = [str(a.type) for a in function.arguments]
+            result = shape.partition(" (")[0] if " (" in shape else shape
+            defined[function.name] = {"result": result, "params": params, "varargs": "..." in shape}
+    if not defined:
+        raise Wrong("it defines no function")
+    return defined
+
+
+def _is_local(function: Any) -> bool:
+    return function.linkage.name in ("internal", "private")
+
+
+def _declarations(module: Any, allowed: frozenset[str], owner: dict[str, int]) -> list[str]:
+    """What the module uses and no kernel defines. Raises Wrong for what is not allowed."""
+    text = str(module)
+    used = []
+    for function in module.functions:
+        name = function.name
+        if not function.is_declaration or name.startswith("llvm.") or name in owner:
+            continue
+        if len(re.findall(rf'@"?{re.escape(name)}"?(?![-a-zA-Z$._0-9])', text)) > 1:
+            if name not in allowed:
+                raise Wrong(f"it calls `{name}`, which is neither among libm's functions nor allowed")
+            used.append(name)
+    return used
+
+
+if __name__ == "__main__":
+    main()
