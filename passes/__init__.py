@@ -67,7 +67,7 @@ PASSES: dict[str, str] = {
     "resolve-views": "mlcc.passes.gpu.views:ResolveViews",
     "rewrite": "mlcc.passes.patterns.rewrite:Rewrite",
     "rewrite-dataflow-reshape": "mlcc.passes.graph.rewrite_dataflow_reshape:RewriteDataflowReshape",
-    "schedule": "mlcc.passes.schedule.apply_schedule:ApplyScript",
+    "schedule": "mlcc.passes.schedule.schedule_pass:ApplyScript",
     "select-parallel-loops": "mlcc.passes.lowering.parallel:SelectParallelLoops",
     "select-unrolled-loops": "mlcc.passes.lowering.unroll:SelectUnrolledLoops",
     "serialize-threads": "mlcc.passes.lowering.threads:SerializeThreads",

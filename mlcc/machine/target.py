@@ -44,8 +44,8 @@ class Target:
     `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability, `native` that of the
     GPU here. `num_cores` 0: as many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the
     width of vectors in bits are what schedules are chosen for; 0 is what is known of the CPU
-    (`mlcc.machine.cpu_tables`). So are, for cuda, the number of multiprocessors, and the threads, bytes of shared memory
-    and registers that a block may have; 0 is what is known of the architecture (`mlcc.machine.gpu_tables`).
+    (`mlcc.machine.cpu_tables`). So are, for cuda, the number of multiprocessors, and the threads, bytes of shared
+    memory and registers that a block may have; 0 is what is known of the architecture (`mlcc.machine.gpu_tables`).
     `fast_math`: floating-point arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count.
     `check_indices`: indices in the data that lie outside are errors, where they would else read and write any memory.
     """

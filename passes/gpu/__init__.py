@@ -1,7 +1,7 @@
 """TensorIR for GPUs: kernels as the code of one thread, and host code that launches them (see `device`).
 
-The steps are passes (`mlcc.passes.manage.levels.LOWERING`), one module each; `device_program` then takes kernels and host
-code apart.
+The steps are passes (`mlcc.passes.manage.levels.LOWERING`), one module each; `device_program` then takes kernels and
+host code apart.
 """
 
 from __future__ import annotations

@@ -131,9 +131,7 @@ def _named(function: Callable[..., Any]) -> int | None:
 
 def _wrap(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
     """Variables for Python's operators; functions of scripts bring their own."""
-    from mlcc.passes.schedule.mls.values import Routine
-
-    if isinstance(function, Routine):
+    if getattr(function, "takes_variables", False):
         return None
     from mlcc.te.scalar import Scalar
 

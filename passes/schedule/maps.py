@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,9 +20,9 @@ def call_map(fn: Callable[..., Any], variables: Sequence[tir.Var], parameter: st
         raise Refusal("E0613", f"`{parameter}` takes a function of indices, not {describe(fn)}")
     from mlcc.te.scalar import Scalar
 
-    plain = inspect.isfunction(fn) or inspect.ismethod(fn)
+    raw = getattr(fn, "takes_variables", False)
     try:
-        result = fn(*(Scalar(v) for v in variables)) if plain else fn(*variables)
+        result = fn(*(variables if raw else map(Scalar, variables)))
     except TypeError as exc:
         raise Refusal("E0613", f"`{parameter}` cannot be applied to {len(variables)} indices: {exc}") from None
     if not isinstance(result, (list, tuple)):

@@ -128,11 +128,9 @@ class Schedule:
 
     def _function_name(self, name: Any) -> str:
         """Raises Refusal E0613 or E0616 for what is no name of a TensorIR function."""
-        from mlcc.passes.schedule.primitives.lookup import function_name
-
         if not isinstance(name, str):
             raise Refusal("E0613", f"`func_name` is the name of a function, not {describe(name)}")
-        return function_name(self._state, name)
+        return self._state.function_name(name)
 
     # ------------------------------------------------------------ steps
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import used_vars
@@ -97,6 +98,20 @@ class State:
         return made
 
     # ------------------------------------------------------------ the program
+
+    def function_name(self, func_name: str | None) -> str:
+        """The name of the function to look into. Raises Refusal E0616."""
+        names = [n for n, f in self.module.functions.items() if isinstance(f, tir.PrimFunc)]
+        if func_name is None:
+            func_name = self.working_on
+            if func_name is None:
+                listed = ", ".join(names[:20]) or "none"
+                help = f"give `func_name=`, or call `sch.work_on(...)` first; the functions are {listed}"
+                raise Refusal("E0616", "the module has several functions and none of them is chosen", help=help)
+        if func_name not in names:
+            help = did_you_mean(func_name, names) or f"the functions are {', '.join(names[:20]) or 'none'}"
+            raise Refusal("E0616", f"the module has no TensorIR function `{func_name}`", help=help)
+        return func_name
 
     def func(self, name: str) -> tir.PrimFunc:
         return self.module[name]  # type: ignore[return-value]

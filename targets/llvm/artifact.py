@@ -17,11 +17,12 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import check_suffix, kind_of
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
-from mlcc.targets.llvm.host.run import CONSTANTS
+from mlcc.targets.llvm.codegen.context import CONSTANTS
+from mlcc.targets.llvm.codegen.native_functions import Natives
 from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
 from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library
-from mlcc.targets.llvm.object.native import Natives, compile_with
+from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
 from mlcc.targets.plan.exports import c_identifier
 

@@ -104,6 +104,8 @@ class Builtin:
 class Routine:
     """A `def` or `lambda` of the script. Primitives call it as an index map, with variables."""
 
+    takes_variables = True  # rather than scalars with Python's operators: the script has its own
+
     def __init__(self, name: str, cst: Cst, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...]) -> None:
         import inspect
 

@@ -7,7 +7,6 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.ir import tir
 from mlcc.ir.node import EMPTY, Attrs, freeze, replace
-from mlcc.passes.schedule.primitives.lookup import function_name
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe, primitive
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
@@ -57,7 +56,7 @@ def mark_scheduled(state: State, func_name: str | None = None) -> None:
 
     `func_name` is found as in `get_block`. Refused if no such function is there (E0616). TVM has no such step.
     """
-    func_name = function_name(state, func_name)
+    func_name = state.function_name(func_name)
     state.recorded["func_name"] = func_name
     state.update(func_name, state.func(func_name).with_attr("tir.is_scheduled", True))
 

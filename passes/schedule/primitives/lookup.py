@@ -18,7 +18,7 @@ def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef
     Refused if no block, or more than one, has the name (E0615), or no such function is there (E0616).
     TVM: `get_sblock`.
     """
-    func_name = function_name(state, func_name)
+    func_name = state.function_name(func_name)
     state.recorded["func_name"] = func_name
     tree = state.tree(func_name)
     found = tree.blocks_named(name)
@@ -29,21 +29,6 @@ def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef
     known = sorted({r.block.name for r in tree.realizes})
     help = did_you_mean(name, known) or (f"its blocks are {', '.join(known[:20])}" if known else "it has no blocks")
     raise Refusal("E0615", f"`{func_name}` has no block called `{name}`", help=help)
-
-
-def function_name(state: State, func_name: str | None) -> str:
-    """The name of the function to look into. Raises Refusal E0616."""
-    names = [n for n, f in state.module.functions.items() if isinstance(f, tir.PrimFunc)]
-    if func_name is None:
-        func_name = state.working_on
-        if func_name is None:
-            listed = ", ".join(names[:20]) or "none"
-            help = f"give `func_name=`, or call `sch.work_on(...)` first; the functions are {listed}"
-            raise Refusal("E0616", "the module has several functions and none of them is chosen", help=help)
-    if func_name not in names:
-        help = did_you_mean(func_name, names) or f"the functions are {', '.join(names[:20]) or 'none'}"
-        raise Refusal("E0616", f"the module has no TensorIR function `{func_name}`", help=help)
-    return func_name
 
 
 @primitive()

@@ -13,14 +13,14 @@ from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm.codegen import casts, index_checks, intrinsics, memory, packed, vmath
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import is_small_float, memory_type, register_type, zero
-from mlcc.targets.llvm.object.compile import NATIVE_PREFIX
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.context import ModuleContext
     from mlcc.targets.llvm.codegen.emitter import Emitter
-    from mlcc.targets.llvm.object.native import NativeFunction
+    from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 
 
 def call(e: Emitter, node: tir.Call) -> Value:

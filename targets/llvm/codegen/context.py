@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
+from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 from mlcc.targets.llvm.codegen.signature import Kernel
 from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import numbered
 
-if TYPE_CHECKING:
-    from mlcc.targets.llvm.object.native import NativeFunction
-
 # `i32 @mlcc_packed_call(i32 slot, ptr args, i32 count)`: calls the packed function bound to a slot with `count`
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
+CONSTANTS = "mlcc_unnamed_prefix_constants"  # the symbol of the data section with the weights
 
 
 @dataclass(frozen=True, slots=True)

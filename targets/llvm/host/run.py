@@ -13,7 +13,7 @@ from mlcc.ir.dtypes import FLOAT64
 from mlcc.ir.node import walk
 from mlcc.runtime.abi import OFFSET
 from mlcc.targets.llvm.codegen import casts
-from mlcc.targets.llvm.codegen.context import Shared
+from mlcc.targets.llvm.codegen.context import CONSTANTS, Shared
 from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.emitter import Emitter
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, integer
@@ -42,7 +42,6 @@ from mlcc.targets.plan.steps import (
     walk_steps,
 )
 
-CONSTANTS = "mlcc_unnamed_prefix_constants"
 _LONG = 300  # steps
 
 

@@ -10,10 +10,9 @@ from typing import Any
 from mlcc.machine.cpu import features_of
 from mlcc.machine.target import Target
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
+from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
-
-NATIVE_PREFIX = "mlcc.native."  # of the functions of native kernels, before they become internal
 
 _lock = threading.Lock()
 

@@ -11,8 +11,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 from mlcc.errors import CompileError, Span, error
@@ -20,7 +19,9 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
 from mlcc.runtime import elf, externs
+from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.libm import LIBM
+from mlcc.targets.llvm.codegen.native_functions import NativeFunction, Natives
 from mlcc.targets.llvm.codegen.pool import RUN
 from mlcc.targets.llvm.object.compile import Compiled, Machine
 
@@ -29,28 +30,6 @@ SECONDS = 30  # for a check, and for a compilation besides what the module's own
 MEMORY = 2 << 30
 
 _CHILD = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.native_child import main; main()"
-
-
-@dataclass(frozen=True, slots=True)
-class NativeFunction:
-    """A function that a kernel's text defines: LLVM types of its result and parameters."""
-
-    name: str
-    result: str
-    params: tuple[str, ...]
-    varargs: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.result}({', '.join((*self.params, *(['...'] if self.varargs else [])))})"
-
-
-@dataclass(frozen=True, slots=True)
-class Natives:
-    """Checked texts, ready to be linked, the functions that they define by name, and the externs that they call."""
-
-    texts: tuple[str, ...] = ()
-    functions: dict[str, NativeFunction] = field(default_factory=dict)
-    externs: tuple[str, ...] = ()
 
 
 def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], permitted: bool) -> Natives:
@@ -141,7 +120,6 @@ def compile_with(
 def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
     """The object has nothing that its kind may not have; this is about what LLVM made of the kernels."""
     from mlcc.errors import LoadError
-    from mlcc.targets.llvm.host.run import CONSTANTS
 
     try:
         parts = elf.read_object(obj)
@@ -183,6 +161,3 @@ def _child(job: dict[str, Any], machine: Machine, seconds: int, span: Span | Non
 
 def _gave_up(why: str, span: Span | None) -> CompileError:
     return CompileError(error("E0710", f"native code (`{PRAGMA}`): {why}", span))
-
-
-__all__: Sequence[str] = ("NativeFunction", "Natives", "compile_with", "import_kernels")

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mlcc.targets.llvm.object.compile import NATIVE_PREFIX, Machine, compile_text, target_machine
+from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
+from mlcc.targets.llvm.object.compile import Machine, compile_text, target_machine
 
 _STRING = re.compile(r'"[^"]*"')
 _NAME = re.compile(r'@("[^"]*"|[-a-zA-Z$._0-9]+) = ')
