@@ -1,6 +1,6 @@
 """Calls `T.*` that give a value: which function is meant, constants and variables of dtypes, intrinsics by name.
 
-Calls that make a statement are in `tir_statements`, `tir_blocks` and `tir_loops`.
+Calls that make a statement are in `statements`, `blocks` and `loops`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From the syntax tree of a `@T.prim_func` to a `PrimFunc`: parameters, bodies, assignments, simple statements.
 
-Loops are in `tir_loops`, blocks in `tir_blocks`, `with` in `tir_with`, and other statements that call `T.*` in
-`tir_statements`.
+Loops are in `loops`, blocks in `blocks`, `with` in `with_statements`, and other statements that call `T.*` in
+`statements`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mlcc.arith.iter_fuse import Level
 from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum
-from mlcc.arith.iter_rewrite import Rewriter
+from mlcc.arith.iter_rewrite import IterMapRewriter
 from mlcc.arith.proofs import Proofs, is_one
 from mlcc.ir import construct as c
 from mlcc.ir.tir import Expr
@@ -31,7 +31,7 @@ def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
     return found
 
 
-def problem(indices: list[IterSum], rewriter: Rewriter, level: Level) -> tuple[str, Expr | None] | None:
+def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
     """Why the map is not what `level` asks for, with the iterator concerned; None if it is."""
     found = digits_of(indices)
     for mark, splits in found.items():
@@ -49,7 +49,7 @@ def problem(indices: list[IterSum], rewriter: Rewriter, level: Level) -> tuple[s
     return None
 
 
-def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: Rewriter, level: Level) -> str | None:
+def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRewriter, level: Level) -> str | None:
     """Ordered from the lowest, each digit must start where the one below ends, and the last end with the iterator."""
     proofs = rewriter.proofs
     expected: Expr = c.const(1, mark.extent.dtype)

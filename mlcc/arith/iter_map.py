@@ -15,7 +15,7 @@ from mlcc.arith.iter_check import problem
 from mlcc.arith.iter_constraints import constraints_of, uses
 from mlcc.arith.iter_fuse import Level
 from mlcc.arith.iter_nodes import IterMark, IterSplit, IterSum, Speller, normalize_to_expr
-from mlcc.arith.iter_rewrite import NotAffine, Rewriter
+from mlcc.arith.iter_rewrite import IterMapRewriter, NotAffine
 from mlcc.arith.proofs import Proofs, factors, is_zero
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -81,13 +81,13 @@ def _detect(
         if found is None:
             raise NotAffine("the predicate `{}` is no conjunction of bounds", predicate)
         ranges, constraints = found
-        rewriter = Rewriter(proofs, ranges, level, simplify_trivial, lenient)
+        rewriter = IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
         for made in constraints:
             if not rewriter.fuser.constrain(rewriter.digits(made.value), made.low, made.high):
                 raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", made.value)
         if not rewriter.fuser.consistent():
             raise NotAffine("the bounds of the predicate `{}` cut through one another", predicate)
-    rewriter = rewriter or Rewriter(proofs, ranges, level, simplify_trivial, lenient)
+    rewriter = rewriter or IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
     indices: list[IterSum] = []
     if level != "bijective":
         rewriter.collecting = True
@@ -137,7 +137,7 @@ def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None =
 
     Raises NotAffine.
     """
-    rewriter = Rewriter(Proofs(analyzer or Analyzer()), iters, "none", True)
+    rewriter = IterMapRewriter(Proofs(analyzer or Analyzer()), iters, "none", True)
     made = rewriter.digits(index)
     made = rewriter.fuser.join(made) or made
 

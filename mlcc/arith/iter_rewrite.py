@@ -40,7 +40,7 @@ class Padding:
     padded: IterMark | None = None
 
 
-class Rewriter:
+class IterMapRewriter:
     """Rewrites expressions over `iters`; raises NotAffine.
 
     `lenient`: a remainder of a remainder that does not divide it stays as it is, which is enough to spell an

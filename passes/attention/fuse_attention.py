@@ -17,7 +17,7 @@ from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.tail import Tail
 from mlcc.passes.attention.written_out import WrittenOut, find, from_graph
 from mlcc.passes.graph.lower_to_tir import shapes_known
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.relax.construct import call_tir, prim_value
@@ -50,7 +50,7 @@ class FuseAttention(Pass):
         return made
 
 
-class _Fuser(Mutator):
+class _Fuser(RelaxMutator):
     def __init__(self, builder: ModuleBuilder, func: relax.Function, facts: GpuFacts) -> None:
         super().__init__(builder.module)
         self.builder = builder

@@ -4,7 +4,7 @@ other axes than the last, softmax over channels, and what surrounds them.
 The sums of a tile, some vectors along what is stored consecutively and perhaps some rows of them, stay in registers
 while everything that is summed up goes by. All other stages are computed for the same tile, before and after. Data that
 are read at windows along the vectors are copied before, with what surrounds them and as far as whole vectors reach
-(`windows`); elsewhere, padding is chosen where it is read.
+(`padded_copies`); elsewhere, padding is chosen where it is read.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.passes.graph.dead_code import remove_unused
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import PRIMITIVE, call_function, make_function, make_seq
@@ -66,7 +66,7 @@ class FuseDenseAdd(_FusePair):
     prefix: ClassVar[str] = "fused_dense_add"
 
 
-class _PairFuser(Mutator):
+class _PairFuser(RelaxMutator):
     def __init__(self, module: IRModule, uses: Uses, producer: str, prefix: str) -> None:
         super().__init__(module)
         self.uses = uses

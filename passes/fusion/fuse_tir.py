@@ -13,7 +13,7 @@ from mlcc.ir.node import replace
 from mlcc.passes.fusion.fused_kernel import FusedKernel, fuse_calls
 from mlcc.passes.graph.dead_code import keep_reachable, remove_unused
 from mlcc.passes.graph.expand_tuple_arguments import ExpandTupleArguments
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.remove_unused_parameters import RemoveUnusedParameters
 from mlcc.passes.manage.manager import Pass, PassContext, Requirement
 from mlcc.relax.construct import call_tir, get_item, global_vars, prim_value
@@ -86,7 +86,7 @@ def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
     return made
 
 
-class _Caller(Mutator):
+class _Caller(RelaxMutator):
     """Rewrites the callers of fused functions; brings along the TIR functions that they call."""
 
     def __init__(self, module: IRModule, kernels: dict[str, FusedKernel], builder: ModuleBuilder) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.ir import relax
 from mlcc.ir.node import Attrs, replace
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
 from mlcc.relax.construct import (
     CALL_TIR,
@@ -44,7 +44,7 @@ class Style:
 FUSED = Style(Attrs({PRIMITIVE: True}))
 
 
-class Grouper(Mutator):
+class Grouper(RelaxMutator):
     """Rewrites one function; the functions of its groups go to the builder.
 
     Subclasses say which bindings of a dataflow block belong together, and in which style.

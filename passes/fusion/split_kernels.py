@@ -16,7 +16,7 @@ from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.fusion.fused_kernel import handle, part_of
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, with_wide_intermediates
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.schedule.tree import Tree
@@ -64,7 +64,7 @@ class _Part:
     sizes: tuple[tir.Var, ...]
 
 
-class _Splitter(Mutator):
+class _Splitter(RelaxMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)

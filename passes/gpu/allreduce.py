@@ -3,7 +3,7 @@
 Where the threads that take part lie side by side in warps, by shuffles: each lane takes what the lane half a group
 further on has, then a quarter, and so on, until the first one has all, and hands it back. Groups of several warps meet
 in shared memory; groups of other sizes combine there in a tree. Lower threads
-stand on the left of the combiner throughout. The barriers are `sync`'s to insert.
+stand on the left of the combiner throughout. The barriers are `insert_barriers`' to insert.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlcc.passes.gpu.combine_threads import SCOPE
 from mlcc.passes.gpu.device import BLOCK
 from mlcc.passes.gpu.divergence import Varying, drawn_in, is_threads_left_out
 from mlcc.passes.gpu.form_kernels import change_kernels
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
@@ -44,7 +44,7 @@ def _is_allreduce(node: object) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op("tir.tvm_thread_allreduce")
 
 
-class _Lower(Mutator):
+class _Lower(TirMutator):
     def __init__(self, loops: Sequence[tir.For]) -> None:
         self._loops = {loop.thread: loop for loop in loops if loop.thread in BLOCK}
         self._varying = Varying()

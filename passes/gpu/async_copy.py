@@ -20,7 +20,7 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.guarded import guarded
 from mlcc.passes.gpu.pipeline import ASYNC
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -33,7 +33,7 @@ def inject_async_copies(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Copies().body(func.body))
 
 
-class _Copies(Mutator):
+class _Copies(TirMutator):
     def __init__(self) -> None:
         self._inside = False
         self._analyzer = Analyzer()

@@ -10,7 +10,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Stmt
 from mlcc.passes.lowering.match_buffer import match, matched, with_strides
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
@@ -22,7 +22,7 @@ def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Binder({*func.params, *known}).body(func.body))
 
 
-class _Binder(Mutator):
+class _Binder(TirMutator):
     def __init__(self, defined: set[tir.Var]) -> None:
         self._defined = defined
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}

@@ -21,7 +21,7 @@ from mlcc.passes.gpu.device import BLOCK, block_barrier
 from mlcc.passes.gpu.form_kernels import change_kernels
 from mlcc.passes.gpu.mbarriers import barrier_address, barrier_buffer
 from mlcc.passes.gpu.tensor_map import TensorMap
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -61,7 +61,7 @@ def _number(node: Expr) -> int:
 
 
 @dataclass
-class _Lower(Mutator):
+class _Lower(TirMutator):
     """`slots` has how many there are for each key; `first` says whether a thread is the block's first; `span` is the
     place of a tile."""
 

@@ -36,7 +36,7 @@ from mlcc.passes.gpu.swizzle import Permutation
 from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
 from mlcc.passes.lowering.stage import LoweringStep
@@ -78,7 +78,7 @@ def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
 
 
-class _Aligned(Mutator):
+class _Aligned(TirMutator):
     """Shared memory of tiles begins where the copy engine writes to."""
 
     def __init__(self, targets: set[tir.Buffer]) -> None:
@@ -90,7 +90,7 @@ class _Aligned(Mutator):
         return self._buffers.get(node, node)
 
 
-class _Tiles(Mutator):
+class _Tiles(TirMutator):
     """Finds the copies of one kernel. `threads` are the places of the thread in the grid."""
 
     def __init__(self, body: Body, threads: set[tir.Var], keys: int) -> None:

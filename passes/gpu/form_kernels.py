@@ -43,7 +43,7 @@ from mlcc.passes.gpu.launch import Launch, scan
 from mlcc.passes.gpu.thread_axes import AXES, is_virtual, loop_label, thread_axis
 from mlcc.passes.lowering.compact import OUTSIDE
 from mlcc.passes.lowering.folding import Folding
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK
 from mlcc.passes.lowering.stage import LoweringStep
@@ -61,7 +61,7 @@ def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
     return replace(buffer, data=data)
 
 
-class _Host(Mutator):
+class _Host(TirMutator):
     """Finds the kernels. What the host itself does with memory is refused."""
 
     def __init__(self) -> None:
@@ -181,7 +181,9 @@ class _Thread(Folding):
         self._open.pop()
         if self._launch.whole(tag, extent):
             return list(body)
-        inside = c.call("bool", "likely", c.less(at, self.expr(extent)))  # marks what the text has not: see `sync`
+        inside = c.call(
+            "bool", "likely", c.less(at, self.expr(extent))
+        )  # marks what the text has not: see `insert_barriers`
         return [tir.IfThenElse(inside, body, span=node.span)]
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
@@ -283,7 +285,7 @@ def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body
     return replace(func, body=_Changed(change).body(func.body))
 
 
-class _Changed(Mutator):
+class _Changed(TirMutator):
     def __init__(self, change: Callable[[Sequence[tir.For], Body], Body]) -> None:
         self._change = change
 

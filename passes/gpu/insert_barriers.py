@@ -1,9 +1,9 @@
 """Barriers, where threads of a block hand values to one another: between a write and a read or write of the same
 element by another thread, in the order of the text or from one iteration of a loop to a later one.
 
-There is none where it is proved that no two threads meet in an element (`own`), nor where the text has one. A barrier
-stands before the first statement that needs it, in the innermost scope that all threads run alike; conditions that
-differ between threads are drawn in, statement by statement (`divergence`).
+There is none where it is proved that no two threads meet in an element (`thread_dependence`), nor where the text has
+one. A barrier stands before the first statement that needs it, in the innermost scope that all threads run alike;
+conditions that differ between threads are drawn in, statement by statement (`divergence`).
 
 Functions with the attribute `mlcc.manual_barriers`, and kernels that synchronise through barriers in memory
 (`ptx_arrive_barrier` and the like), are left to themselves.

@@ -18,7 +18,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.form_kernels import change_kernels
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -59,7 +59,7 @@ def _placed(loops: Sequence[tir.For], body: Body) -> Body:
     return made if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *made)
 
 
-class _Named(Mutator):
+class _Named(TirMutator):
     """Numbers become addresses."""
 
     def __init__(self, buffer: tir.Buffer | None) -> None:

@@ -20,7 +20,7 @@ from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.lowering.divisions import divisions
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -46,7 +46,7 @@ def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
     return replace(kernel, body=narrowing.body(kernel.body))
 
 
-class _Narrow(Mutator):
+class _Narrow(TirMutator):
     """An int64 expression that fits becomes `Cast(int64, e)` with `e` in int32; who takes int32 takes off the cast."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from mlcc.passes.gpu.device import block_barrier
 from mlcc.passes.gpu.pipeline_checks import apart, check_dependences, part_touches
 from mlcc.passes.gpu.pipeline_tiles import Slotted, Tile, find_tiles, only_tiles, waits
 from mlcc.passes.gpu.wgmma_groups import PENDING, has_products
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import (
     ASYNC_STAGES,
@@ -58,7 +58,7 @@ def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))
 
 
-class _Statements(Mutator):
+class _Statements(TirMutator):
     def expr(self, node: Expr) -> Expr:
         return node
 

@@ -12,7 +12,7 @@ from mlcc.ir.dtypes import INT32
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.bulk_tiles import KEY, SLOT, SLOTS, TILE, WAIT, is_call, wait_for
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def only_tiles(part: Body) -> bool:
     return not any(n.buffer.scope.startswith("shared") for n in stores)
 
 
-class Slotted(Mutator):
+class Slotted(TirMutator):
     """The code of a part whose tiles (by key) lie in a slot of so many; where they are used is waited for them."""
 
     def __init__(self, slots: Mapping[int, tuple[Expr, int]]) -> None:

@@ -1,4 +1,4 @@
-"""Kernels in the form of `kernels` become kernels of their own, launched where they stood."""
+"""Kernels in the form of `form_kernels` become kernels of their own, launched where they stood."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlcc.passes.gpu.device import DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.form_kernels import thread_nest
 from mlcc.passes.gpu.shared_layout import dynamic_layout
 from mlcc.passes.gpu.tensor_map_parameters import with_map_parameters
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.symbols import symbols_of
 
 
@@ -26,7 +26,7 @@ def split_host_device(name: str, func: tir.PrimFunc) -> DeviceProgram:
     return DeviceProgram(func, host, tuple(replace(kernel, attrs=attrs) for kernel in splitter.kernels))
 
 
-class _Splitter(Mutator):
+class _Splitter(TirMutator):
     """Leaves a launch where a kernel stood."""
 
     def __init__(self, name: str, func: tir.PrimFunc) -> None:

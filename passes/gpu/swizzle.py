@@ -27,7 +27,7 @@ from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT, LOOPS
@@ -187,7 +187,7 @@ def _width(value: object, buffer: tir.Buffer) -> int | None:
     raise _wrong(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
 
 
-class _Planner(Mutator):
+class _Planner(TirMutator):
     def __init__(self, plans: Mapping[tir.Buffer, Permutation | None]) -> None:
         self._plans = plans
         self._buffers: dict[tir.Buffer, tir.Buffer] = {
@@ -223,7 +223,7 @@ def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Permuter(found).body(func.body)) if found else func
 
 
-class _Permuter(Mutator):
+class _Permuter(TirMutator):
     def __init__(self, known: Mapping[tir.Var, tuple[tir.Buffer, Permutation]]) -> None:
         self._known = known
         self._analyzer = Analyzer()

@@ -9,7 +9,7 @@ from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map, refused
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 
 # intrinsics that take a map at argument 2, and where the pointer of its tensor goes then
 _POINTER = {"tir.ptx_cp_async_bulk_tensor": 4, "tir.ptx_cp_async_bulk_tensor_store": 3}
@@ -32,7 +32,7 @@ def _bound(node: Node) -> tuple[tir.Var, ...]:
     return ()
 
 
-class _Finder(Mutator):
+class _Finder(TirMutator):
     def __init__(self, inside: set[tir.Var]) -> None:
         self._inside = inside
         self._known: dict[tuple[object, ...], tir.Var] = {}

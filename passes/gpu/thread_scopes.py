@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind, Stmt
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 
 
-class ThreadMutator(Mutator):
+class ThreadMutator(TirMutator):
     def __init__(self) -> None:
         self._scopes: list[tuple[str, tir.Var]] = []
 

@@ -28,7 +28,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.thread_axes import thread_axis
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
@@ -39,7 +39,7 @@ def share_out_memory(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Owner().body(func.body))
 
 
-class _Owner(Mutator):
+class _Owner(TirMutator):
     def __init__(self) -> None:
         self._open: list[tuple[str, Expr, Expr]] = []  # of bound loops around: axis, place, extent
         self._tags: set[str] = set()  # of the kernel at hand

@@ -19,7 +19,7 @@ from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.lowering.aliases import Aliases
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
@@ -33,7 +33,7 @@ def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Injector().body(func.body))
 
 
-class _Injector(Mutator):
+class _Injector(TirMutator):
     """From the inside out."""
 
     def expr(self, node: Expr) -> Expr:

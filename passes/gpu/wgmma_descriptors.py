@@ -3,7 +3,7 @@ the 64 bits (PTX ISA, "Matrix Descriptor Format"): addresses and distances in un
 are exchanged.
 
 `leading` and `stride` are the distances in bytes that the ISA calls by these names. `width` is that of a swizzle in
-bytes, 0 for none; -1 stands for the order that the buffer has (`permuted`).
+bytes, 0 for none; -1 stands for the order that the buffer has (`swizzle`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlcc.ir.tir import Expr
 from mlcc.passes.gpu.matrix_calls import wrong_call
 from mlcc.passes.gpu.swizzle import Permutation, permutations
 from mlcc.passes.gpu.wgmma_layout import MODES
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -36,7 +36,7 @@ def encode_descriptors(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Encoder(permutations(func.body)).body(func.body))
 
 
-class _Encoder(Mutator):
+class _Encoder(TirMutator):
     def __init__(self, known: Mapping[tir.Var, tuple[tir.Buffer, Permutation]]) -> None:
         self._known = known
 

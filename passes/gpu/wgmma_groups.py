@@ -21,7 +21,7 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.wgmma_layout import is_product
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.effects import touches
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -43,7 +43,7 @@ def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Grouper(func.body).body(func.body))
 
 
-class _Grouper(Mutator):
+class _Grouper(TirMutator):
     def __init__(self, body: Body) -> None:
         calls = {n.op for s in body for n in walk(s) if isinstance(n, tir.Call)}
         self._by_hand = bool(calls & _BY_HAND)

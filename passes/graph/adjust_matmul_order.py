@@ -11,7 +11,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import bind_call
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
 from mlcc.passes.graph.tidy import tidied_after
 from mlcc.passes.manage.manager import Pass, PassContext
@@ -62,7 +62,7 @@ class _Triple:
         return made
 
 
-class _Adjuster(Mutator):
+class _Adjuster(RelaxMutator):
     def __init__(self, module: IRModule, func: relax.Function) -> None:
         super().__init__(module)
         self.value: dict[relax.Var, relax.Expr] = {}

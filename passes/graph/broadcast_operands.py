@@ -15,7 +15,7 @@ from mlcc.ops.manipulate import result_dims
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import Dims, common_extents, is_one, known_dims, prove_equal
 from mlcc.passes.graph.lower_to_tir import Cache, lower_call
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr
 from mlcc.relax.module_builder import ModuleBuilder
@@ -45,7 +45,7 @@ class BroadcastOperands(Pass):
         return builder.module
 
 
-class _Broadcasting(Mutator):
+class _Broadcasting(RelaxMutator):
     def __init__(self, builder: ModuleBuilder, cache: Cache) -> None:
         super().__init__(builder.module)
         self.builder = builder

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import same_info
@@ -39,7 +39,7 @@ class Canonicalize(Pass):
 
 def canonical(func: relax.Function, module: IRModule) -> relax.Function:
     """The function with symbolic variables, then bindings in canonical form."""
-    func = Mutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
+    func = RelaxMutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
     func = _replace_known_symbols(func, module)
     return renamed(func, module)
 
@@ -210,7 +210,7 @@ def _plan(func: relax.Function) -> _Plan:
     return plan
 
 
-class _Renamer(Mutator):
+class _Renamer(RelaxMutator):
     def __init__(self, module: IRModule, plan: _Plan) -> None:
         super().__init__(module)
         self.plan = plan

@@ -12,7 +12,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops.shapes import requirements
 from mlcc.passes.graph.lower_to_tir import shapes_known
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.size_limits import SizeLimits
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr
@@ -38,7 +38,7 @@ class CheckShapes(Pass):
         return map_relax_functions(module, lambda _, func: _Checks(module).visit_function(func), primitive=False)
 
 
-class _Checks(Mutator):
+class _Checks(RelaxMutator):
     """Puts a check before each call that needs one; the same one once in a sequence."""
 
     def __init__(self, module: IRModule) -> None:

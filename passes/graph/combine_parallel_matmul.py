@@ -12,7 +12,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ops import bind_call
 from mlcc.passes.graph.dead_code import remove_unused
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_tuple
 from mlcc.relax.queries import is_call, used_vars
@@ -159,7 +159,7 @@ def _alike(shapes: Sequence[tuple[tir.Expr, ...] | None], last: int) -> bool:
     return all(analyzer.prove_equal(a, b) for s in shapes for a, b in zip(s[:-last], first[:-last], strict=True))  # type: ignore[index]
 
 
-class _Combiner(Mutator):
+class _Combiner(RelaxMutator):
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         if isinstance(block, relax.DataflowBlock):
             known = _Block(block.bindings)

@@ -10,7 +10,7 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import callees, live_vars
 
@@ -76,7 +76,7 @@ def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:
     return _Remover(module, live).visit_function(func)
 
 
-class _Remover(Mutator):
+class _Remover(RelaxMutator):
     def __init__(self, module: IRModule, live: set[relax.Var]) -> None:
         super().__init__(module)
         self.live = live

@@ -13,7 +13,7 @@ from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import bind_call
 from mlcc.passes.graph.bind_params import relax_function
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_tuple, shape_expr, tensor_info
 from mlcc.relax.queries import is_call
@@ -71,7 +71,7 @@ def _known(call: relax.Expr) -> bool:
     return isinstance(info, relax.TensorStructInfo) and info.ndim >= 0 and info.dtype is not None
 
 
-class _Decomposer(Mutator):
+class _Decomposer(RelaxMutator):
     """`shapes` has the variables that stand for a shape with named dimensions: types say those, not the variable."""
 
     def __init__(self, module: IRModule) -> None:
@@ -121,13 +121,13 @@ class _Decomposer(Mutator):
         return make_tuple((self.emit(out), mean, variance))
 
 
-def _normalised(mutator: Mutator, data: Any, mean: relax.Expr, variance: Any, epsilon: float) -> relax.Call:
+def _normalised(mutator: RelaxMutator, data: Any, mean: relax.Expr, variance: Any, epsilon: float) -> relax.Call:
     centred = mutator.emit_op("subtract", data, mean)
     moved = mutator.emit_op("add", variance(), scalar(epsilon, data.struct_info.dtype))
     return bind_call("divide", (centred, mutator.emit_op("sqrt", moved)))
 
 
-class _ForTraining(Mutator):
+class _ForTraining(RelaxMutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if is_call(expr, "relax.nn.batch_norm") and _known(expr):
             return self.batch_norm(expr)

@@ -9,7 +9,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import is_impure, used_vars
 
@@ -52,7 +52,7 @@ def deduplicated(func: relax.Function, module: IRModule, call_only: bool = False
     return _Eliminator(module, call_only).visit_function(func)
 
 
-class _Eliminator(Mutator):
+class _Eliminator(RelaxMutator):
     def __init__(self, module: IRModule, call_only: bool) -> None:
         super().__init__(module)
         self.call_only = call_only

@@ -8,7 +8,7 @@ from typing import ClassVar
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import same_info
 from mlcc.relax.queries import Uses, is_call
@@ -33,7 +33,7 @@ class EwiseFma(Pass):
         return map_relax_functions(module, lambda _, func: _Fuser(module, Uses.of(func)).visit_function(func))
 
 
-class _Fuser(Mutator):
+class _Fuser(RelaxMutator):
     def __init__(self, module: IRModule, uses: Uses) -> None:
         super().__init__(module)
         self.uses = uses

@@ -9,7 +9,7 @@ from mlcc import ops
 from mlcc.ir import construct as c
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.tidy import tidied_after
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import prim_value, shape_expr
@@ -43,7 +43,7 @@ class FoldBatchNorm(Pass):
         return map_relax_functions(module, change)
 
 
-class _Folder(Mutator):
+class _Folder(RelaxMutator):
     def __init__(self, module: IRModule, uses: Uses, strict: bool) -> None:
         super().__init__(module)
         self.uses, self.strict = uses, strict

@@ -12,7 +12,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.graph.dead_code import remove_unused
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.work_estimate import module_work
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr, tensor_info
@@ -45,7 +45,7 @@ class FoldConstants(Pass):
         return map_relax_functions(module, fold)
 
 
-class _Folder(Mutator):
+class _Folder(RelaxMutator):
     def __init__(self, module: IRModule, limit: int, created: int) -> None:
         super().__init__(module)
         self.limit = limit

@@ -11,7 +11,7 @@ from mlcc.ir.module import Func, IRModule
 from mlcc.ir.visit import substitute
 from mlcc.passes.graph.canonicalize import canonical
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable, remove_unused
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import bind_info, mentioned_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, callees, is_primitive
@@ -97,7 +97,7 @@ def _recursive(module: IRModule) -> set[str]:
     return found
 
 
-class _Inliner(Mutator):
+class _Inliner(RelaxMutator):
     def __init__(self, module: IRModule, chosen: set[str]) -> None:
         super().__init__(module)
         self.chosen = chosen

@@ -11,7 +11,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import function_info, make_function, make_tuple, shape_expr
@@ -112,7 +112,7 @@ def _names(module: IRModule) -> dict[relax.Function, str]:
 # ---------------------------------------------------------------- lifting
 
 
-class _Calls(Mutator):
+class _Calls(RelaxMutator):
     """Calls of variables that hold closures, which are objects, become `invoke_closure`."""
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:

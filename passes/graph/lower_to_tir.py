@@ -19,7 +19,7 @@ from mlcc.ops import OpDef
 from mlcc.ops.registry import Found, Impl
 from mlcc.ops.topi import is_exact_constant
 from mlcc.ops.values import scalar
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.lowering.index_checks import IndexRule, with_index_checks
 from mlcc.passes.lowering.narrow_floats import OPERATOR, uses_narrow_floats
 from mlcc.passes.manage.manager import Pass, PassContext
@@ -143,7 +143,7 @@ class Lowering:
         yield impl.lower
 
 
-class _Lowering(Mutator):
+class _Lowering(RelaxMutator):
     def __init__(
         self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic],
         how: Lowering,

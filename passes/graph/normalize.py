@@ -8,7 +8,7 @@ from typing import ClassVar
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import flat, joined, make_seq
 
@@ -45,7 +45,7 @@ def is_leaf(expr: relax.Expr) -> bool:
     return isinstance(expr, _LEAVES)
 
 
-class _Normalizer(Mutator):
+class _Normalizer(RelaxMutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         match expr:
             case relax.Call(args=args):

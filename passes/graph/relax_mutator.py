@@ -1,4 +1,4 @@
-"""What passes over relax functions share: a mutator; looking and making (`mlcc.relax.queries`, `make`) come along."""
+"""A mutator of relax functions, and what else passes over them share."""
 
 from __future__ import annotations
 
@@ -8,48 +8,17 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.relax.construct import (
-    CALL_TIR,
-    CALL_TIR_INPLACE,
-    PRIMITIVE,
-    call_function,
-    call_tir,
     flat,
-    function_info,
     get_item,
     global_vars,
     joined,
     make_function,
     make_seq,
     make_tuple,
-    prim_value,
     same_info,
-    seen_from_outside,
-    shape_expr,
-    tensor_info,
     with_bound_result,
-)  # fmt: skip
-from mlcc.relax.queries import (
-    Uses,
-    all_bindings,
-    call_arguments,
-    callees,
-    is_call,
-    is_impure,
-    is_primitive,
-    is_tensors,
-    live_vars,
-    operands,
-    tir_callee,
-    used_vars,
-)  # fmt: skip
-
-__all__ = [
-    "CALL_TIR", "CALL_TIR_INPLACE", "Mutator", "PRIMITIVE", "Uses", "all_bindings", "call_arguments", "call_function",
-    "call_tir", "callees", "flat", "function_info", "get_item", "global_vars", "is_call", "is_impure", "is_primitive",
-    "is_tensors", "joined", "live_vars", "make_function", "make_seq", "make_tuple", "map_relax_functions", "operands",
-    "prim_value", "same_info", "seen_from_outside", "shape_expr", "tensor_info", "tir_callee", "used_vars",
-    "with_bound_result",
-]  # fmt: skip
+)
+from mlcc.relax.queries import is_primitive
 
 
 def map_relax_functions(module: IRModule, change: Any, primitive: bool = True) -> IRModule:
@@ -72,7 +41,7 @@ def _with_result(branch: relax.SeqExpr) -> relax.SeqExpr:
     return branch if isinstance(branch.body, _RESULTS) else with_bound_result(branch)
 
 
-class Mutator:
+class RelaxMutator:
     """Rewrites relax functions binding by binding, in order; struct info of what changes is inferred anew.
 
     Subclasses override `rewrite` (an expression whose operands are done), `visit_binding` or `visit_block`. `emit`

@@ -13,7 +13,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import walk
 from mlcc.ops import bind_call
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import tir_callee
 
@@ -36,7 +36,7 @@ class RewriteDataflowReshape(Pass):
         return map_relax_functions(module, lambda _, func: _Reshaper(module, sources).visit_function(func))
 
 
-class _Reshaper(Mutator):
+class _Reshaper(RelaxMutator):
     """`sources` has, by function, the parameter that is reshaped; None where there is none."""
 
     def __init__(self, module: IRModule, sources: dict[str, int | None]) -> None:

@@ -10,7 +10,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph.canonicalize import canonical
 from mlcc.passes.graph.dead_code import DeadCode
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import PassContext
 from mlcc.relax.construct import function_info
 from mlcc.relax.queries import operands
@@ -49,7 +49,7 @@ def tidied(module: IRModule, ctx: PassContext) -> IRModule:
     return DeadCode().run(module, ctx)
 
 
-class CallSites(Mutator):
+class CallSites(RelaxMutator):
     """Puts what `updates` makes of calls in their place."""
 
     def __init__(self, module: IRModule, updates: Mapping[str, Update]) -> None:

@@ -9,7 +9,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import children
 from mlcc.ir.visit import Rewriter, substitute
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 
 
 class _Bind(Rewriter):
@@ -38,7 +38,7 @@ def bind_symbols(
         for var in replaced:
             binder._memo[id(var)] = (var, var)
         func = binder.visit(func)
-    mutator = Mutator(module)
+    mutator = RelaxMutator(module)
     mutator.remap.update(replaced)
     return mutator.visit_function(func)
 

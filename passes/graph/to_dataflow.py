@@ -9,7 +9,7 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph.canonicalize import canonical
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import joined
 from mlcc.relax.queries import is_impure
@@ -39,7 +39,7 @@ class ToDataflow(Pass):
         return map_relax_functions(module, change)
 
 
-class _Grouper(Mutator):
+class _Grouper(RelaxMutator):
     def __init__(self, module: IRModule, min_size: int) -> None:
         super().__init__(module)
         self.min_size = min_size

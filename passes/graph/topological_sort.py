@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import operands, used_vars
@@ -104,7 +104,7 @@ class _Graph:
                             origin.setdefault(symbol, binding.var)
 
 
-class _Sorter(Mutator):
+class _Sorter(RelaxMutator):
     def __init__(self, module: IRModule, depth: bool, inputs: bool) -> None:
         super().__init__(module)
         self.depth = depth

@@ -12,7 +12,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ops.blocked import is_blocked, parts_of, plain_letters
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.layout.layouts import (
     CONVOLUTIONS,
     RESIZES,
@@ -92,7 +92,7 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     return made
 
 
-class Converter(Mutator):
+class Converter(RelaxMutator):
     """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given. `rules`
     says how operators take their operands, by name."""
 

@@ -15,7 +15,7 @@ from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.fusion.fused_kernel import renew_vars
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.schedule.tree import Tree
 from mlcc.relax.construct import CALL_TIR, call_tir
@@ -50,7 +50,7 @@ class FoldTransposes(Pass):
         return keep_reachable(made, entry_functions(module, (), self.name))
 
 
-class _Folder(Mutator):
+class _Folder(RelaxMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)

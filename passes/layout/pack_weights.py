@@ -16,7 +16,7 @@ from mlcc.ir.tensor_data import TensorData, storage_dtype
 from mlcc.ir.visit import substitute
 from mlcc.passes.fusion.fused_kernel import part_of
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import CALL_TIR, call_tir, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
@@ -65,7 +65,7 @@ class _Split:
     kept: tuple[int, ...]
 
 
-class _Packer(Mutator):
+class _Packer(RelaxMutator):
     def __init__(self, module: IRModule, growth: float) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.ir import tir
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 
 _MOVED = {
     "tir.tvm_access_ptr": 1, "tir.handle_add_byte_offset": 0, "tir.ptr_byte_offset": 0, "tir.address_of": 0,
@@ -46,7 +46,7 @@ class Aliases:
         return Place(None, var)
 
 
-class AliasMutator(Mutator):
+class AliasMutator(TirMutator):
     """Rewrites statements, expressions stay; `_aliases` has what was bound on the way."""
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""Allocations as small as what is used of them: each goes as deep into the loops as it may (`sink`), and shrinks to the
-region that is used there.
+"""Allocations as small as what is used of them.
+
+Each goes as deep into the loops as it may (`allocation_depth`), and shrinks to the region that is used there.
 
 A dimension becomes as long as the indices reach while the loops inside run, and indices count from where they start.
 Conditions around accesses do not matter for it, so that a tile at an edge is as large as any other. A dimension whose
@@ -31,7 +32,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.accesses import Access, Collector, Uses, is_steady
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.allocation_depth import depth_of, self_contained
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.thread_paths import by_block, is_bound, kernel_depth
@@ -244,7 +245,7 @@ def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Ex
     return tuple(reversed(strides))
 
 
-class _Mover(Mutator):
+class _Mover(TirMutator):
     """Puts buffers in place of others, and allocations in the scopes that they moved to. Scopes are numbered as
     `Collector` numbers them."""
 

@@ -20,7 +20,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
@@ -32,7 +32,7 @@ def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
     return replace(func, body=_Divisions(sizes).body(func.body))
 
 
-class _Divisions(Mutator):
+class _Divisions(TirMutator):
     def __init__(self, sizes: Collection[tir.Var]) -> None:
         self._analyzer = Analyzer()
         self._spans = Spans(sizes) if sizes else None

@@ -21,7 +21,7 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.divisions import divisions, joined_index
 from mlcc.passes.lowering.match_buffer import compact_strides
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
@@ -94,7 +94,7 @@ def _as(dtype: DType, index: Expr) -> Expr:
     return c.cast(dtype.with_lanes(index.dtype.lanes), index)
 
 
-class _Flattener(Mutator):
+class _Flattener(TirMutator):
     def __init__(self, functions: Mapping[str, tir.PrimFunc]) -> None:
         self._functions = functions
         self.flat: dict[tir.Buffer, tir.Buffer] = {}

@@ -9,7 +9,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 
 _FOLD: dict[type, Callable[[Any, Any], Expr]] = {
     tir.Add: c.add, tir.Sub: c.sub, tir.Mul: c.mul, tir.FloorDiv: c.floordiv, tir.FloorMod: c.floormod, tir.Div: c.div,
@@ -18,7 +18,7 @@ _FOLD: dict[type, Callable[[Any, Any], Expr]] = {
 }  # fmt: skip
 
 
-class Folding(Mutator):
+class Folding(TirMutator):
     """Replaces variables, folds integer arithmetic, and drops branches that are never taken."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:

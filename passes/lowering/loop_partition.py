@@ -28,7 +28,7 @@ from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.accesses import is_steady
 from mlcc.passes.lowering.folding import Folding, copied
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
@@ -61,7 +61,7 @@ class _Span:
     guards: set[int] = field(default_factory=set)
 
 
-class _Divider(Mutator):
+class _Divider(TirMutator):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._left = limit * _ALL_COPIES
@@ -231,7 +231,7 @@ def _guards(var: tir.Var, body: Body) -> list[_Guard]:
     return finder.found
 
 
-class _Places(Mutator):
+class _Places(TirMutator):
     """Gives names to the quotients and remainders of a loop's variable: where the loops are at that were fused."""
 
     def __init__(self, loop: tir.For) -> None:

@@ -17,13 +17,13 @@ from mlcc.ir.tir import Expr, Stmt
 Body = tuple[Stmt, ...]
 
 
-class Mutator:
+class TirMutator:
     """Override `var`, `buffer`, `expr_*`/`stmt_*` by a class's name, or `expr` and `stmt` themselves.
 
     A method `stmt_X` gives a statement, or a list of statements to stand in its place.
     """
 
-    _table: dict[type, Callable[[Mutator, Any], Any]] = {}
+    _table: dict[type, Callable[[TirMutator, Any], Any]] = {}
 
     def __init_subclass__(cls) -> None:
         cls._table = {kind: getattr(cls, name) for kind, name in _METHODS.items()}

@@ -13,7 +13,7 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import ALIGN, PERMUTED, place_allocations
 from mlcc.passes.lowering.init_block import at_start
 from mlcc.passes.lowering.match_buffer import match, unbound, with_strides
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.pipeline_parts import BULK, DOUBLE, bracketed, is_pipelined, opened
 from mlcc.passes.lowering.stage import LoweringStep
@@ -27,7 +27,7 @@ def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
     return replace(func, body=_Realizer({*func.params, *defined}, kernels).body(func.body))
 
 
-class _Realizer(Mutator):
+class _Realizer(TirMutator):
     """Carries the values of axes down, and new buffers where a shape mentions an axis. `defined` are the variables
     that have a value: a view binds the others that it mentions."""
 

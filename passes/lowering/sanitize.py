@@ -26,7 +26,7 @@ from mlcc.passes.lowering.accesses import Collector
 from mlcc.passes.lowering.aliases import Aliases
 from mlcc.passes.lowering.allocation_depth import depth_of
 from mlcc.passes.lowering.flatten import flat_buffer, flatten_buffers
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.realize import realize_blocks
 from mlcc.passes.lowering.threads import serial_threads
 
@@ -115,7 +115,7 @@ def checked_indices(func: tir.PrimFunc, name: str) -> tir.PrimFunc:
     return replace(func, body=_Indices(name).body(func.body))
 
 
-class _Indices(Mutator):
+class _Indices(TirMutator):
     def __init__(self, name: str) -> None:
         self._name = name
         self._stmt: Stmt | None = None
@@ -193,7 +193,7 @@ def with_shadows(func: tir.PrimFunc, own: dict[tir.Var, set[tir.Var]], fresh: in
     return replace(func, body=made.function()), found
 
 
-class _Shadowing(Mutator):
+class _Shadowing(TirMutator):
     def __init__(self, func: tir.PrimFunc, found: Shadows, own: dict[tir.Var, set[tir.Var]], fresh: int) -> None:
         self._func = func
         self._found = found

@@ -16,7 +16,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, Stmt
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
@@ -61,7 +61,7 @@ def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 yield node
 
 
-class _Serial(Mutator):
+class _Serial(TirMutator):
     def __init__(self) -> None:
         self._axes: dict[str, tir.Var] = {}  # the launch scopes around, by axis
 

@@ -11,7 +11,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
@@ -22,7 +22,7 @@ def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     return replace(func, body=_Unroller(limit).body(func.body))
 
 
-class _Unroller(Mutator):
+class _Unroller(TirMutator):
     def __init__(self, limit: int) -> None:
         self._limit = limit
 
@@ -47,7 +47,7 @@ def select_unrolled(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     return replace(func, body=_Selector(limit).body(func.body))
 
 
-class _Selector(Mutator):
+class _Selector(TirMutator):
     def __init__(self, limit: int) -> None:
         self._limit = limit
 

@@ -14,7 +14,7 @@ from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.dot_products import as_dot
 from mlcc.passes.lowering.folding import copied
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_legality import mentions
 
@@ -35,7 +35,7 @@ class NoVectorForm(Exception):
     """A statement or expression that differs by lane and has no vector form."""
 
 
-class Lanes(Mutator):
+class Lanes(TirMutator):
     """Rewrites the body of a loop over `var` to do the `lanes` iterations from `base` on. `analyzer` knows the ranges
     of outer loops. Raises NoVectorForm where nothing but the serial loop will do.
 

@@ -1,8 +1,8 @@
 """Loops marked `T.vectorized` become code on vectors (`vector_code`).
 
-A loop is left serial if its extent is not constant or its iterations depend on one another (`lanes`). Long loops become
-a loop over vectors, and a rest. What happens in some lanes only is done under a mask. A statement that has no vector
-form (a call of a function) runs lane by lane.
+A loop is left serial if its extent is not constant or its iterations depend on one another (`vector_legality`). Long
+loops become a loop over vectors, and a rest. What happens in some lanes only is done under a mask. A statement that has
+no vector form (a call of a function) runs lane by lane.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import substitute
 from mlcc.passes.fusion.grouping import Grouper, Style
 from mlcc.passes.graph.dead_code import require_functions
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.graph.symbolic import renew_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index, Match, Matcher
@@ -198,7 +198,7 @@ def _result(inner: relax.Function, outer: relax.Function) -> relax.StructInfo | 
     return substitute(inner.ret_struct_info, symbols.values)
 
 
-class _Caller(Mutator):
+class _Caller(RelaxMutator):
     def __init__(self, module: IRModule, names: Mapping[str, str]) -> None:
         super().__init__(module)
         self.names = names

@@ -15,7 +15,7 @@ from mlcc.ir.visit import Rewriter
 from mlcc.ops.relations import Fit, fit
 from mlcc.passes.graph.dead_code import keep_reachable, remove_unused
 from mlcc.passes.graph.normalize import normalized
-from mlcc.passes.graph.relax_mutator import Mutator
+from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index, Match, Matcher, Symbols
 from mlcc.passes.patterns.rules import Rule, helpers, load_rules
@@ -277,7 +277,7 @@ class _Maker(Rewriter):
         return replace(call, struct_info=info)
 
 
-class _Replacer(Mutator):
+class _Replacer(RelaxMutator):
     """Puts replacements in the places of matches."""
 
     def __init__(self, module: IRModule, plan: dict[relax.Var, _Replacement], replaced: set[relax.Var]) -> None:

@@ -11,7 +11,7 @@ from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.passes.graph.relax_mutator import Mutator, map_relax_functions
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Policy, Precision, policy, precision, requirements
 from mlcc.relax.construct import get_item, make_function, make_tuple
@@ -58,7 +58,7 @@ def _check_names(names: tuple[str, ...], module: IRModule) -> None:
         raise CompileError(wrong)
 
 
-class _Rewriter(Mutator):
+class _Rewriter(RelaxMutator):
     """`remap` has what stands for a variable, perhaps of another precision than the variable had."""
 
     def __init__(self, module: IRModule, func: relax.Function, out_dtype: str, names: set[str]) -> None:

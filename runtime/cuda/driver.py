@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mlcc.runtime.launch.device import SCALARS, Extents
+from mlcc.runtime.launch.scalars import bfloat16_bits
 from mlcc.runtime.launch.tensor_map import TensorMap
-from mlcc.runtime.launch.values import bfloat16_bits
 
 # of CUdevice_attribute
 MAX_THREADS, MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z = 1, 2, 3, 4

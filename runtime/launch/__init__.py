@@ -1,1 +1,1 @@
-"""Launch plans: artifacts whose kernels run on a device, which is a GPU or its emulation."""
+"""Launch plans: reading them, and carrying them out on a device, hardware or emulated."""

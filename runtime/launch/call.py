@@ -19,10 +19,10 @@ from mlcc.runtime.dlpack import Located, as_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
 from mlcc.runtime.launch.device_array import DeviceArray, locate
 from mlcc.runtime.launch.plan import FunctionPlan
-from mlcc.runtime.launch.quick_call import QuickCalls
+from mlcc.runtime.launch.quick import QuickCalls
 from mlcc.runtime.launch.run import Failure, Loaded, Recorder, Recording, Run
+from mlcc.runtime.launch.scalars import ROUND, Values
 from mlcc.runtime.launch.transfer import Transfer, span, transfer
-from mlcc.runtime.launch.values import ROUND, Values
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import numpy as np
 
 from mlcc.errors import LoadError, error
 from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
-from mlcc.runtime.launch.values import damaged
+from mlcc.runtime.launch.scalars import damaged
 
 PLAN_LINE, SOURCE_LINE, SUM_LINE = b"// mlcc plan: ", b"// mlcc source: ", b"// mlcc sum: "
 _MANIFEST, _PLAN, _CODE, SOURCE = "manifest.json", "plan.json", "kernels.ptx", "kernels.mlc"

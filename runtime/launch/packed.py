@@ -15,7 +15,7 @@ from mlcc.runtime import registry
 from mlcc.runtime.abi import STORAGE, dtype_code, element_bytes
 from mlcc.runtime.dlpack import Located, Tensor, of_array, view
 from mlcc.runtime.launch.device_array import DeviceArray, locate
-from mlcc.runtime.launch.values import Values
+from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import PackedSpec
 from mlcc.runtime.packed import accept
 

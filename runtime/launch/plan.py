@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.runtime.abi import dtype_code
 from mlcc.runtime.launch.device import SCALARS, KernelSpec
+from mlcc.runtime.launch.scalars import ROUND, Compute, Values, compute, constant, damaged
 from mlcc.runtime.launch.tensor_map import BYTES, DTYPES, MOST_DIMS, SWIZZLES, MapSpec, TensorMap, tensor_map
-from mlcc.runtime.launch.values import ROUND, Compute, Values, compute, constant, damaged
 from mlcc.runtime.manifest import DEPTH, FunctionSpec, PackedSpec
 
 if TYPE_CHECKING:

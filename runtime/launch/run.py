@@ -18,8 +18,8 @@ from mlcc.runtime.launch.device import Device, Extents
 from mlcc.runtime.launch.device_memory import Block, Pool
 from mlcc.runtime.launch.packed import call_packed
 from mlcc.runtime.launch.plan import FunctionPlan, Kernel, PackedArgument, Plan
+from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.launch.tensor_map import TensorMap
-from mlcc.runtime.launch.values import Values
 from mlcc.runtime.manifest import PackedSpec
 
 

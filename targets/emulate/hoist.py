@@ -6,7 +6,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.lowering.mutator import Body, Mutator
+from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.targets.emulate.collectives import is_collective, name_of
 
 
@@ -15,7 +15,7 @@ def hoist_collectives(body: Body) -> Body:
     return _Hoist().body(body)
 
 
-class _Hoist(Mutator):
+class _Hoist(TirMutator):
     def __init__(self) -> None:
         self._before: list[Stmt] = []
         self._lazy = 0  # expressions around that may not be evaluated

@@ -19,7 +19,7 @@ from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import products
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.barriers import by_one_thread
 from mlcc.targets.emulate.bulk import bulk_copy
@@ -142,7 +142,7 @@ def _bind(e: ThreadEmitter, params: Sequence[tir.Var], values: Sequence[Value]) 
         e.bind(var, casts.from_memory(e, value, var.dtype))
 
 
-class _Prepare(Mutator):
+class _Prepare(TirMutator):
     """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind."""
 
     def __init__(self, kernel: DeviceKernel, threads: Threads, checking: bool) -> None:

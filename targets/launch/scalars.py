@@ -12,7 +12,7 @@ from typing import Any
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.runtime.launch.values import MATH
+from mlcc.runtime.launch.scalars import MATH
 
 _INTEGER: dict[type, str] = {
     tir.Add: "+", tir.Sub: "-", tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%", tir.Div: "div", tir.Mod: "mod",

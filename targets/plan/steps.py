@@ -1,5 +1,5 @@
-"""What a native host function does: values, pieces of memory, and steps in order. Built by `plan_build`, laid out by
-`plan_memory`, emitted by `host`.
+"""What a native host function does: values, pieces of memory, and steps in order. Built by `planner`, laid out by
+`memory`, emitted by `mlcc.targets.llvm.host`.
 
 All extents and offsets are int64 expressions over the symbols that are known at entry, and over those that a step
 reads from data (`Measure`). The latter never reach the size of a piece of memory, which is planned by upper bound.

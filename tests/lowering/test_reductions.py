@@ -15,7 +15,7 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.codegen.context import EmitOptions
 from mlcc.targets.llvm.object.compile import Machine
 from tests.lower import lower_func
-from tests.lowering.test_edges import V3, V4, llvm_of
+from tests.lowering.test_loop_partition import V3, V4, llvm_of
 from tests.targets.harness import Native
 
 ASKED = 'annotations={"reassociate": 1}'

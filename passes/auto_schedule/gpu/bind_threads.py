@@ -19,7 +19,7 @@ from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.gpu.nests import spread
 from mlcc.passes.auto_schedule.kernel import AnyKernel, GpuKernel
-from mlcc.passes.lowering.mutator import Mutator
+from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.manage.manager import Pass, PassContext
 
 
@@ -124,7 +124,7 @@ def _one_thread(body: tuple[Stmt, ...]) -> Stmt:
     )
 
 
-class _Serial(Mutator):
+class _Serial(TirMutator):
     """Parallel loops as plain ones: threads take their place."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:

@@ -69,7 +69,7 @@ class Frame:
 
 
 class Expressions:
-    """Evaluates expressions in the innermost frame; `script_statements` adds what runs them."""
+    """Evaluates expressions in the innermost frame; `statements` adds what runs them."""
 
     def __init__(self, source: Source, steps: Steps) -> None:
         self.source = source

@@ -55,7 +55,7 @@ class Emitter:
         self.wide: dict[tir.Var, Value] = {}
         self.distinct: set[tir.Var] = set()  # pointers to memory that no other of the function's points to
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
-        self.around: list[tir.For] = []  # the loops around, and what changes in them (`steady`)
+        self.around: list[tir.For] = []  # the loops around, and what changes in them (`loop_invariants`)
         self.changed: dict[tir.For, frozenset[tir.Var | tir.Buffer]] = {}
         self.fast = _flags(ctx.options)
         self.workspace = NULL

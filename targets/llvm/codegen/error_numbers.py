@@ -2,8 +2,8 @@
 
 A kernel returns one int32. Where the text of an error needs values that only the failing call knows, the code also
 names a slot of a small ring in the object, and the slot holds the values: `mlcc_fault(code, a, b)` takes the next slot
-and gives the code with the slot in its upper bits; `mlcc_error_text` (see `host`) fills the values into the text. Texts
-mark the places by control characters (`mlcc.runtime.abi.FIRST` and its kin).
+and gives the code with the slot in its upper bits; `mlcc_error_text` (`mlcc.targets.llvm.host`) fills the values into
+the text. Texts mark the places by control characters (`mlcc.runtime.abi.FIRST` and its kin).
 
 The ring is the only memory that calls share. Its slots are taken by an atomic counter; a text is that of its call until
 `SLOTS` later calls of the same object have failed.

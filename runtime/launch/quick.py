@@ -19,7 +19,7 @@ from mlcc.runtime.launch.device_array import DeviceArray
 from mlcc.runtime.launch.device_memory import Block
 from mlcc.runtime.launch.plan import POINTER_ALIGNMENT, FunctionPlan
 from mlcc.runtime.launch.run import Failure, Run
-from mlcc.runtime.launch.values import Values
+from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
 
 if TYPE_CHECKING:

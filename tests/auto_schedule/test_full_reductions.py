@@ -1,4 +1,4 @@
-"""Reductions to few results: chunks in the lanes of vectors (`totals`), whatever the number of threads."""
+"""Reductions to few results: chunks in the lanes of vectors (`full_reductions`), whatever the number of threads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.targets.llvm.object.compile import Machine
 from tests.fuzz.test_lanes import fenced
 from tests.lower import lower_func
-from tests.lowering.test_edges import llvm_of
+from tests.lowering.test_loop_partition import llvm_of
 from tests.targets.harness import Native
 
 V3, V4 = Machine(cpu="x86-64-v3"), Machine(cpu="x86-64-v4")
