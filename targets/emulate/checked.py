@@ -36,7 +36,7 @@ class CheckedEmitter(ThreadEmitter):
         self._loops: list[tir.Var] = []
         self._counted = True  # accesses are requests of threads
         self._copied: tir.Call | None = None  # the barrier at which the copy engine completes what is stored here
-        ctx.module.helper(_MARKS, functions("marks.ll"))
+        ctx.module.helper(_MARKS, functions("shadow_memory.ll"))
         ctx.module.helper("mlcc_emulate_order", functions("order.ll"))
 
     # ------------------------------------------------------------ where accesses are

@@ -1,8 +1,8 @@
 """Checked kernels: what their generated code looks at, and which place of the source each look belongs to.
 
 Every access of global, shared and local memory is compared with the size of what it is in; those of global and shared
-memory leave marks in shadow memory (`marks.ll`), by which threads that nothing orders are found out. Findings are
-numbers of sites and threads, which `findings` turns into diagnostics.
+memory leave marks in shadow memory (`shadow_memory.ll`), by which threads that nothing orders are found out. Findings
+are numbers of sites and threads, which `findings` turns into diagnostics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = (
 ) = range(14)  # fmt: skip
 MARKS = 9  # int32 words of a cell
 
-# kinds of findings; the first three are those that marks.ll knows
+# kinds of findings; the first three are those that shadow_memory.ll knows
 WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT, ENDLESS, MISUSED = range(9)
 KINDS = 9
 MOST_BARRIERS = 256  # in memory, that checks tell apart
