@@ -7,7 +7,31 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.tir import IterKind
-from mlcc.passes.schedule import analysis as an
+from mlcc.passes.schedule.analysis.bindings import is_affine_binding, is_trivial_binding, loop_domain, loop_iter_kind
+from mlcc.passes.schedule.analysis.block_access import (
+    allocating_block,
+    defining_block,
+    read_buffer,
+    read_region,
+    write_buffer,
+)
+from mlcc.passes.schedule.analysis.checks import (
+    check_affine_binding,
+    check_complete_block,
+    check_complete_or_reduction_block,
+    check_not_output,
+    check_subtree_compact_dataflow,
+    check_trivial_binding,
+    scope_root,
+)
+from mlcc.passes.schedule.analysis.conditions import (
+    complete_block_violation,
+    is_complete_block,
+    is_reduction_block,
+    other_writer,
+    reduction_block_violation,
+)
+from mlcc.passes.schedule.analysis.scope import DepKind, consumers, output_blocks, producers, scope_info
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 from tests.schedule.programs import MATMUL_RELU
@@ -62,14 +86,14 @@ def one(vi: str = "spatial(16, i)", vj: str = "spatial(16, j)", where: str = "pa
 
 def test_dependencies_of_a_scope() -> None:
     tree = tree_of(MATMUL_RELU)
-    info = an.scope_info(tree, root(tree))
+    info = scope_info(tree, root(tree))
     assert names(info.blocks) == ["C", "D"]
-    assert [(d.src.name, d.dst.name, d.kind, d.buffer.name) for d in info.deps] == [("C", "D", an.DepKind.RAW, "C")]
-    assert an.scope_info(tree, root(tree)) is info
-    assert names(an.producers(tree, block(tree, "D"))) == ["C"]
-    assert names(an.consumers(tree, block(tree, "C"))) == ["D"]
-    assert an.producers(tree, root(tree)) == []
-    assert names(an.output_blocks(tree, root(tree))) == ["D"]
+    assert [(d.src.name, d.dst.name, d.kind, d.buffer.name) for d in info.deps] == [("C", "D", DepKind.RAW, "C")]
+    assert scope_info(tree, root(tree)) is info
+    assert names(producers(tree, block(tree, "D"))) == ["C"]
+    assert names(consumers(tree, block(tree, "C"))) == ["D"]
+    assert producers(tree, root(tree)) == []
+    assert names(output_blocks(tree, root(tree))) == ["D"]
 
 
 CHAIN = """
@@ -91,14 +115,14 @@ for i in range(16):
 
 def test_kinds_of_dependencies() -> None:
     tree = nest(CHAIN)
-    first, second, third = an.scope_info(tree, root(tree)).blocks
-    kinds = {(d.src, d.dst): d.kind for d in an.scope_info(tree, root(tree)).deps}
+    first, second, third = scope_info(tree, root(tree)).blocks
+    kinds = {(d.src, d.dst): d.kind for d in scope_info(tree, root(tree)).deps}
     assert kinds == {
-        (first, second): an.DepKind.RAW, (first, third): an.DepKind.WAW, (second, third): an.DepKind.WAR,
+        (first, second): DepKind.RAW, (first, third): DepKind.WAW, (second, third): DepKind.WAR,
     }  # fmt: skip
-    assert an.producers(tree, third) == [first]
-    assert an.consumers(tree, first) == [second, third]
-    assert an.other_writer(tree, first, root(tree)) == (first.writes[0].buffer, third)
+    assert producers(tree, third) == [first]
+    assert consumers(tree, first) == [second, third]
+    assert other_writer(tree, first, root(tree)) == (first.writes[0].buffer, third)
 
 
 # ---------------------------------------------------------------- bindings
@@ -107,9 +131,9 @@ def test_kinds_of_dependencies() -> None:
 def test_domains() -> None:
     tree = tree_of(MATMUL_RELU)
     i, j, k = tree.loops_above(block(tree, "C"))
-    assert list(an.loop_domain(tree, k)) == [k.var, j.var, i.var]
-    assert list(an.loop_domain(tree, k, i)) == [k.var, j.var]
-    assert an.loop_domain(tree, root(tree)) == {}
+    assert list(loop_domain(tree, k)) == [k.var, j.var, i.var]
+    assert list(loop_domain(tree, k, i)) == [k.var, j.var]
+    assert loop_domain(tree, root(tree)) == {}
 
 
 THREADS = """
@@ -131,17 +155,17 @@ for i in T.thread_binding(4, thread="blockIdx.x"):
 def test_domains_over_threads(scope: str, found: str) -> None:
     tree = nest(THREADS)
     (k,) = tree.loops_above(block(tree, "X"))
-    assert " ".join(v.name for v in an.loop_domain(tree, k, None, scope)) == found
+    assert " ".join(v.name for v in loop_domain(tree, k, None, scope)) == found
 
 
 def test_trivial_bindings() -> None:
     tree = one()
-    assert an.is_trivial_binding(tree, block(tree, "X"))
+    assert is_trivial_binding(tree, block(tree, "X"))
     tree = one("spatial(16, j)", "spatial(16, i)")
-    assert not an.is_trivial_binding(tree, block(tree, "X"))
+    assert not is_trivial_binding(tree, block(tree, "X"))
     tree = one("spatial(16, i)", "spatial(17, j + 1)")
     with pytest.raises(Refusal, match=r"must be the loops above \(i, j\) in order, and are \(i, j \+ 1\)"):
-        an.check_trivial_binding(tree, block(tree, "X"))
+        check_trivial_binding(tree, block(tree, "X"))
 
 
 @pytest.mark.parametrize(
@@ -159,20 +183,20 @@ def test_trivial_bindings() -> None:
 def test_affine_bindings(vi: str, vj: str, affine: bool) -> None:
     tree = one(vi, vj)
     found = block(tree, "X")
-    assert an.is_affine_binding(tree, tree.realize(found)) is affine
+    assert is_affine_binding(tree, tree.realize(found)) is affine
     if not affine:
         with pytest.raises(Refusal) as caught:
-            an.check_affine_binding(tree, found)
+            check_affine_binding(tree, found)
         assert caught.value.code == "E0638" and caught.value.at == (found,)
 
 
 def test_kinds_of_loops() -> None:
     tree = tree_of(MATMUL_RELU)
     loops = tree.loops_above(block(tree, "C"))
-    assert [an.loop_iter_kind(tree, x) for x in loops] == [IterKind.SPATIAL, IterKind.SPATIAL, IterKind.REDUCE]
+    assert [loop_iter_kind(tree, x) for x in loops] == [IterKind.SPATIAL, IterKind.SPATIAL, IterKind.REDUCE]
     tree = one("spatial(16, i)", "reduce(16, i)")
     i, j = tree.loops
-    assert an.loop_iter_kind(tree, i) is IterKind.OPAQUE and an.loop_iter_kind(tree, j) is IterKind.SPATIAL
+    assert loop_iter_kind(tree, i) is IterKind.OPAQUE and loop_iter_kind(tree, j) is IterKind.SPATIAL
 
 
 # ---------------------------------------------------------------- conditions
@@ -189,37 +213,37 @@ def test_kinds_of_loops() -> None:
 )
 def test_conditions_of_blocks(tree: Tree, complete: str | None, reduction: str) -> None:
     found = block(tree, "X")
-    assert an.complete_block_violation(tree, found, root(tree)) == complete
-    assert an.reduction_block_violation(tree, found, root(tree)) == reduction
+    assert complete_block_violation(tree, found, root(tree)) == complete
+    assert reduction_block_violation(tree, found, root(tree)) == reduction
     if complete is None:
-        an.check_complete_or_reduction_block(tree, found, root(tree))
+        check_complete_or_reduction_block(tree, found, root(tree))
         return
     with pytest.raises(Refusal, match=f"not complete: it {complete}; and not a reduction: it {reduction}") as caught:
-        an.check_complete_or_reduction_block(tree, found, root(tree))
+        check_complete_or_reduction_block(tree, found, root(tree))
     assert caught.value.code == "E0656"
 
 
 def test_a_matmul_is_a_reduction() -> None:
     tree = tree_of(MATMUL_RELU)
     c, d = block(tree, "C"), block(tree, "D")
-    assert an.is_reduction_block(tree, c, root(tree)) and an.is_complete_block(tree, d, root(tree))
-    an.check_subtree_compact_dataflow(tree, tree.loops[0])
+    assert is_reduction_block(tree, c, root(tree)) and is_complete_block(tree, d, root(tree))
+    check_subtree_compact_dataflow(tree, tree.loops[0])
     with pytest.raises(Refusal, match="block `C` is not complete: it has a reduce axis `vk`"):
-        an.check_complete_block(tree, c, root(tree))
+        check_complete_block(tree, c, root(tree))
     with pytest.raises(Refusal, match="block `D` writes `D`, which outlives block `root`"):
-        an.check_not_output(tree, d, root(tree))
-    an.check_not_output(tree, c, root(tree))
+        check_not_output(tree, d, root(tree))
+    check_not_output(tree, c, root(tree))
 
 
 def test_two_writers_are_both_marked() -> None:
     tree = nest(CHAIN)
-    first, _, third = an.scope_info(tree, root(tree)).blocks
+    first, _, third = scope_info(tree, root(tree)).blocks
     with pytest.raises(Refusal, match="not the only writer of `C`: block `third` writes it too") as caught:
-        an.check_complete_block(tree, first, root(tree))
+        check_complete_block(tree, first, root(tree))
     assert caught.value.at == (first, third)
     with pytest.raises(Refusal, match="`third` writes `C` after `second` has read it"):
-        an.scope_root(tree, first, require_stage_pipeline=True)
-    assert an.scope_root(tree, first) is root(tree)
+        scope_root(tree, first, require_stage_pipeline=True)
+    assert scope_root(tree, first) is root(tree)
 
 
 def test_a_reduce_axis_that_indexes_the_output() -> None:
@@ -231,14 +255,14 @@ for i, j in T.grid(16, 16):
             B[vi, 0] = T.float32(0)
         B[vi, vj] = A[vi, vj]
 """)
-    words = an.reduction_block_violation(tree, block(tree, "X"), root(tree))
+    words = reduction_block_violation(tree, block(tree, "X"), root(tree))
     assert words == "indexes `B`, which it writes, by the reduce axis `vj`"
 
 
 def test_the_root_block_has_no_scope() -> None:
     tree = one()
     with pytest.raises(Refusal, match="root block") as caught:
-        an.scope_root(tree, root(tree))
+        scope_root(tree, root(tree))
     assert caught.value.code == "E0655"
 
 
@@ -248,19 +272,19 @@ def test_the_root_block_has_no_scope() -> None:
 def test_buffers_by_number() -> None:
     tree = tree_of(MATMUL_RELU)
     c = block(tree, "C")
-    assert [an.read_buffer(c, n).name for n in (0, 1)] == ["A", "B"]
-    assert an.write_buffer(c, 0).name == "C"
+    assert [read_buffer(c, n).name for n in (0, 1)] == ["A", "B"]
+    assert write_buffer(c, 0).name == "C"
     with pytest.raises(Refusal, match="block `C` writes 1 buffer: there is no write buffer 1") as caught:
-        an.write_buffer(c, 1)
+        write_buffer(c, 1)
     assert caught.value.code == "E0614" and caught.value.help == "block `C` writes 0: `C`"
     with pytest.raises(Refusal, match="no read buffer -1"):
-        an.read_region(c, -1)
+        read_region(c, -1)
 
 
 def test_where_buffers_come_from() -> None:
     tree = tree_of(MATMUL_RELU)
     c = block(tree, "C")
-    assert an.defining_block(tree, c, an.write_buffer(c, 0)) == (root(tree), True)
-    assert an.defining_block(tree, c, an.read_buffer(c, 0)) == (None, False)
-    assert an.allocating_block(tree, an.write_buffer(c, 0)) is root(tree)
-    assert an.allocating_block(tree, an.read_buffer(c, 0)) is None
+    assert defining_block(tree, c, write_buffer(c, 0)) == (root(tree), True)
+    assert defining_block(tree, c, read_buffer(c, 0)) == (None, False)
+    assert allocating_block(tree, write_buffer(c, 0)) is root(tree)
+    assert allocating_block(tree, read_buffer(c, 0)) is None

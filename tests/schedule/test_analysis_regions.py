@@ -14,7 +14,12 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule import analysis as an
+from mlcc.passes.schedule.analysis.region_cover import (
+    is_stage_pipeline,
+    meeting_place,
+    region_cover,
+    region_cover_violation,
+)
 from mlcc.passes.schedule.tree import Tree
 from tests.schedule.tools import CHAIN
 
@@ -163,10 +168,10 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
 def test_what_is_read_must_have_been_written(first: str, second: str, words: str | None) -> None:
     tree = stages(first, second)
     x, y = (b for name in "XY" for b in tree.blocks_named(name))
-    found = an.region_cover_violation(tree, y)
+    found = region_cover_violation(tree, y)
     assert (None if found is None else found[0]) == words
-    assert an.region_cover(tree, y) == (words is None) and an.region_cover(tree, x)
-    assert tree.root is not None and an.is_stage_pipeline(tree, tree.root) == (words is None)
+    assert region_cover(tree, y) == (words is None) and region_cover(tree, x)
+    assert tree.root is not None and is_stage_pipeline(tree, tree.root) == (words is None)
     if found is not None:
         assert found[1] == (x, y)
 
@@ -174,8 +179,8 @@ def test_what_is_read_must_have_been_written(first: str, second: str, words: str
 def test_blocks_meet_at_the_innermost_loop_around_both() -> None:
     tree = stages("x", "x")
     x, y = (b for name in "XY" for b in tree.blocks_named(name))
-    assert an.meeting_place(tree, x, y) is tree.loops[0]
-    assert an.meeting_place(tree, x, x) is tree.loops_above(x)[-1]
+    assert meeting_place(tree, x, y) is tree.loops[0]
+    assert meeting_place(tree, x, x) is tree.loops_above(x)[-1]
 
 
 def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:
@@ -193,5 +198,5 @@ def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:
         step()
         known, fresh = sch.state.tree("main"), Tree(sch.mod["main"])
         for realize in known.realizes:
-            found = an.region_cover_violation(known, realize.block)
-            assert found == an.region_cover_violation(fresh, realize.block)
+            found = region_cover_violation(known, realize.block)
+            assert found == region_cover_violation(fresh, realize.block)

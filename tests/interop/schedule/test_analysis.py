@@ -11,7 +11,10 @@ tvm = pytest.importorskip("tvm")
 
 from mlcc.ir import tir  # noqa: E402
 from mlcc.ir.visit import has_block  # noqa: E402
-from mlcc.passes.schedule import analysis as an  # noqa: E402
+from mlcc.passes.schedule.analysis.bindings import is_affine_binding, is_trivial_binding  # noqa: E402
+from mlcc.passes.schedule.analysis.conditions import is_reduction_block  # noqa: E402
+from mlcc.passes.schedule.analysis.region_cover import is_stage_pipeline, region_cover  # noqa: E402
+from mlcc.passes.schedule.analysis.scope import consumers, output_blocks, producers  # noqa: E402
 from mlcc.passes.schedule.tree import Tree  # noqa: E402
 from tests.interop.harness import from_tvm, to_tvm  # noqa: E402
 from tests.interop.schedule.analysis_programs import NESTS, SCHEDULES, scramble  # noqa: E402
@@ -32,25 +35,25 @@ def agree(mod: Any, exactly: bool = True) -> None:
         realize = tree.realize(block)
         theirs = sch.get_sblock(block.name)
         flags = sch.state._get_cached_flags(sch.get_sref(theirs))
-        assert an.is_affine_binding(tree, realize) == flags.affine_binding, block.name
-        mine = (an.region_cover(tree, block), an.is_stage_pipeline(tree, block))
+        assert is_affine_binding(tree, realize) == flags.affine_binding, block.name
+        mine = (region_cover(tree, block), is_stage_pipeline(tree, block))
         theirs_too = (flags.region_cover, flags.stage_pipeline)
         assert mine == theirs_too or (not exactly and mine > theirs_too), block.name
         if block is tree.root:
             continue
-        assert names(an.producers(tree, block)) == [sch.get(b).name_hint for b in sch.get_producers(theirs)]
-        assert names(an.consumers(tree, block)) == [sch.get(b).name_hint for b in sch.get_consumers(theirs)]
+        assert names(producers(tree, block)) == [sch.get(b).name_hint for b in sch.get_producers(theirs)]
+        assert names(consumers(tree, block)) == [sch.get(b).name_hint for b in sch.get_consumers(theirs)]
         scope = tree.scope(block)
         assert scope is not None
         is_reduction = tvm.get_global_func("s_tir.schedule.IsReductionBlock")
         found = is_reduction(sch, theirs, sch.get_sblock(scope.name))
-        assert an.is_reduction_block(tree, block, scope) == bool(found), block.name
+        assert is_reduction_block(tree, block, scope) == bool(found), block.name
         is_trivial = tvm.get_global_func("s_tir.schedule.IsTrivialBinding")
-        assert an.is_trivial_binding(tree, block) == bool(is_trivial(sch, theirs)), block.name
+        assert is_trivial_binding(tree, block) == bool(is_trivial(sch, theirs)), block.name
     if any(r.block.init and has_block(r.block.init) for r in tree.realizes):
         return  # TVM's search for output blocks looks into inits and fails there
     outputs = [sch.get(b).name_hint for b in sch.get_output_blocks(theirs_root)]
-    assert names(an.output_blocks(tree, tree.root)) == outputs
+    assert names(output_blocks(tree, tree.root)) == outputs
 
 
 def below(tree: Tree, block: tir.Block) -> Iterator[tir.Block]:
