@@ -17,6 +17,10 @@ from mlcc.passes.schedule.handles import BlockRV
 def inline_cheap(kernel: AnyKernel[Any]) -> int:
     """Inline every stage that is computed no more often for it, or so cheaply that this is less than a trip through
     memory; gives how many."""
+    return kernel.begin("inline", lambda: _inline_cheap(kernel))
+
+
+def _inline_cheap(kernel: AnyKernel[Any]) -> int:
     done = 0
     for block in kernel.blocks():
         if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
@@ -30,6 +34,8 @@ def inline_cheap(kernel: AnyKernel[Any]) -> int:
 
 def inline_reshapes(kernel: AnyKernel[Any]) -> None:
     """Make stages disappear that give what they read another shape, and do nothing else."""
+    if not any(_reshapes(stage) for stage in kernel.stages()):
+        return
     done = False
     for block in kernel.blocks():
         stage = kernel.stage(block)

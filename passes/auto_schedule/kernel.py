@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, TypeVar
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
@@ -24,6 +25,7 @@ def not_this(why: str) -> NoReturn:
 
 
 Facts = TypeVar("Facts")
+T = TypeVar("T")
 
 
 class AnyKernel(Generic[Facts]):
@@ -33,6 +35,8 @@ class AnyKernel(Generic[Facts]):
     def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
         self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
         self.used: list[str] = []  # choices, for whoever asks why
+        self._steps = len(sch.trace)  # before the rule began
+        self._begun: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
 
     @staticmethod
     def of(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
@@ -45,7 +49,21 @@ class AnyKernel(Generic[Facts]):
         """The same kernel for another rule."""
         made = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
         made.used += self.used
+        made._begun = self._begun
         return made
+
+    def begin(self, name: str, step: Callable[[], T]) -> T:
+        """Run `step`, with which several rules begin: on a kernel that is as it was the others take over what the first
+        made of it, and the result. `name` tells it from other steps."""
+        if len(self.sch.trace) != self._steps:
+            return step()
+        if name in self._begun:
+            sch, result = self._begun[name]
+            self.sch = sch.copy()
+            return result  # type: ignore[no-any-return]
+        result = step()
+        self._begun[name] = (self.sch.copy(), result)
+        return result
 
     def say(self, choice: str) -> None:
         """Note a choice and what it was made from."""
