@@ -89,7 +89,7 @@ def _uncovered(
 ) -> Words | None:
     buffer = region.buffer
     writers = [s for s in sources if any(w.buffer is buffer for w in s.writes)]
-    if not writers:
+    if not writers or any(_writes_all(tree, w, buffer, place) for w in writers):
         return None
     analyzer = analyzer_of(tree)
     made = produced_region(tree, buffer, writers, place, analyzer)
@@ -104,6 +104,33 @@ def _uncovered(
     else:
         words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, made)}"
     return words, (*writers, block)
+
+
+def _writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stmt) -> bool:
+    """Does a block plainly write every element in one iteration of `place`: by an axis for each dimension, bound to a
+    loop of its own over all of it? So do nearly all producers, and what others write takes much longer to find."""
+    realize = tree.realize(block)
+    if tir.const_int(realize.predicate) != 1:
+        return False
+    axes = dict(zip((a.var for a in block.iter_vars), realize.values, strict=True))
+    below = loop_domain(tree, tree.parent(realize), place)
+    for region in block.writes:
+        if region.buffer is buffer and all(
+            tir.const_int(r.extent) == 1 and _spans(axes.get(r.min, r.min), below, size)  # type: ignore[call-overload]
+            for r, size in zip(region.region, buffer.shape, strict=True)
+        ):
+            return True
+    return False
+
+
+def _spans(value: Expr | None, loops: dict[tir.Var, Range], size: Expr) -> bool:
+    """Is `value` the variable of one of `loops`, which runs from 0 up to a constant `size`? The loop is used up."""
+    if not isinstance(value, tir.Var):
+        return tir.const_int(size) == 1 and tir.const_int(value) == 0
+    domain = loops.pop(value, None)
+    if domain is None or tir.const_int(domain.min) != 0:
+        return False
+    return tir.const_int(domain.extent) == tir.const_int(size) is not None
 
 
 def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
