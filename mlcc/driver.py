@@ -237,7 +237,7 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
 def _why_left(short: str, call: relax.Call) -> str:
     """Why a call was not lowered, or how it could be."""
     from mlcc import ops
-    from mlcc.passes.graph.lower_to_tir import shapes_known
+    from mlcc.ops.shapes import shapes_known
 
     known = ops.get(short)
     if known is None or known.impl.lower is None:

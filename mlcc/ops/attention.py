@@ -12,7 +12,7 @@ from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
 from mlcc.ops.nn import softmax
-from mlcc.ops.registry import Impl
+from mlcc.ops.registry import Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, is_one, known_different, result, same_dtype, shape_text, tensor
 from mlcc.te.scalar import Scalar, raw
 
@@ -281,7 +281,7 @@ def _np_var_len(call: relax.Call, q: Any, k: Any, v: Any, starts_q: Any, starts_
 
 
 OPS: dict[str, Impl] = {
-    "nn.attention": Impl(infer_attention, _np_attention, _lower_attention),
-    "nn.attention_bias": Impl(infer_attention, _np_attention, _lower_attention),
-    "nn.attention_var_len": Impl(infer_attention, _np_var_len, _lower_var_len),
-}
+    "nn.attention": Impl(infer_attention, _np_attention, _lower_attention, precision=Precision.HALF),
+    "nn.attention_bias": Impl(infer_attention, _np_attention, _lower_attention, precision=Precision.HALF),
+    "nn.attention_var_len": Impl(infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF),
+}  # fmt: skip

@@ -9,9 +9,9 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ir.visit import rewrite_bottom_up, substitute
-from mlcc.ops import guard, topi
+from mlcc.ops import guard, layout_rules, topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Cost, FusionKind, Impl, Inline, Precision
 from mlcc.ops.shapes import (
     Tensor,
     broadcast,
@@ -311,54 +311,71 @@ def _lower_ewise_fma(call: relax.Call, a: te.Tensor, b: te.Tensor, c: te.Tensor)
 def _entry(
     name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any],
     infer: Callable[[Element], Infer] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
+    cost: Cost = Cost.COSTLY, commutative: bool = False,
 ) -> Impl:  # fmt: skip
     """A binary operator by its NumPy reference and by `fn`, which computes one element as TVM does."""
 
     def lowering(element: Callable[[Any, Any], Any]) -> Callable[..., te.Tensor]:
         return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
 
-    exact = None if accurate is None else lowering(accurate)
-    of_scalars = infer(accurate or fn)
-    return Impl(of_scalars, lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST, accurate=exact)
+    return Impl(
+        infer(accurate or fn), lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST,
+        accurate=None if accurate is None else lowering(accurate), inline=Inline.ONE_OF_TWO, commutative=commutative,
+        cost=cost, precision=Precision.FOLLOW, layout=layout_rules.broadcast,
+    )  # fmt: skip
 
 
-def _compare(name: str, fn: Callable[[Any, Any], tir.Expr]) -> Impl:
-    return _entry(name, lambda a, b: getattr(np, name)(a, b), _plain(fn), infer_compare)
+def _cheap(
+    name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any], commutative: bool = True
+) -> Impl:  # fmt: skip
+    """A binary operator of one instruction."""
+    return _entry(name, numpy, fn, cost=Cost.CHEAP, commutative=commutative)
 
 
-def _bits(name: str, intrinsic: str, numpy: str) -> Impl:
-    return _entry(name, lambda a, b: getattr(np, numpy)(a, b), _plain(bitwise(intrinsic)))
+def _compare(name: str, fn: Callable[[Any, Any], tir.Expr], commutative: bool = False) -> Impl:
+    numpy = lambda a, b: getattr(np, name)(a, b)  # noqa: E731
+    return _entry(name, numpy, _plain(fn), infer_compare, cost=Cost.CHEAP, commutative=commutative)
+
+
+def _bits(name: str) -> Impl:
+    return _cheap(name, lambda a, b: getattr(np, name)(a, b), _plain(bitwise(name)))
 
 
 OPS: dict[str, Impl] = {
-    "add": _entry("add", lambda a, b: a + b, _plain(construct.add)),
-    "subtract": _entry("subtract", lambda a, b: a - b, _plain(construct.sub)),
-    "multiply": _entry("multiply", lambda a, b: a * b, _plain(construct.mul)),
+    "add": _cheap("add", lambda a, b: a + b, _plain(construct.add)),
+    "subtract": _cheap("subtract", lambda a, b: a - b, _plain(construct.sub), commutative=False),
+    "multiply": _cheap("multiply", lambda a, b: a * b, _plain(construct.mul)),
     "divide": _entry("divide", _divide, te.div),
     "floor_divide": _entry(
-        "floor_divide", lambda a, b: np.floor_divide(a, b), _lower_floor_divide, accurate=_exact_floor_divide
+        "floor_divide", lambda a, b: np.floor_divide(a, b), _lower_floor_divide, accurate=_exact_floor_divide,
     ),
     "mod": _entry("mod", _mod, _lower_mod),
     "floor_mod": _entry("floor_mod", lambda a, b: np.mod(a, b), _lower_floor_mod, accurate=_exact_floor_mod),
     "power": _entry("power", lambda a, b: np.power(a, b), te.power),
-    "maximum": _entry("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
-    "minimum": _entry("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),
+    "maximum": _cheap("maximum", lambda a, b: np.where(np.greater(a, b), a, b), _plain(construct.maximum)),
+    "minimum": _cheap("minimum", lambda a, b: np.where(np.less(a, b), a, b), _plain(construct.minimum)),
     "atan2": _entry("atan2", lambda a, b: np.arctan2(a, b), te.atan2),
     "log_add_exp": _entry("log_add_exp", _log_add_exp, _lower_log_add_exp),
-    "logical_and": _entry("logical_and", lambda a, b: np.logical_and(a, b), _truth(construct.logical_and)),
-    "logical_or": _entry("logical_or", lambda a, b: np.logical_or(a, b), _truth(construct.logical_or)),
-    "logical_xor": _entry("logical_xor", lambda a, b: np.logical_xor(a, b), _truth(bitwise("bitwise_xor"))),
-    "bitwise_and": _bits("bitwise_and", "bitwise_and", "bitwise_and"),
-    "bitwise_or": _bits("bitwise_or", "bitwise_or", "bitwise_or"),
-    "bitwise_xor": _bits("bitwise_xor", "bitwise_xor", "bitwise_xor"),
+    "logical_and": _cheap("logical_and", lambda a, b: np.logical_and(a, b), _truth(construct.logical_and)),
+    "logical_or": _cheap("logical_or", lambda a, b: np.logical_or(a, b), _truth(construct.logical_or)),
+    "logical_xor": _cheap("logical_xor", lambda a, b: np.logical_xor(a, b), _truth(bitwise("bitwise_xor"))),
+    "bitwise_and": _bits("bitwise_and"),
+    "bitwise_or": _bits("bitwise_or"),
+    "bitwise_xor": _bits("bitwise_xor"),
     "left_shift": _entry("left_shift", _shifted("left_shift"), _plain(bitwise("shift_left"))),
     "right_shift": _entry("right_shift", _shifted("right_shift"), _plain(bitwise("shift_right"))),
-    "equal": _compare("equal", construct.equal),
-    "not_equal": _compare("not_equal", construct.not_equal),
+    "equal": _compare("equal", construct.equal, commutative=True),
+    "not_equal": _compare("not_equal", construct.not_equal, commutative=True),
     "less": _compare("less", construct.less),
     "less_equal": _compare("less_equal", construct.less_equal),
     "greater": _compare("greater", construct.greater),
     "greater_equal": _compare("greater_equal", construct.greater_equal),
-    "where": Impl(infer_where, lambda call, c, a, b: np.where(c, a, b), _lower_where, FusionKind.BROADCAST),
-    "ewise_fma": Impl(infer_ewise_fma, lambda call, a, b, c: a * b + c, _lower_ewise_fma, FusionKind.BROADCAST),
-}
+    "where": Impl(
+        infer_where, lambda call, c, a, b: np.where(c, a, b), _lower_where, FusionKind.BROADCAST, cost=Cost.CHEAP,
+        free_layout=layout_rules.broadcast,
+    ),
+    "ewise_fma": Impl(
+        infer_ewise_fma, lambda call, a, b, c: a * b + c, _lower_ewise_fma, FusionKind.BROADCAST,
+        precision=Precision.FOLLOW, layout=layout_rules.fma,
+    ),
+}  # fmt: skip

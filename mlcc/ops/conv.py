@@ -8,11 +8,12 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops import layout_rules
 from mlcc.ops.blocked import CONV, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
 from mlcc.ops.pad import pad
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, int64, known_different, shape_text, simplify, tensor
 from mlcc.ops.window import (
     Frame,
@@ -164,6 +165,16 @@ def _steps(extent: int, size: int, stride: int, dilation: int) -> int:
 
 
 OPS: dict[str, Impl] = {
-    f"nn.conv{n}d": blocked_impl(Impl(_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE), *CONV)
+    f"nn.conv{n}d": blocked_impl(
+        Impl(
+            _conv(n),
+            _np_conv(n),
+            _lower(n),
+            FusionKind.OUT_EWISE_FUSABLE,
+            precision=Precision.HALF,
+            layout=layout_rules.conv,
+        ),
+        *CONV,
+    )
     for n in (1, 2, 3)
 }

@@ -7,11 +7,12 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
+from mlcc.ops import layout_rules
 from mlcc.ops.blocked import CONV, blocked_impl
 from mlcc.ops.conv import arrays, check_groups, operands, result_dtype_of
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, int64, simplify
 from mlcc.ops.window import canonical, dims_of, letters, not_negative, zero
 from mlcc.te.scalar import Scalar, raw
@@ -148,7 +149,15 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d_transpose": blocked_impl(
-        Impl(_transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE), *CONV
+        Impl(
+            _transposed(n),
+            _np_transposed(n),
+            _lower(n),
+            FusionKind.OUT_EWISE_FUSABLE,
+            precision=Precision.HALF,
+            layout=layout_rules.conv,
+        ),
+        *CONV,
     )
     for n in (1, 2, 3)
 }

@@ -8,10 +8,10 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.places import places
-from mlcc.ops.registry import Found, FusionKind, Impl
+from mlcc.ops.registry import Found, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -282,19 +282,16 @@ def _np_reverse_sequence(call: relax.Call, x: Any, lengths: Any) -> Any:
 OPS: dict[str, Impl] = {
     # indices come from memory: nothing is fused into a gather
     "gather_elements": Impl(
-        infer_gather_elements,
-        _np_gather_elements,
-        _lower_gather_elements,
+        infer_gather_elements, _np_gather_elements, _lower_gather_elements, tir_name="gather", from_end=True,
+        layout=layout_rules.gather,
     ),
-    "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd),
-    "index_tensor": Impl(infer_index_tensor, _np_index_tensor, _lower_index_tensor),
+    "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd, tir_name="te_gather_nd", from_end=True),
+    "index_tensor": Impl(infer_index_tensor, _np_index_tensor, _lower_index_tensor, from_end=True),
     "dynamic_strided_slice": Impl(
-        infer_dynamic_strided_slice,
-        _np_dynamic_strided_slice,
-        _lower_dynamic_strided_slice,
-        found=Found(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice),
+        infer_dynamic_strided_slice, _np_dynamic_strided_slice, _lower_dynamic_strided_slice,
+        found=Found(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice), precision=Precision.FOLLOW,
     ),
     "reverse_sequence": Impl(
-        infer_reverse_sequence, _np_reverse_sequence, _lower_reverse_sequence, FusionKind.INJECTIVE
+        infer_reverse_sequence, _np_reverse_sequence, _lower_reverse_sequence, FusionKind.INJECTIVE,
     ),
-}
+}  # fmt: skip

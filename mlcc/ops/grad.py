@@ -252,5 +252,5 @@ def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> 
 OPS: dict[str, Impl] = {
     "grad.max_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(True), _lower_max),
     "grad.avg_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(False), _lower_avg),
-    "grad.take_backward": Impl(infer_take_backward, _np_take_backward, _lower_take),
-}
+    "grad.take_backward": Impl(infer_take_backward, _np_take_backward, _lower_take, from_end=True),
+}  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 from mlcc import te
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.places import places
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axes,
@@ -291,6 +291,11 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "strided_slice": Impl(infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE),
-    "take": Impl(infer_take, _np_take, _lower_take),  # indices come from memory: nothing is fused into it
-}
+    "strided_slice": Impl(
+        infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE, checks_scalars=False,
+        precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.strided_slice,
+    ),
+    "take": Impl(
+        infer_take, _np_take, _lower_take, from_end=True
+    ),  # indices come from memory: nothing is fused into it
+}  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 from mlcc import te
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import result_dims
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Dims,
     Tensor,
@@ -270,14 +270,19 @@ def _np_split(call: relax.Call, x: Any) -> Any:
 OPS: dict[str, Impl] = {
     "concat": Impl(
         infer_concat, lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat,
-        FusionKind.INJECTIVE,
+        FusionKind.INJECTIVE, tir_name="concatenate", precision=Precision.FOLLOW, layout=layout_rules.concat,
+        free_layout=layout_rules.concat_as_turned,
     ),
     "stack": Impl(
-        infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE
+        infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE,
+        precision=Precision.FOLLOW,
     ),
     "meshgrid": Impl(
         infer_meshgrid, lambda call, parts: tuple(np.meshgrid(*parts, indexing=call.attrs["indexing"] or "ij")),
-        _lower_meshgrid, FusionKind.INJECTIVE,
+        _lower_meshgrid, FusionKind.INJECTIVE, precision=Precision.FOLLOW,
     ),
-    "split": Impl(infer_split, _np_split, _lower_split, FusionKind.INJECTIVE),
+    "split": Impl(
+        infer_split, _np_split, _lower_split, FusionKind.INJECTIVE, precision=Precision.FOLLOW, cost=Cost.VIEW,
+        layout=layout_rules.split_axis,
+    ),
 }  # fmt: skip

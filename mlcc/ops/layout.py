@@ -13,7 +13,7 @@ from mlcc.ir.node import Attrs, replace
 from mlcc.ir.visit import substitute
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, result, shape_text, tensor
 from mlcc.te.scalar import Scalar, raw
 
@@ -126,6 +126,7 @@ def _np_layout_transform(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "layout_transform": Impl(
-        infer_layout_transform, _np_layout_transform, _lower_layout_transform, FusionKind.INJECTIVE
+        infer_layout_transform, _np_layout_transform, _lower_layout_transform, FusionKind.INJECTIVE,
+        normalize=normalize_layout, tir_name="te_layout_transform", precision=Precision.FOLLOW,
     ),
-}
+}  # fmt: skip

@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, broadcast, device_of, fail, known_different, result, same_dtype, shape_text, tensor
 from mlcc.te.scalar import Scalar, raw
 
@@ -160,9 +160,11 @@ def _np_matmul(call: relax.Call, a: Any, b: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "matmul": Impl(infer_matmul, _np_matmul, _lower_matmul, FusionKind.OUT_EWISE_FUSABLE),
+    "matmul": Impl(infer_matmul, _np_matmul, _lower_matmul, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.HALF),
     "nn.dense": Impl(
-        infer_dense, lambda call, a, b: np.matmul(a, np.transpose(b)), _lower_dense, FusionKind.OUT_EWISE_FUSABLE
+        infer_dense, lambda call, a, b: np.matmul(a, np.transpose(b)), _lower_dense, FusionKind.OUT_EWISE_FUSABLE,
     ),
-    "outer": Impl(infer_outer, lambda call, a, b: np.outer(a, b), _lower_outer, FusionKind.BROADCAST),
-}
+    "outer": Impl(
+        infer_outer, lambda call, a, b: np.outer(a, b), _lower_outer, FusionKind.BROADCAST, precision=Precision.HALF,
+    ),
+}  # fmt: skip

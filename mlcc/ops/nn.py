@@ -8,11 +8,11 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import guard, topi
+from mlcc.ops import guard, layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
 from mlcc.ops.reduce import count, reduce_with
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axis,
@@ -198,13 +198,22 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "nn.softmax": Impl(infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE),
-    "nn.log_softmax": Impl(infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE),
-    "nn.dropout": Impl(infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout, FusionKind.ELEMWISE),
+    "nn.softmax": Impl(
+        infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.along_axis,
+    ),
+    "nn.log_softmax": Impl(
+        infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
+        free_layout=layout_rules.along_axis,
+    ),
+    "nn.dropout": Impl(
+        infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout, FusionKind.ELEMWISE,
+        precision=Precision.FOLLOW, layout=layout_rules.dropout,
+    ),
     "nn.pixel_shuffle": Impl(infer_pixel_shuffle, _np_pixel_shuffle, _lower_pixel_shuffle, FusionKind.INJECTIVE),
     "nn.cross_entropy_with_logits": Impl(infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy),
     "nn.batch_flatten": Impl(
         infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
-        lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE,
+        lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE, tir_name="reshape",
+        precision=Precision.FOLLOW,
     ),
 }  # fmt: skip

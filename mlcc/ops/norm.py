@@ -8,11 +8,11 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, DType
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
 from mlcc.ops.reduce import comm_reduce, count, reduce_with
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     axes,
@@ -303,9 +303,20 @@ def _np_instance_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "nn.layer_norm": Impl(infer_layer_norm, _np_layer_norm, _lower_layer_norm, FusionKind.OUT_EWISE_FUSABLE),
-    "nn.rms_norm": Impl(infer_rms_norm, _np_rms_norm, _lower_rms_norm, FusionKind.OUT_EWISE_FUSABLE),
-    "nn.group_norm": Impl(infer_channel_norm, _np_group_norm, _lower_group_norm),
-    "nn.instance_norm": Impl(infer_channel_norm, _np_instance_norm, _lower_instance_norm),
-    "nn.batch_norm": Impl(infer_batch_norm, _np_batch_norm, _lower_batch_norm),
+    "nn.layer_norm": Impl(
+        infer_layer_norm, _np_layer_norm, _lower_layer_norm, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW,
+        layout=layout_rules.norm,
+    ),
+    "nn.rms_norm": Impl(
+        infer_rms_norm, _np_rms_norm, _lower_rms_norm, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW,
+        layout=layout_rules.norm,
+    ),
+    "nn.group_norm": Impl(
+        infer_channel_norm, _np_group_norm, _lower_group_norm, precision=Precision.FOLLOW, layout=layout_rules.norm,
+    ),
+    "nn.instance_norm": Impl(
+        infer_channel_norm, _np_instance_norm, _lower_instance_norm, precision=Precision.FOLLOW,
+        layout=layout_rules.norm,
+    ),
+    "nn.batch_norm": Impl(infer_batch_norm, _np_batch_norm, _lower_batch_norm, layout=layout_rules.batch_norm),
 }  # fmt: skip

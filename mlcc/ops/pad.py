@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, result, shape_text, simplify, tensor
@@ -141,4 +141,13 @@ def _np_pad(call: relax.Call, x: Any) -> Any:
     return np.pad(x, pairs, _MODES[mode])[cut]
 
 
-OPS: dict[str, Impl] = {"nn.pad": Impl(infer_pad, _np_pad, _lower_pad, FusionKind.INJECTIVE)}
+OPS: dict[str, Impl] = {
+    "nn.pad": Impl(
+        infer_pad,
+        _np_pad,
+        _lower_pad,
+        FusionKind.INJECTIVE,
+        tir_name=lambda call: "pad" if call.attrs["pad_mode"] == "constant" else f"{call.attrs['pad_mode']}_pad",
+        free_layout=layout_rules.pad,
+    )
+}

@@ -7,12 +7,12 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
-from mlcc.ops.blocked import POOL, blocked_impl, parts_of
+from mlcc.ops import layout_rules, topi
+from mlcc.ops.blocked import POOL, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.reduce import worst
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     extents,
@@ -21,6 +21,7 @@ from mlcc.ops.shapes import (
     prove,
     simplify,
 )
+from mlcc.ops.split_layouts import parts_of
 from mlcc.ops.topi import compute_ax
 from mlcc.ops.window import (
     SPATIAL,
@@ -270,12 +271,16 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
     return reference
 
 
+def _entry(infer: Any, numpy: Any, lower: Any, kind: FusionKind) -> Impl:
+    return Impl(infer, numpy, lower, kind, precision=Precision.FOLLOW, layout=layout_rules.pool)
+
+
 OPS: dict[str, Impl] = {
     f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL, in_place=_windows_unsplit)
     for n in (1, 2, 3)
     for name, impl in (
-        ("max", Impl(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)),
-        ("avg", Impl(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)),
-        ("adaptive_avg", Impl(_adaptive(n), _np_adaptive(n), _lower_adaptive)),
+        ("max", _entry(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)),
+        ("avg", _entry(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)),
+        ("adaptive_avg", _entry(_adaptive(n), _np_adaptive(n), _lower_adaptive, FusionKind.OPAQUE)),
     )
 }

@@ -8,7 +8,7 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Inline
 from mlcc.ops.shapes import Dims, Tensor, axis, fail, is_one, prove_equal, shape_text, tensor, tensor_like
 from mlcc.te.scalar import Scalar
 
@@ -132,6 +132,6 @@ def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any
 
 
 OPS: dict[str, Impl] = {
-    "quantize": Impl(infer_quantize, _np_quantize, _lower_quantize, FusionKind.ELEMWISE),
-    "dequantize": Impl(infer_dequantize, _np_dequantize, _lower_dequantize, FusionKind.ELEMWISE),
-}
+    "quantize": Impl(infer_quantize, _np_quantize, _lower_quantize, FusionKind.ELEMWISE, inline=Inline.ALL),
+    "dequantize": Impl(infer_dequantize, _np_dequantize, _lower_dequantize, FusionKind.ELEMWISE, inline=Inline.ALL),
+}  # fmt: skip

@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
 from mlcc.ir.narrow import encode
 from mlcc.ir.tensor_data import TensorData
-from mlcc.ops import guard, topi
+from mlcc.ops import guard, layout_rules, topi
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import Emit, FusionKind, Impl, bind_call
 from mlcc.ops.shapes import (
@@ -310,7 +310,14 @@ def _np_arg(name: str) -> Callable[..., Any]:
 
 def _entry(reducer: Any, name: str, identity: int | None = None) -> Impl:
     expand = None if identity is None else _filled_if_empty(identity)
-    return Impl(infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE, expand=expand)
+    return Impl(
+        infer_reduce,
+        _np_reduce(name),
+        _lower_reduce(reducer),
+        FusionKind.COMM_REDUCE,
+        expand=expand,
+        layout=layout_rules.reduce,
+    )
 
 
 OPS: dict[str, Impl] = {
@@ -319,12 +326,17 @@ OPS: dict[str, Impl] = {
     "max": _entry(te.max, "max"),
     "min": _entry(te.min, "min"),
     "collapse_sum_like": Impl(
-        infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, shape_only=(1,)
+        infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, shape_only=(1,),
+        tir_name="collapse_sum",
     ),
-    "collapse_sum_to": Impl(infer_collapse_sum_to, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE),
-    "mean": Impl(infer_reduce, _np_mean, _lower_mean, FusionKind.OUT_EWISE_FUSABLE),
-    "variance": Impl(infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.OUT_EWISE_FUSABLE),
-    "std": Impl(infer_reduce, _np_reduce("std"), _lower_std, FusionKind.OUT_EWISE_FUSABLE),
+    "collapse_sum_to": Impl(
+        infer_collapse_sum_to, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, tir_name="collapse_sum",
+    ),
+    "mean": Impl(infer_reduce, _np_mean, _lower_mean, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce),
+    "variance": Impl(
+        infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce,
+    ),
+    "std": Impl(infer_reduce, _np_reduce("std"), _lower_std, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce),
     "argmax": Impl(infer_arg, _np_arg("argmax"), _lower_arg(True), FusionKind.OUT_EWISE_FUSABLE),
     "argmin": Impl(infer_arg, _np_arg("argmin"), _lower_arg(False), FusionKind.OUT_EWISE_FUSABLE),
-}
+}  # fmt: skip

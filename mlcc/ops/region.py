@@ -9,7 +9,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
 from mlcc.ops.places import places
-from mlcc.ops.registry import Impl
+from mlcc.ops.registry import Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, shape_text, tensor
 from mlcc.ops.window import canonical, dims_of, positive
 from mlcc.te.scalar import Scalar, raw
@@ -232,6 +232,6 @@ def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "vision.roi_align": Impl(infer_regions, _np_align, _lower_align),
-    "vision.roi_pool": Impl(infer_regions, _np_pool, _lower_pool),
-}
+    "vision.roi_align": Impl(infer_regions, _np_align, _lower_align, precision=Precision.FOLLOW),
+    "vision.roi_pool": Impl(infer_regions, _np_pool, _lower_pool, precision=Precision.FOLLOW),
+}  # fmt: skip

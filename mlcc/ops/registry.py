@@ -15,32 +15,18 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ops import bind as binding
 from mlcc.ops import guard
+from mlcc.ops.layout_rules import Rule
 from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
 
 __all__ = [
-    "Emit", "FusionKind", "Impl", "OpDef", "Param", "Signature", "aliases", "bind_call", "commutative_names", "get",
-    "is_operator", "names", "short_name",
+    "Cost", "Emit", "FusionKind", "Impl", "Inline", "OpDef", "Param", "Precision", "Signature", "aliases", "bind_call",
+    "commutative_names", "get", "is_operator", "names", "short_name",
 ]  # fmt: skip
 
 FAMILIES = (
     "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
     "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "quantize", "grad", "builtin",
     "gather", "scatter", "scan", "sort", "einsum", "sets", "layout", "ccl",
-)  # fmt: skip
-
-_IMPURE = frozenset(
-    {
-        "assert_op", "call_builtin_with_ctx", "invoke_closure", "memory.kill_storage", "memory.kill_tensor", "print",
-        "vm.call_tir_dyn", "vm.kill_object",
-    }
-)  # fmt: skip
-
-# the operators whose two operands may change places
-_COMMUTATIVE = frozenset(
-    {
-        "add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or", "logical_xor",
-        "maximum", "minimum", "multiply", "not_equal",
-    }
 )  # fmt: skip
 
 
@@ -54,6 +40,30 @@ class FusionKind(enum.IntEnum):
     OUT_EWISE_FUSABLE = 4
     TUPLE = 7
     OPAQUE = 8
+
+
+class Precision(enum.Enum):
+    """What `to-mixed-precision` has an operator compute in."""
+
+    HALF = enum.auto()  # always in half precision: products with many terms, which machines have units for
+    FOLLOW = enum.auto()  # in half precision if that is what all its operands come in
+    FULL = enum.auto()
+
+
+class Cost(enum.IntEnum):
+    """What it takes to compute an element of the result again where it is needed."""
+
+    VIEW = 0  # nothing: it is an element of an operand, or of a few of them
+    CHEAP = 1  # some instructions
+    COSTLY = 2
+
+
+class Inline(enum.Enum):
+    """Which operands that are scalar constants become numbers inside the TIR function of a call."""
+
+    NONE = enum.auto()
+    ONE_OF_TWO = enum.auto()  # the second one, else the first one
+    ALL = enum.auto()
 
 
 Emit = Callable[..., relax.Expr]  # emit(operator, *args): a variable bound to the operator's result
@@ -74,17 +84,27 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """What is known of an operator beyond its signature.
+    """What is known of an operator beyond its signature: its entry. Passes ask it, and name no operators themselves.
 
-    `infer(call)` gives the struct info; `numpy(call, *arrays)` computes the result from arrays that stand for the
-    arguments (tuples of arrays for tuples, Python numbers and tuples of them for scalars and shapes; narrow floats
-    are computed in float32, see `mlcc.ops.guard`); `lower(call, *tensors)`
-    builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their place.
-    `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many threads,
-    to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what `numpy`
-    does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call
-    of a packed function or of another operator that it becomes, which is lowered in turn, or None where `lower` does;
+    `infer(call)` gives the struct info, of the call as `normalize` returns it if it is there; `numpy(call, *arrays)`
+    computes the result from arrays that stand for the arguments (tuples of arrays for tuples, Python numbers and tuples
+    of them for scalars and shapes; narrow floats are computed in float32, see `mlcc.ops.guard`); `lower(call,
+    *tensors)` builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their
+    place. `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many
+    threads, to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what
+    `numpy` does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call of a
+    packed function or of another operator that it becomes, which is lowered in turn, or None where `lower` does;
     `emit(operator, *args)` binds what it needs before it.
+
+    `tir_name` is what its TIR functions are called, or a function that says so of a call: the last part of the
+    operator's name, unless it is stated. `from_end`: indices that the data give count from the end if they are
+    negative, as in NumPy and ONNX. `checks_scalars`: indices that scalars give are checked where they are used;
+    `check-shapes` sees to them otherwise.
+
+    A `pure` operator does nothing but give a value; one that `allocates` gives another one each time. The two operands
+    of a `commutative` one may change places. An `activation` is computed of the joined products of several branches at
+    once as well. `layout` is the rule by which it takes operands that are stored in another order of their axes (see
+    `mlcc.ops.layout_rules`), as TVM's does; `free_layout` is the one where results need not be TVM's, if it is another.
     """
 
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
@@ -96,6 +116,19 @@ class Impl:
     many: Callable[..., Any] | None = None
     accurate: Callable[..., Any] | None = None
     expand: Callable[[relax.Call, Emit], relax.Expr | None] | None = None
+    normalize: Callable[[relax.Call], relax.Call] | None = None
+    tir_name: str | Callable[[relax.Call], str] | None = None
+    inline: Inline = Inline.NONE
+    from_end: bool = False
+    checks_scalars: bool = True
+    pure: bool = True
+    allocates: bool = False
+    commutative: bool = False
+    activation: bool = False
+    cost: Cost = Cost.COSTLY
+    precision: Precision = Precision.FULL
+    layout: Rule | None = None
+    free_layout: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +138,6 @@ class OpDef:
     name: str
     signature: Signature
     impl: Impl
-    pure: bool
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -120,6 +152,17 @@ class OpDef:
     def kind(self) -> FusionKind:
         return self.impl.kind
 
+    @property
+    def pure(self) -> bool:
+        return self.impl.pure
+
+    def tir_name(self, call: relax.Call) -> str:
+        """What the TIR function of a call is called."""
+        stated = self.impl.tir_name
+        if stated is None:
+            return self.short.rpartition(".")[2]
+        return stated if isinstance(stated, str) else stated(call)
+
 
 @functools.cache
 def get(name: str) -> OpDef | None:
@@ -128,7 +171,7 @@ def get(name: str) -> OpDef | None:
     sig = signature(short)
     if sig is None:
         return None
-    return OpDef(f"relax.{short}", sig, _impls().get(short, Impl()), short not in _IMPURE)
+    return OpDef(f"relax.{short}", sig, _impls().get(short, Impl()))
 
 
 def is_operator(name: str) -> bool:
@@ -138,7 +181,7 @@ def is_operator(name: str) -> bool:
 
 def commutative_names() -> frozenset[str]:
     """The operators, with prefix `relax.`, whose two operands may change places."""
-    return frozenset(f"relax.{name}" for name in _COMMUTATIVE)
+    return frozenset(f"relax.{name}" for name, impl in _impls().items() if impl.commutative)
 
 
 @functools.cache
@@ -168,14 +211,9 @@ def bind_call(
     made = binding.bind(short, tuple(positional), keywords, span)
     from mlcc.ops.infer import infer_operator
 
-    if short == "reshape":
-        from mlcc.ops.manipulate import normalize_reshape
-
-        made = normalize_reshape(made)
-    elif short == "layout_transform":
-        from mlcc.ops.layout import normalize_layout
-
-        made = normalize_layout(made)
+    op = get(short)
+    if op is not None and op.impl.normalize is not None:
+        made = op.impl.normalize(made)
     info = infer_operator(made)
     return made if info is None else replace(made, struct_info=info)
 

@@ -9,8 +9,9 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
+from mlcc.ops import layout_rules
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import Tensor, fail, shape_argument, shape_text
 from mlcc.ops.window import canonical, dims_of, frame, letters
 from mlcc.te.scalar import Scalar, raw
@@ -299,5 +300,13 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
 
 
 OPS: dict[str, Impl] = {
-    f"image.resize{n}d": Impl(_resize(n), _np_resize(n), _lower(n), FusionKind.INJECTIVE) for n in (2, 3)
+    f"image.resize{n}d": Impl(
+        _resize(n),
+        _np_resize(n),
+        _lower(n),
+        FusionKind.INJECTIVE,
+        precision=Precision.FOLLOW,
+        layout=layout_rules.resize,
+    )
+    for n in (2, 3)
 }

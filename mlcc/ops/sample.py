@@ -8,7 +8,7 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     fail,
@@ -302,6 +302,8 @@ def _np_affine_grid(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "image.grid_sample": Impl(infer_grid_sample, _np_grid_sample, _lower_grid_sample),
-    "image.affine_grid": Impl(infer_affine_grid, _np_affine_grid, _lower_affine_grid, FusionKind.OPAQUE),
-}
+    "image.grid_sample": Impl(infer_grid_sample, _np_grid_sample, _lower_grid_sample, precision=Precision.FOLLOW),
+    "image.affine_grid": Impl(
+        infer_affine_grid, _np_affine_grid, _lower_affine_grid, FusionKind.OPAQUE, precision=Precision.FOLLOW,
+    ),
+}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc import te
 from mlcc.ir import construct, relax, tir
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.gather import integers, within
 from mlcc.ops.lazy import np
 from mlcc.ops.places import places as inside
@@ -326,8 +326,13 @@ def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "scatter_elements": Impl(infer_scatter_elements, _np_scatter_elements, _lower_scatter_elements),
-    "scatter_nd": Impl(infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd),
+    "scatter_elements": Impl(
+        infer_scatter_elements, _np_scatter_elements, _lower_scatter_elements, from_end=True,
+        layout=layout_rules.scatter,
+    ),
+    "scatter_nd": Impl(
+        infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd, from_end=True, layout=layout_rules.scatter_nd,
+    ),
     "slice_scatter": Impl(infer_slice_scatter, _np_slice_scatter, _lower_slice_scatter, FusionKind.INJECTIVE),
-    "index_put": Impl(infer_index_put, _np_index_put, _lower_index_put),
-}
+    "index_put": Impl(infer_index_put, _np_index_put, _lower_index_put, from_end=True),
+}  # fmt: skip

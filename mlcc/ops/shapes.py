@@ -156,6 +156,29 @@ def result(dims: Iterable[tir.Expr] | None, dtype: DType | None, ndim: int = -1,
     return made if vdevice is None else relax.TensorStructInfo(made.shape, dtype, made.ndim, vdevice)
 
 
+def shapes_known(call: relax.Call) -> bool:
+    """Whether the shapes and dtypes of a call's arguments and result are known expressions: it can be lowered."""
+    return all(_is_known(e.struct_info) for e in (*call.args, call))
+
+
+def depends_on_data(call: relax.Call) -> bool:
+    """Whether the shape of the result is not known though those of all arguments are."""
+    return all(_is_known(a.struct_info) for a in call.args) and not _is_known(call.struct_info)
+
+
+def _is_known(info: relax.StructInfo | None) -> bool:
+    match info:
+        case relax.TensorStructInfo():
+            return info.dims is not None and info.dtype is not None
+        case relax.ShapeStructInfo(values=values):
+            return values is not None
+        case relax.PrimStructInfo(value=value):
+            return value is not None
+        case relax.TupleStructInfo(fields=fields):
+            return all(map(_is_known, fields))
+    return info is not None
+
+
 def known_dims(info: Tensor) -> Dims | None:
     """The extents of a tensor, also where a variable for a shape of known values stands for them."""
     named = info.shape.struct_info if isinstance(info.shape, relax.Var) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import BOOL
-from mlcc.ops import topi
+from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
-from mlcc.ops.registry import FusionKind, Impl
+from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
     fail,
@@ -221,10 +222,14 @@ def _const(x: TeTensor, value: float) -> te.Scalar:
 
 
 def _entry(
-    infer: Callable[[relax.Call], relax.StructInfo], numpy: Callable[[Any], Any], lower: Callable[[TeTensor], TeTensor]
-) -> Impl:
+    infer: Callable[[relax.Call], relax.StructInfo], numpy: Callable[[Any], Any], lower: Callable[[TeTensor], TeTensor],
+    cost: Cost = Cost.COSTLY, activation: bool = False,
+) -> Impl:  # fmt: skip
     """An operator whose reference and lowering take the tensor alone."""
-    return Impl(infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE)
+    return Impl(
+        infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE, activation=activation,
+        cost=cost, precision=Precision.FOLLOW, layout=layout_rules.elementwise,
+    )  # fmt: skip
 
 
 def _float(name: str, fn: Callable[[Any], Any], numpy: Callable[[Any], Any] | None = None) -> Impl:
@@ -233,24 +238,28 @@ def _float(name: str, fn: Callable[[Any], Any], numpy: Callable[[Any], Any] | No
     return _entry(infer_float, reference, lambda x: topi.elementwise(x, fn))
 
 
-def _any(numpy: Callable[[Any], Any], fn: Callable[[Any], Any]) -> Impl:
-    return _entry(infer_any, numpy, lambda x: topi.elementwise(x, fn))
+def _any(
+    numpy: Callable[[Any], Any], fn: Callable[[Any], Any], cost: Cost = Cost.COSTLY, activation: bool = False
+) -> Impl:
+    return _entry(infer_any, numpy, lambda x: topi.elementwise(x, fn), cost, activation)
 
 
-OPS: dict[str, Impl] = {
-    "abs": _any(lambda x: np.abs(x), te.abs),
+# TIR functions of these have a prefix, as TVM's: it keeps them apart from those of the C library
+_PREFIXED: dict[str, Impl] = {
+    "abs": _any(lambda x: np.abs(x), te.abs, cost=Cost.CHEAP),
     "acos": _float("arccos", te.acos),
     "acosh": _float("arccosh", te.acosh),
     "asin": _float("arcsin", te.asin),
     "asinh": _float("arcsinh", te.asinh),
     "atan": _float("arctan", te.atan),
     "atanh": _float("arctanh", te.atanh),
-    "bitwise_not": _entry(infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not")),
+    "bitwise_not": _entry(
+        infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not"), cost=Cost.CHEAP
+    ),
     "ceil": _any(lambda x: np.ceil(x), te.ceil),
-    "clip": Impl(infer_clip, _clip, _lower_clip, FusionKind.ELEMWISE),
+    "clip": Impl(infer_clip, _clip, _lower_clip, FusionKind.ELEMWISE, cost=Cost.CHEAP, free_layout=layout_rules.first),
     "cos": _float("cos", te.cos),
     "cosh": _float("cosh", te.cosh),
-    "erf": _entry(infer_float, erf, _lower_erf),
     "exp": _float("exp", te.exp),
     "floor": _any(lambda x: np.floor(x), te.floor),
     "isfinite": _entry(infer_bool, lambda x: np.isfinite(x), lambda x: topi.elementwise(x, te.isfinite)),
@@ -258,9 +267,12 @@ OPS: dict[str, Impl] = {
     "isnan": _entry(infer_bool, lambda x: np.isnan(x), lambda x: topi.elementwise(x, te.isnan)),
     "log": _float("log", te.log),
     "logical_not": _entry(
-        infer_any, lambda x: np.logical_not(x), lambda x: topi.elementwise_ax(x, _not_element, "T_logical_not")
+        infer_any,
+        lambda x: np.logical_not(x),
+        lambda x: topi.elementwise_ax(x, _not_element, "T_logical_not"),
+        cost=Cost.CHEAP,
     ),
-    "negative": _any(lambda x: -x, _negative),
+    "negative": _any(lambda x: -x, _negative, cost=Cost.CHEAP),
     "round": _any(lambda x: np.round(x), te.nearbyint),
     "rsqrt": _float("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
     "sigmoid": _float("sigmoid", te.sigmoid, _sigmoid),
@@ -272,14 +284,22 @@ OPS: dict[str, Impl] = {
     "tan": _float("tan", te.tan),
     "tanh": _float("tanh", te.tanh),
     "trunc": _any(lambda x: np.trunc(x), te.trunc),
-    "nn.relu": _any(lambda x: np.where(x > 0, x, np.zeros_like(x)), lambda v: te.max(v, 0)),
-    "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu),
-    "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh),
-    "nn.selu": _entry(infer_float, _selu, _lower_selu),
-    "nn.silu": _entry(infer_float, lambda x: x * _sigmoid(x), _lower_silu),
-    "nn.softplus": Impl(infer_float, _softplus, _lower_softplus, FusionKind.ELEMWISE),
-    "nn.leakyrelu": Impl(
-        infer_float, lambda call, x: np.where(x > 0, x, x * call.attrs["alpha"]), _lower_leaky, FusionKind.ELEMWISE
-    ),
-    "nn.prelu": Impl(infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST),
 }
+
+OPS: dict[str, Impl] = {
+    **{name: dataclasses.replace(impl, tir_name=f"tir_{name}") for name, impl in _PREFIXED.items()},
+    "erf": _entry(infer_float, erf, _lower_erf),
+    "nn.relu": _any(lambda x: np.where(x > 0, x, np.zeros_like(x)), lambda v: te.max(v, 0), activation=True),
+    "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu, activation=True),
+    "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh, activation=True),
+    "nn.selu": _entry(infer_float, _selu, _lower_selu),
+    "nn.silu": _entry(infer_float, lambda x: x * _sigmoid(x), _lower_silu, activation=True),
+    "nn.softplus": Impl(
+        infer_float, _softplus, _lower_softplus, FusionKind.ELEMWISE, free_layout=layout_rules.elementwise,
+    ),
+    "nn.leakyrelu": Impl(
+        infer_float, lambda call, x: np.where(x > 0, x, x * call.attrs["alpha"]), _lower_leaky, FusionKind.ELEMWISE,
+        tir_name="leaky_relu", free_layout=layout_rules.elementwise,
+    ),
+    "nn.prelu": Impl(infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST, layout=layout_rules.prelu),
+}  # fmt: skip

@@ -9,7 +9,6 @@ from typing import Any
 from mlcc import te
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
-from mlcc.ops.blocked import parts_of
 from mlcc.ops.lazy import np
 from mlcc.ops.shapes import (
     Dims,
@@ -19,6 +18,7 @@ from mlcc.ops.shapes import (
     result,
     tensor,
 )
+from mlcc.ops.split_layouts import parts_of
 
 SPATIAL = "WHD"  # the letters of a layout that are spatial dimensions
 

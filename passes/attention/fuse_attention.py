@@ -10,13 +10,13 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.machine.target import Target
+from mlcc.ops.shapes import shapes_known
 from mlcc.passes.attention.kernel import kernel
 from mlcc.passes.attention.operands import Operands
 from mlcc.passes.attention.operator import NAMES, from_operator
 from mlcc.passes.attention.spec import Attention
 from mlcc.passes.attention.tail import Tail
 from mlcc.passes.attention.written_out import WrittenOut, find, from_graph
-from mlcc.passes.graph.lower_to_tir import shapes_known
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index
@@ -74,7 +74,7 @@ class _Fuser(RelaxMutator):
         if isinstance(one, WrittenOut):
             made = self.fused(from_graph(one, tail, operands), operands, "attention", binding.var)
         else:
-            made = self.fused(from_operator(one, tail, operands), operands, function_name(one), binding.var)
+            made = self.fused(from_operator(one, tail, operands), operands, one.op.name.rpartition(".")[2], binding.var)
         if made is None:
             super().visit_binding(binding)
         else:
@@ -94,11 +94,6 @@ class _Fuser(RelaxMutator):
         sizes = [prim_value(substitute(p, back)) for p, b in zip(what.params, what.buffers, strict=True) if b is None]
         assert var.struct_info is not None
         return call_tir(name, func, [*passed, *sizes], var.struct_info)
-
-
-def function_name(call: relax.Call) -> str:
-    """What the function of an operator is called."""
-    return str(call.op.name).rpartition(".")[2]
 
 
 def _is_attention(value: relax.Expr) -> bool:

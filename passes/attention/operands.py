@@ -3,7 +3,7 @@ by element is computed again where it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlcc import ops, te
@@ -13,22 +13,12 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE, INT64, DType
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import rewrite_bottom_up, substitute
-from mlcc.passes.graph.lower_to_tir import Arguments, scalar_constant, shapes_known
+from mlcc.ops.registry import Cost
+from mlcc.ops.shapes import shapes_known
+from mlcc.passes.graph.lower_to_tir import Arguments, scalar_constant
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.te.tensor import Tensor, TensorLoad
 
-VIEWS = frozenset(
-    f"relax.{name}"
-    for name in ("broadcast_to", "expand_dims", "flatten", "permute_dims", "repeat", "reshape", "split", "squeeze",
-                 "strided_slice")
-)  # fmt: skip
-CHEAP = VIEWS | frozenset(
-    f"relax.{name}"
-    for name in ("abs", "add", "arange", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "clip", "equal", "full",
-                 "full_like", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not",
-                 "logical_or", "maximum", "minimum", "multiply", "negative", "not_equal", "ones", "ones_like",
-                 "subtract", "tril", "triu", "where", "zeros", "zeros_like")
-)  # fmt: skip
 MOST = 32  # operators that are computed again
 
 
@@ -42,24 +32,24 @@ class Operands:
         self.known: dict[relax.Expr, Tensor] = {}
         self.count = 0
 
-    def tensor(self, expr: relax.Expr, through: Collection[str]) -> Tensor:
-        """A value of the graph, made of operators in `through` from tensors that the kernel gets."""
+    def tensor(self, expr: relax.Expr, through: Cost) -> Tensor:
+        """A value of the graph, made by operators that cost at most `through` from tensors that the kernel gets."""
         expr = self.index.resolve(expr)
         if expr not in self.known:
             self.known[expr] = _number(expr) or self._made(expr, through) or self.given.convert(expr)
         return self.known[expr]
 
-    def _made(self, expr: relax.Expr, through: Collection[str]) -> Tensor | None:
+    def _made(self, expr: relax.Expr, through: Cost) -> Tensor | None:
         value = self.index.definition(expr)
         field = 0
         if isinstance(value, relax.TupleGetItem):
             field, value = value.index, self.index.definition(value.tuple_value)
         if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
             return None
-        if value.op.name not in through and expr not in self.free:
-            return None
         op = ops.get(value.op.name)
-        if op is None or op.impl.lower is None or not shapes_known(value) or self.count == MOST:
+        if op is None or op.impl.lower is None or (op.impl.cost > through and expr not in self.free):
+            return None
+        if not shapes_known(value) or self.count == MOST:
             return None
         if any(v in self.index.overwritten for v in (expr, *value.args)):
             return None

@@ -10,9 +10,10 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT32, INT64
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ops.attention import scale
+from mlcc.ops.registry import Cost
 from mlcc.ops.shapes import known_different
 from mlcc.ops.topi import broadcast_index
-from mlcc.passes.attention.operands import VIEWS, Operands, element
+from mlcc.passes.attention.operands import Operands, element
 from mlcc.passes.attention.spec import Attention, Element, Limits
 from mlcc.passes.attention.tail import Tail
 from mlcc.te.scalar import raw
@@ -23,7 +24,7 @@ NAMES = ("relax.nn.attention", "relax.nn.attention_bias", "relax.nn.attention_va
 
 def from_operator(call: relax.Call, tail: Tail, operands: Operands) -> Attention | None:
     """What a call of one of the operators computes, its result laid out as `tail` says."""
-    q, k, v = (operands.tensor(a, VIEWS) for a in call.args[:3])
+    q, k, v = (operands.tensor(a, Cost.VIEW) for a in call.args[:3])
     batch, queries, heads, width = (c.cast(INT64, n) for n in q.buffer.shape)
     keys, columns = (c.cast(INT64, v.buffer.shape[n]) for n in (1, 3))
     if len({t.dtype for t in (q, k, v)}) != 1:
@@ -31,7 +32,7 @@ def from_operator(call: relax.Call, tail: Tail, operands: Operands) -> Attention
     wide, deep = tir.const_int(width), tir.const_int(columns)
     if wide is None or deep is None:
         return None
-    extra = [operands.tensor(a, VIEWS) for a in call.args[3:5]]
+    extra = [operands.tensor(a, Cost.VIEW) for a in call.args[3:5]]
     bias = extra[0] if len(extra) == 1 else None
     attrs = call.attrs
     factor = scale(call)

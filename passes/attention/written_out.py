@@ -11,9 +11,9 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
 from mlcc.ir.tir import Expr
-from mlcc.ops.registry import FusionKind
+from mlcc.ops.registry import Cost, FusionKind
 from mlcc.ops.topi import broadcast_index
-from mlcc.passes.attention.operands import CHEAP, VIEWS, Operands, element, regroup
+from mlcc.passes.attention.operands import Operands, element, regroup
 from mlcc.passes.attention.spec import Attention, Element
 from mlcc.passes.attention.tail import Tail
 from mlcc.passes.attention.wide import widened
@@ -120,15 +120,15 @@ def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[li
 
 def from_graph(found: WrittenOut, tail: Tail, operands: Operands) -> Attention | None:
     """What it computes, its result laid out as `tail` says."""
-    q, k = (operands.tensor(a, VIEWS) for a in found.first.args)
-    v = operands.tensor(found.second.args[1], VIEWS)
+    q, k = (operands.tensor(a, Cost.VIEW) for a in found.first.args)
+    v = operands.tensor(found.second.args[1], Cost.VIEW)
     scores_info = found.scores.struct_info
     assert isinstance(scores_info, relax.TensorStructInfo)
     dims = tuple(c.cast(INT64, operands.given.renew(n)) for n in scores_info.dims or ())
     scores = te.placeholder(dims, scores_info.dtype, "scores")
     operands.known[found.scores] = scores
     operands.free = frozenset(found.way)
-    logits = operands.tensor(found.logits, CHEAP)
+    logits = operands.tensor(found.logits, Cost.CHEAP)
     *outer, queries, keys = dims
     columns = c.cast(INT64, v.buffer.shape[-1])
     width, deep = tir.const_int(q.buffer.shape[-1]), tir.const_int(columns)

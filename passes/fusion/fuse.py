@@ -10,6 +10,7 @@ from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
+from mlcc.ops.shapes import shapes_known
 from mlcc.passes.fusion.fusion_graph import Group, Node, Refusal, partition
 from mlcc.passes.fusion.grouping import Grouper, waits, written_in_place
 from mlcc.passes.fusion.op_pattern import kind_of
@@ -89,28 +90,12 @@ def _packed_weights(func: relax.Function) -> tuple[relax.Var, ...]:
 def _operator_kind(call: relax.Call) -> FusionKind:
     """The kind of an operator's call; opaque if it could not be lowered."""
     known = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
-    if known is None or known.impl.lower is None or not known.pure:
-        return FusionKind.OPAQUE
-    if not all(_is_known(e.struct_info) for e in (*call.args, call)):
+    if known is None or known.impl.lower is None or not known.pure or not shapes_known(call):
         return FusionKind.OPAQUE
     tensors = [a for a in call.args if isinstance(a.struct_info, relax.TensorStructInfo)]
     if known.kind is FusionKind.BROADCAST and any(_same_shape(a, call) for a in tensors):
         return FusionKind.ELEMWISE  # it follows the layout of one of its operands
     return known.kind
-
-
-def _is_known(info: relax.StructInfo | None) -> bool:
-    """Whether all shapes in a struct info are known expressions."""
-    match info:
-        case relax.TensorStructInfo():
-            return info.dims is not None and info.dtype is not None
-        case relax.ShapeStructInfo(values=values):
-            return values is not None
-        case relax.TupleStructInfo(fields=fields):
-            return all(map(_is_known, fields))
-        case relax.PrimStructInfo():
-            return True
-    return info is not None and not isinstance(info, relax.FuncStructInfo)
 
 
 def _same_shape(a: relax.Expr, b: relax.Expr) -> bool:

@@ -10,8 +10,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ops.shapes import requirements
-from mlcc.passes.graph.lower_to_tir import shapes_known
+from mlcc.ops.shapes import requirements, shapes_known
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.size_limits import SizeLimits
 from mlcc.passes.manage.manager import Pass, PassContext

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from mlcc import ops
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
@@ -16,8 +17,6 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_tuple
 from mlcc.relax.queries import is_call, used_vars
-
-_ACTIVATIONS = ("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu")
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,9 @@ class _Block:
             self.by_var[binding.var] = binding
             self.slot_of[binding.var] = first
 
-    def follower(self, var: relax.Var, names: Sequence[str]) -> Any:
-        """The first binding that calls one of the operators on a variable."""
-        for binding in self.by_first.get(var, ()):
-            if any(is_call(binding.value, f"relax.{name}") for name in names):
-                return binding
-        return None
+    def follower(self, var: relax.Var, fits: Callable[[relax.Call], bool]) -> Any:
+        """The first binding of a call on a variable that fits."""
+        return next((binding for binding in self.by_first.get(var, ()) if fits(binding.value)), None)
 
     def branches(self, lhs: relax.Var) -> list[_Branch]:
         return [
@@ -108,13 +104,13 @@ class _Block:
 
     def extended(self, branches: list[_Branch]) -> list[_Branch]:
         """The branches with their additions and activations, if all have the same."""
-        sums = [self.follower(b.product, ("add",)) for b in branches]
+        sums = [self.follower(b.product, lambda call: is_call(call, "relax.add")) for b in branches]
         if all(s is not None and _can_join(s.value.args[1], b) for s, b in zip(sums, branches, strict=True)):
             biases = [s.value.args[1] for s in sums]
             if _alike([_dims(b) for b in biases], 1):
                 pairs = zip(branches, sums, strict=True)
                 branches = [replace_branch(b, bias=s.value.args[1], result=s.var) for b, s in pairs]
-        ends = [self.follower(b.result, _ACTIVATIONS) for b in branches]
+        ends = [self.follower(b.result, _is_activation) for b in branches]
         names = {e.value.op.name if e is not None else None for e in ends}
         if len(names) == 1 and None not in names:
             name = ends[0].value.op.name
@@ -138,6 +134,11 @@ def replace_branch(branch: _Branch, **changes: Any) -> _Branch:
     from dataclasses import replace as changed
 
     return changed(branch, **changes)
+
+
+def _is_activation(call: relax.Call) -> bool:
+    op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
+    return op is not None and op.impl.activation
 
 
 def _dims(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:

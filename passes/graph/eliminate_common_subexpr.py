@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.equal import structural_equal, structural_hash
 from mlcc.ir.module import IRModule
@@ -12,17 +13,6 @@ from mlcc.ir.node import replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import is_impure, used_vars
-
-_ALLOCATORS = {
-    f"relax.{name}"
-    for name in (
-        "builtin.alloc_tensor",
-        "memory.alloc_storage",
-        "memory.alloc_tensor",
-        "vm.alloc_storage",
-        "vm.alloc_tensor",
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,8 @@ class _Eliminator(RelaxMutator):
 
 def _allocates(value: relax.Expr) -> bool:
     """Whether a value is memory of its own: two allocations are two places, though the calls are equal."""
-    return isinstance(value, relax.Call) and isinstance(value.op, tir.Op) and value.op.name in _ALLOCATORS
+    op = ops.get(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, tir.Op) else None
+    return op is not None and op.impl.allocates
 
 
 def _same(a: Any, b: Any) -> bool:

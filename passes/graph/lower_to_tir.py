@@ -16,7 +16,8 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, meaning_names, replace, walk
 from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
-from mlcc.ops.registry import Found, Impl
+from mlcc.ops.registry import Found, Impl, Inline
+from mlcc.ops.shapes import depends_on_data, shapes_known
 from mlcc.ops.topi import is_exact_constant
 from mlcc.ops.values import scalar
 from mlcc.passes.graph.relax_mutator import RelaxMutator
@@ -26,30 +27,6 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import Uses
-
-# Names of the TIR functions where they are not the last part of the operator's name; they are TVM's. The prefix keeps
-# functions apart from those of the C library.
-_TIR_PREFIX = {
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "clip", "cos", "cosh", "exp",
-    "floor", "isfinite", "isinf", "isnan", "log", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",
-    "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-}  # fmt: skip
-_NAMES = {
-    "permute_dims": "transpose", "concat": "concatenate", "flatten": "reshape", "astype": "cast",
-    "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "full_like": "full", "ones_like": "ones",
-    "zeros_like": "zeros", "nn.leakyrelu": "leaky_relu", "nn.batch_flatten": "reshape",
-    "gather_elements": "gather", "gather_nd": "te_gather_nd", "layout_transform": "te_layout_transform",
-}  # fmt: skip
-_UNWEIGHTED = {
-    "nn.nll_loss": "nll_loss_without_weight", "grad.nll_loss_backward": "te_nll_loss_backward_no_weight",
-}  # fmt: skip
-# Operators whose scalar constants become numbers inside the function; of the first two operands only one does.
-_SCALAR_PAIR = {
-    "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "floor_mod",
-    "greater", "greater_equal", "left_shift", "less", "less_equal", "log_add_exp", "logical_and", "logical_or",
-    "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
-}  # fmt: skip
-_SCALARS = {"dequantize", "eye", "eye_like", "full", "full_like", "quantize"}
 
 
 @dataclass(frozen=True)
@@ -108,16 +85,6 @@ def _operator_names(names: Sequence[str]) -> set[str]:
     if wrong:
         raise CompileError(wrong)
     return found
-
-
-def function_name(op: OpDef, call: relax.Call | None = None) -> str:
-    """What the TIR function of an operator, or of a certain call, is called."""
-    short = op.short
-    if call is not None and short == "nn.pad" and call.attrs["pad_mode"] != "constant":
-        return f"{call.attrs['pad_mode']}_pad"
-    if call is not None and len(call.args) < len(op.signature.arguments) and short in _UNWEIGHTED:
-        return _UNWEIGHTED[short]
-    return f"tir_{short}" if short in _TIR_PREFIX else _NAMES.get(short, short.rpartition(".")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +153,7 @@ class _Lowering(RelaxMutator):
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
         """The call with extents in its struct info, which a function that runs before it finds in the data."""
         short = f"{op.short}_extents"
-        first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure), op.pure)
+        first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure))
         vector = relax.TensorStructInfo(None, INT64, 1)
         as_vector = replace(call, struct_info=vector)
         how = replace_(self.how, many=False)
@@ -212,29 +179,6 @@ class _Lowering(RelaxMutator):
         if isinstance(expr.struct_info, relax.ShapeStructInfo) and expr.struct_info.values is not None:
             return relax.ShapeExpr(expr.struct_info.values, expr.struct_info)
         return expr
-
-
-def shapes_known(call: relax.Call) -> bool:
-    """Whether the shapes and dtypes of a call's arguments and result are known expressions."""
-    return all(_known(e.struct_info) for e in (*call.args, call))
-
-
-def depends_on_data(call: relax.Call) -> bool:
-    """Whether the shape of the result is not known though those of all arguments are."""
-    return all(_known(a.struct_info) for a in call.args) and not _known(call.struct_info)
-
-
-def _known(info: relax.StructInfo | None) -> bool:
-    match info:
-        case relax.TensorStructInfo():
-            return info.dims is not None and info.dtype is not None
-        case relax.ShapeStructInfo(values=values):
-            return values is not None
-        case relax.PrimStructInfo(value=value):
-            return value is not None
-        case relax.TupleStructInfo(fields=fields):
-            return all(map(_known, fields))
-    return info is not None
 
 
 # ---------------------------------------------------------------- one call
@@ -347,7 +291,7 @@ def lower_call(
         rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
         plain, func = func, with_index_checks(func, rule)
         key = checked if key is not None and func is not plain else key
-    name = builder.add(func, function_name(op, call))
+    name = builder.add(func, op.tir_name(call))
     back = {new: old for old, new in given.fresh.items()}
     infos = [
         replace(tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype), vdevice=device)
@@ -377,12 +321,6 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
     return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func
 
 
-# operators whose negative indices count from the end, as in NumPy and ONNX
-_FROM_END = {
-    "take", "grad.take_backward", "gather_elements", "gather_nd", "index_tensor", "scatter_elements", "scatter_nd",
-    "index_put",
-}  # fmt: skip
-_BY_SIZES = {"strided_slice"}  # what scalars choose lies inside: `check-shapes` sees to it when a function is entered
 _MOST_KNOWN = 1 << 20  # elements of a constant whose range is looked at
 
 
@@ -408,8 +346,8 @@ def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Argument
     inputs = [b.data for b in func.buffers[: len(given.inputs)] if b is not None]
     ranges = constant_ranges(given)
     known = {data: found for data, found in zip(inputs, ranges, strict=False) if found is not None}
-    from_end = op.short in _FROM_END and call.attrs.get("mode") not in ("clip", "wrap")
-    scalars = op.short not in _BY_SIZES
+    from_end = op.impl.from_end and call.attrs.get("mode") not in ("clip", "wrap")
+    scalars = op.impl.checks_scalars
     return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
 
 
@@ -467,12 +405,12 @@ def _int64(value: tir.Expr) -> tir.Expr:
 
 def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
     numbers: dict[int, tir.Expr] = {}
-    if op.short in _SCALAR_PAIR:
+    if op.impl.inline is Inline.ONE_OF_TWO:
         for index in (1, 0):
             value = scalar_constant(call.args[index])
             if value is not None and not numbers:
                 numbers[index] = value
-    elif op.short in _SCALARS:
+    elif op.impl.inline is Inline.ALL:
         numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
     shapes = {i: given.shape(call.args[i]) for i in op.impl.shape_only}
     made: dict[int, Any] = {**shapes, **numbers}

@@ -7,28 +7,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
+from mlcc.ops import OpDef, layout_rules
+from mlcc.ops.layout_rules import Decision, Fields, Layout, Nested, Rule, initial, spelled
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.to_dataflow import ToDataflow
 from mlcc.passes.layout.convert_layout import Converter
 from mlcc.passes.layout.layout_costs import channels_last, convolution_cycles, transpose_cycles
-from mlcc.passes.layout.layouts import (
-    BROADCASTS,
-    MORE_RULES,
-    RULES,
-    Decision,
-    Fields,
-    Layout,
-    Nested,
-    initial,
-    spelled,
-)
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, is_call, is_primitive, operands
 
-FOLLOWING = {**RULES, **MORE_RULES}
 CONVOLUTIONS = {f"relax.nn.conv{n}d" for n in (1, 2, 3)}
 
 
@@ -122,8 +113,13 @@ class Groups:
         return var
 
 
+def _rule(op: OpDef | None) -> Rule | None:
+    """How an operator follows the layouts of its operands, where the result need not be TVM's."""
+    return None if op is None else op.impl.free_layout or op.impl.layout
+
+
 def _follows(call: relax.Call) -> bool:
-    return isinstance(call.op, tir.Op) and (call.op.name in FOLLOWING or call.op.name in BROADCASTS)
+    return isinstance(call.op, tir.Op) and _rule(ops.get(call.op.name)) is not None
 
 
 def _vars(expr: relax.Expr) -> list[relax.Var]:
@@ -135,7 +131,7 @@ def _vars(expr: relax.Expr) -> list[relax.Var]:
 class _Chooser(Converter):
     """Converts the groups in `chosen`, and counts by group what the convolutions gain and what transposes take."""
 
-    rules = FOLLOWING
+    rule = staticmethod(_rule)
 
     def __init__(self, module: IRModule, facts: CpuFacts, groups: Groups, chosen: Collection[relax.Var]) -> None:
         super().__init__(module, {})
@@ -198,7 +194,8 @@ class _Chooser(Converter):
         pairs = zip(given, call.args, strict=True)
         if all(layout == initial(a.struct_info) for layout, a in pairs):
             return None
-        return self.broadcast(call, given) if call.op.name in BROADCASTS else super().decide(call)
+        rule = _rule(ops.get(call.op.name)) if isinstance(call.op, tir.Op) else None
+        return self.broadcast(call, given) if rule is layout_rules.broadcast else super().decide(call)
 
     def broadcast(self, call: relax.Call, given: list[Any]) -> Decision | None:
         """The result lies as the first operand of as many axes that is not as the program has it; operands of fewer

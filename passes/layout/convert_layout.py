@@ -11,12 +11,9 @@ from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.ops.blocked import is_blocked, parts_of, plain_letters
-from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.layout.layouts import (
-    CONVOLUTIONS,
-    RESIZES,
-    RULES,
+from mlcc.ops import OpDef
+from mlcc.ops.layout_rules import (
+    WISHES,
     Decision,
     Fields,
     Layout,
@@ -27,7 +24,8 @@ from mlcc.passes.layout.layouts import (
     is_known,
     transposed,
 )
-from mlcc.passes.layout.split_layouts import index_map, is_split
+from mlcc.ops.split_layouts import index_map, is_blocked, is_split, parts_of, plain_letters
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_tuple, shape_expr
 from mlcc.relax.queries import is_tensors
@@ -65,26 +63,28 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     wrong: list[Diagnostic] = []
     for given, asked in layouts.items():
         op = ops.get(given)
-        name = op.name if op is not None else given
-        if op is None or name not in CONVOLUTIONS | RESIZES:
+        names = _wishes(op)
+        if op is None or not names:
             what = "takes its layout from its operands" if op is not None else "is no operator"
-            help = did_you_mean(given, sorted(CONVOLUTIONS | RESIZES)) or "layouts are chosen for convolutions"
+            choices = [name for name in ops.names() if _wishes(ops.get(name))]
+            help = did_you_mean(given, choices) or "layouts are chosen for convolutions"
             wrong.append(error("E0514", f"`convert-layout`: `{given}` {what}", help=help))
             continue
-        names = ("layout",) if name in RESIZES else ("data_layout", "kernel_layout", "out_layout")
+        name = op.name
         known = {p.name: p.default for p in op.params}
         known["out_layout"] = known.get("data_layout")
         least = min(2, len(names))
+        can_split = len(names) > 1
         if not least <= len(asked) <= len(names):
             count = "one layout" if least == 1 else "layouts for data, weight and, perhaps, result"
             wrong.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(asked)}"))
         for attribute, layout in zip(names, asked, strict=False):
             parts = parts_of(layout)
-            whole = parts is not None and (name in CONVOLUTIONS or not is_blocked(layout))
+            whole = parts is not None and (can_split or not is_blocked(layout))
             if not whole or sorted(plain_letters(layout)) != sorted(known[attribute]):
                 message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
                 help = f"it must order the letters of {known[attribute]}"
-                help += ", and may split some, as in NCHW4c" if name in CONVOLUTIONS else ""
+                help += ", and may split some, as in NCHW4c" if can_split else ""
                 wrong.append(error("E0514", message, help=help))
         made[name] = asked
     if wrong:
@@ -92,11 +92,14 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     return made
 
 
-class Converter(RelaxMutator):
-    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given. `rules`
-    says how operators take their operands, by name."""
+def _wishes(op: OpDef | None) -> tuple[str, ...]:
+    """The attributes of an operator that name layouts which may be wished for."""
+    rule = None if op is None else op.impl.layout
+    return () if rule is None else WISHES.get(rule, ())
 
-    rules: ClassVar[Mapping[str, Rule]] = RULES
+
+class Converter(RelaxMutator):
+    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given."""
 
     def __init__(self, module: IRModule, wanted: Wanted) -> None:
         super().__init__(module)
@@ -189,9 +192,13 @@ class Converter(RelaxMutator):
 
     # ------------------------------------------------------------ bindings
 
+    def rule(self, op: OpDef | None) -> Rule | None:
+        """How an operator takes its operands."""
+        return None if op is None else op.impl.layout
+
     def decide(self, call: relax.Call) -> Decision | None:
-        rule = self.rules.get(call.op.name) if isinstance(call.op, tir.Op) else None
-        op = ops.get(call.op.name) if rule is not None else None
+        op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
+        rule = self.rule(op)
         if rule is None or op is None or op.impl.infer is None or not is_known(initial(call.struct_info)):
             return None
         given = tuple(map(self.layout, call.args))

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 from mlcc import ops
 from mlcc.ir import relax, tir
+from mlcc.ops.registry import Precision as Policy
 from mlcc.relax.queries import is_tensors, used_vars
 
 HALF, FULL = "float16", "float32"
 Precision = Any  # a dtype's name for a tensor ("" where nothing is required), a tuple of these for a tuple
-
-
-class Policy(enum.Enum):
-    """What an operator computes in."""
-
-    HALF = enum.auto()  # always in half precision: products with many terms, which machines have units for
-    FOLLOW = enum.auto()  # in half precision if that is what all its operands come in
-    FULL = enum.auto()
-
-
-_HALF = """matmul outer nn.attention nn.attention_bias nn.attention_var_len nn.conv1d nn.conv2d nn.conv3d
-    nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose"""
-_FOLLOW = """abs acos acosh add arange asin asinh astype atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor
-    broadcast_to ceil concat cos cosh divide dynamic_strided_slice equal erf ewise_fma exp expand_dims eye flatten floor
-    floor_divide floor_mod full full_like greater greater_equal hamming_window isfinite isinf isnan layout_transform
-    left_shift less less_equal log log_add_exp logical_and logical_not logical_or logical_xor maximum meshgrid minimum
-    mod multiply negative not_equal ones permute_dims power reshape right_shift round rsqrt sigmoid sign sin sinh split
-    sqrt square squeeze stack strided_slice subtract tan tanh trunc zeros image.affine_grid image.grid_sample
-    image.resize2d image.resize3d nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.avg_pool1d
-    nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.dropout nn.gelu nn.gelu_tanh nn.group_norm nn.instance_norm
-    nn.layer_norm nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.relu nn.rms_norm nn.selu nn.silu vision.roi_align
-    vision.roi_pool"""
-_POLICIES = {f"relax.{name}": Policy.HALF for name in _HALF.split()}
-_POLICIES |= {f"relax.{name}": Policy.FOLLOW for name in _FOLLOW.split()}
 
 
 def policy(call: relax.Call) -> Policy | None:
@@ -42,9 +18,7 @@ def policy(call: relax.Call) -> Policy | None:
     if not isinstance(call.op, tir.Op):
         return None
     op = ops.get(call.op.name)
-    if op is None or op.impl.infer is None:
-        return Policy.FULL
-    return _POLICIES.get(op.name, Policy.FULL)
+    return Policy.FULL if op is None or op.impl.infer is None else op.impl.precision
 
 
 def precision(info: relax.StructInfo | None, of: str | None = None) -> Precision:

@@ -25,8 +25,8 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import decode
 from mlcc.ops.relations import evaluate
+from mlcc.ops.shapes import shapes_known
 from mlcc.ops.values import tensor_info
-from mlcc.passes.graph.lower_to_tir import shapes_known
 from mlcc.targets.plan.calls import NATIVE_OPERATORS
 from tests.generate import op_calls
 from tests.generate.op_calls import NoSuchElements, OpCall

@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.interp import run_function
-from mlcc.ops.blocked import parts_of
+from mlcc.ops.split_layouts import parts_of
 
 BLOCKED = """\
 @R.function

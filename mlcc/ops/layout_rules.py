@@ -1,4 +1,4 @@
-"""How operators take tensors that are stored in another order of their axes, as the pass `convert-layout` needs it.
+"""How operators take tensors that are stored in another order of their axes: rules for the `layout` of their entries.
 
 The layout of a tensor is a permutation: the axis of the original tensor that lies at each place, and perhaps inner
 parts of axes, see `split_layouts`. Of a tuple it is `Fields`, of what is no tensor of known rank None.
@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
-from mlcc.ops.blocked import is_blocked
-from mlcc.passes.layout.split_layouts import Inner, axis_of, can_split, entries_of, is_split, outer_axes, shifted
-from mlcc.relax.construct import make_tuple, prim_value
+from mlcc.ops.split_layouts import Inner, axis_of, can_split, entries_of, is_blocked, is_split, outer_axes, shifted
+from mlcc.ops.values import scalar, tuple_expr
 
 Layout = tuple[Any, ...]  # axes, and `Inner` parts of them
 
@@ -87,7 +85,7 @@ def _whole(given: Nested, arg: relax.Expr) -> Nested:
     return initial(arg.struct_info) if any(map(is_split, parts)) else given
 
 
-def _unsplit(rule: Rule) -> Rule:
+def unsplit(rule: Rule) -> Rule:
     """A rule for operators that do not follow where axes are split: their operands are turned back first."""
 
     def follow_whole(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
@@ -109,17 +107,22 @@ def _rank(expr: relax.Expr) -> int:
     return expr.struct_info.ndim if isinstance(expr.struct_info, relax.TensorStructInfo) else 0
 
 
-def _elementwise(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def elementwise(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     (layout,) = given
     return Decision((layout,), layout, call.attrs)
 
 
-def _dropout(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def first(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+    """The first operand says the layout; the others are scalars."""
+    return elementwise(call, given[:1], wanted)
+
+
+def dropout(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     (layout,) = given
     return Decision((layout,), Fields((layout, layout)), call.attrs)
 
 
-def _broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """The operand of fewer axes, else the first one, says the layout; one that splits axes, if the other can, too."""
     first, second = map(_rank, call.args)
     if any(map(is_split, given)) and first == second:
@@ -138,31 +141,37 @@ def _broadcast(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Deci
     return Decision((out, keep[1]), out, call.attrs)
 
 
-def _fma(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def fma(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout = given[1] if given[1] == given[2] else given[0]
     if is_split(layout) and not all(can_split(a.struct_info, layout) for a in call.args):
         layout = initial(call.args[0].struct_info)
     return Decision((layout,) * 3, layout, call.attrs)
 
 
-def _axis(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def _along_axis(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """One tensor that keeps its shape but for the extent of the axis that an attribute names."""
     (layout,) = given
     return Decision((layout,), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
 
 
-def _repeat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
-    return None if call.attrs["axis"] is None else _axis(call, given, wanted)
+along_axis = unsplit(_along_axis)
 
 
-def _scatter(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def repeat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+    return None if call.attrs["axis"] is None else _along_axis(call, given, wanted)
+
+
+@unsplit
+def scatter(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """Data, indices and updates in one layout: that of indices and updates if they agree, else that of the data."""
     layout = given[1] if given[1] == given[2] else given[0]
     attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"]))
     return Decision((layout,) * 3, layout, attrs)
 
 
-def _scatter_nd(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def scatter_nd(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """Data and updates of one rank in the data's layout, if that leaves the axes that are indexed where they are."""
     layout, indices, _ = given
     info = call.args[1].struct_info
@@ -173,7 +182,8 @@ def _scatter_nd(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Dec
     return Decision((layout, indices, layout if same_rank else initial(call.args[2].struct_info)), layout, call.attrs)
 
 
-def _prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def prelu(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, slope = given
     return Decision((layout, slope), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
 
@@ -182,7 +192,7 @@ def _channel(attrs: Attrs) -> tuple[int, ...]:
     return (attrs["channel_axis"],) if "channel_axis" in attrs else ()
 
 
-def _norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """Scale and shift stay as they are; the axes are those of the data."""
     layout, attrs = given[0], call.attrs
     ndim = _rank(call.args[0])
@@ -196,13 +206,14 @@ def _norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     return Decision((layout, *(initial(a.struct_info) for a in call.args[1:])), layout, attrs)
 
 
-def _batch_norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def batch_norm(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, rest = given[0], tuple(initial(a.struct_info) for a in call.args[1:])
     attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"]))
     return Decision((layout, *rest), Fields((layout, *rest[2:])), attrs)
 
 
-def _reduce(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def reduce(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     (layout,) = given
     axes = call.attrs["axis"]
     ndim = outer_axes(layout)
@@ -213,7 +224,7 @@ def _reduce(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((layout,), layout if attrs["keepdims"] else _without(layout, gone), attrs)
 
 
-def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+def concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     """All in the layout of the first, or of the first that splits axes if all can."""
     parts, info = given[0].parts, call.args[0].struct_info
     if not parts or not isinstance(info, relax.TupleStructInfo):
@@ -229,29 +240,31 @@ def _concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((Fields((made,) * len(parts)),), made, attrs)
 
 
-def _concat_as_turned(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+def concat_as_turned(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     """All in the layout of the first that is not as the program has it."""
     parts: tuple[Layout, ...] = given[0].parts
     turned = [part for part in parts if part != tuple(range(len(part)))]
-    return _concat(call, (Fields((*turned, *parts)[:1] * len(parts)),), wanted)
+    return concat(call, (Fields((*turned, *parts)[:1] * len(parts)),), wanted)
 
 
-def _pad(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def pad(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, widths = given[0], call.attrs["pad_width"]
     sides = [widths[2 * axis + side] for axis in layout for side in (0, 1)]
     return Decision((layout,), layout, call.attrs.with_item("pad_width", sides))
 
 
-def _split(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+def split_axis(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     fields = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else ()
     if is_split(given[0]) and not all(can_split(field, given[0]) for field in fields):
         given = (initial(call.args[0].struct_info),)
-    made = _axis(call, given, wanted)
+    made = _along_axis(call, given, wanted)
     count = len(call.struct_info.fields) if isinstance(call.struct_info, relax.TupleStructInfo) else 0
     return Decision(made.inputs, Fields(made.inputs * count) if count else made.output, made.attrs)
 
 
-def _expand_dims(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def expand_dims(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """New axes stay where they are; the others take the places between them in their order."""
     (layout,) = given
     total = len(layout) + len(call.attrs["axis"])
@@ -261,7 +274,8 @@ def _expand_dims(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> De
     return Decision((layout,), tuple(at if at in new else next(rest) for at in range(total)), call.attrs)
 
 
-def _squeeze(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+@unsplit
+def squeeze(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     (layout,) = given
     info, axes = call.args[0].struct_info, call.attrs["axis"]
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None or initial(call.struct_info) is None:
@@ -273,7 +287,8 @@ def _squeeze(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisi
     return Decision((layout,), _without(layout, gone), attrs)
 
 
-def _permute(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def permute(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """The result is as it was: only the order of reading changes."""
     (layout,) = given
     order = call.attrs["axes"]
@@ -283,18 +298,20 @@ def _permute(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisi
     return Decision((layout,), tuple(range(len(layout))), attrs)
 
 
-def _slice(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+@unsplit
+def strided_slice(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     layout, axes = given[0], call.args[1]
     if not isinstance(axes, relax.Tuple):
         return None
     numbers = [tir.const_int(a.value) if isinstance(a, relax.PrimValue) else None for a in axes.fields]
     if None in numbers:
         return None
-    places = make_tuple(prim_value(c.const(_place(layout, n), "int64")) for n in numbers if n is not None)
+    places = tuple_expr([scalar(_place(layout, n)) for n in numbers if n is not None])
     return Decision((layout,), layout, call.attrs, {1: places})
 
 
-def _tile(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def tile(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     (layout,) = given
     ndim = len(layout)
     repeats = [1] * (ndim - len(call.attrs["repeats"])) + list(call.attrs["repeats"])
@@ -303,7 +320,8 @@ def _tile(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     return Decision((layout,), follow(layout, ndim + new), attrs)
 
 
-def _gather(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def gather(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     """Data and indices in one layout: the data's, unless only the indices have been turned."""
     layout, indices = given
     if layout == tuple(range(len(layout))):
@@ -311,7 +329,7 @@ def _gather(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decisio
     return Decision((layout, layout), layout, call.attrs.with_item("axis", _place(layout, call.attrs["axis"])))
 
 
-def _pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+def pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     (layout,) = given
     attrs = call.attrs
     if is_blocked(attrs["layout"]) or is_blocked(attrs["out_layout"]):
@@ -323,16 +341,17 @@ def _pool(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision 
     return Decision((layout,), layout, attrs)
 
 
-def _resize(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
+@unsplit
+def resize(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision:
     layout, now = given[0], call.attrs["layout"]
     if call.op.name in wanted:
         layout = transposed(now, wanted[call.op.name][0])  # type: ignore[arg-type]
     return Decision((layout,), layout, call.attrs.with_item("layout", spelled(now, layout)))
 
 
-def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
+def conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
     """As wanted; without a wish, the result has the layout that the data come in."""
-    names = ("data_layout", "kernel_layout", "out_layout")
+    names = WISHES[conv]
     if any(is_blocked(call.attrs[name]) for name in names):
         return None
     data, weight = (_whole(g, a) for g, a in zip(given, call.args, strict=True))
@@ -349,52 +368,5 @@ def _conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision 
     return Decision(made[:2], made[2], attrs)
 
 
-# ---------------------------------------------------------------- who follows which rule
-
-_ELEMENTWISE = """abs acos acosh asin asinh astype atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
-    isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc nn.gelu nn.gelu_tanh
-    nn.relu nn.selu nn.silu"""
-_BROADCAST = """add atan2 bitwise_and bitwise_or bitwise_xor divide equal floor_divide floor_mod greater greater_equal
-    left_shift less less_equal log_add_exp logical_and logical_or logical_xor maximum minimum mod multiply not_equal
-    power right_shift subtract"""
-_POOLS = " ".join(f"nn.{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3))
-CONVOLUTIONS = {f"relax.nn.conv{n}d{kind}" for kind in ("", "_transpose") for n in (1, 2, 3)}
-RESIZES = {"relax.image.resize2d", "relax.image.resize3d"}
-
-RULES: dict[str, Rule] = {
-    **{f"relax.{name}": _elementwise for name in _ELEMENTWISE.split()},
-    **{f"relax.{name}": _broadcast for name in _BROADCAST.split()},
-    **{f"relax.{name}": _pool for name in _POOLS.split()},
-    **dict.fromkeys(CONVOLUTIONS, _conv),
-    **dict.fromkeys(RESIZES, _unsplit(_resize)),
-    **{f"relax.{name}": _reduce for name in ("max", "mean", "min", "prod", "std", "sum", "variance")},
-    **{f"relax.nn.{name}_norm": _norm for name in ("layer", "group", "instance", "rms")},
-    "relax.concat": _concat,
-    "relax.ewise_fma": _fma,
-    "relax.expand_dims": _unsplit(_expand_dims),
-    "relax.flip": _unsplit(_axis),
-    "relax.gather_elements": _unsplit(_gather),
-    "relax.nn.batch_norm": _unsplit(_batch_norm),
-    "relax.nn.dropout": _dropout,
-    "relax.nn.prelu": _unsplit(_prelu),
-    "relax.nn.softmax": _unsplit(_axis),
-    "relax.permute_dims": _unsplit(_permute),
-    "relax.repeat": _unsplit(_repeat),
-    "relax.scatter_elements": _unsplit(_scatter),
-    "relax.scatter_nd": _unsplit(_scatter_nd),
-    "relax.split": _split,
-    "relax.squeeze": _unsplit(_squeeze),
-    "relax.strided_slice": _unsplit(_slice),
-    "relax.tile": _unsplit(_tile),
-}
-
-BROADCASTS = {f"relax.{name}" for name in _BROADCAST.split()} | {"relax.where"}
-
-# what may follow beside, where the result need not be TVM's
-MORE_RULES: dict[str, Rule] = {
-    **{f"relax.{name}": _elementwise for name in ("nn.leakyrelu", "nn.softplus", "ones_like", "zeros_like")},
-    "relax.clip": lambda call, given, wanted: _elementwise(call, given[:1], wanted),
-    "relax.concat": _concat_as_turned,
-    "relax.nn.log_softmax": _unsplit(_axis),
-    "relax.nn.pad": _unsplit(_pad),
-}
+# By rule that takes a wish: the attributes that name the layouts of data, weight and result, as far as there are such.
+WISHES: dict[Rule, tuple[str, ...]] = {conv: ("data_layout", "kernel_layout", "out_layout"), resize: ("layout",)}

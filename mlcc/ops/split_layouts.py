@@ -6,6 +6,7 @@ Where a layout is a permutation, an entry is the number of an axis of the origin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,34 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64
-from mlcc.ops.blocked import parts_of
+
+Parts = tuple[tuple[str, int | None], ...]  # letters in upper case; the factor of an inner part
+_PART = re.compile(r"([A-Z])|([1-9]\d{0,8})([a-z])")
+
+
+def parts_of(layout: str) -> Parts | None:
+    """The axes of a layout; None for what is none: axes that come twice, inner parts without an axis."""
+    found: list[tuple[str, int | None]] = []
+    at = 0
+    for match in _PART.finditer(layout):
+        if match.start() != at:
+            return None
+        at = match.end()
+        found.append((match[1], None) if match[1] else (match[3].upper(), int(match[2])))
+    outer = [letter for letter, factor in found if factor is None]
+    inner = [letter for letter, factor in found if factor is not None]
+    doubled = len(set(outer)) < len(outer) or len(set(inner)) < len(inner)
+    return None if at < len(layout) or doubled or not set(inner) <= set(outer) else tuple(found)
+
+
+def is_blocked(layout: Any) -> bool:
+    """Whether a layout splits axes."""
+    return isinstance(layout, str) and any(c.isdigit() for c in layout)
+
+
+def plain_letters(layout: str) -> str:
+    """The layout without its inner parts."""
+    return "".join(c for c in layout if c.isupper())
 
 
 @dataclass(frozen=True)
