@@ -280,8 +280,19 @@ def _np_var_len(call: relax.Call, q: Any, k: Any, v: Any, starts_q: Any, starts_
     return made
 
 
+_SCORES = "scale: any = None, causal_mask: str? = None, window_size: int? = None"
+
 OPS: dict[str, Impl] = {
-    "nn.attention": Impl(infer_attention, _np_attention, _lower_attention, precision=Precision.HALF),
-    "nn.attention_bias": Impl(infer_attention, _np_attention, _lower_attention, precision=Precision.HALF),
-    "nn.attention_var_len": Impl(infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF),
+    "nn.attention": Impl(
+        f"query, key, value, {_SCORES}", infer_attention,
+        _np_attention, _lower_attention, precision=Precision.HALF,
+    ),
+    "nn.attention_bias": Impl(
+        f"query, key, value, bias, {_SCORES}",
+        infer_attention, _np_attention, _lower_attention, precision=Precision.HALF,
+    ),
+    "nn.attention_var_len": Impl(
+        f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORES}",
+        infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF,
+    ),
 }  # fmt: skip

@@ -319,7 +319,7 @@ def _entry(
         return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
 
     return Impl(
-        infer(accurate or fn), lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST,
+        "x1, x2", infer(accurate or fn), lambda call, a, b: numpy(a, b), lowering(fn), FusionKind.BROADCAST,
         accurate=None if accurate is None else lowering(accurate), inline=Inline.ONE_OF_TWO, commutative=commutative,
         cost=cost, precision=Precision.FOLLOW, layout=layout_rules.broadcast,
     )  # fmt: skip
@@ -371,11 +371,11 @@ OPS: dict[str, Impl] = {
     "greater": _compare("greater", construct.greater),
     "greater_equal": _compare("greater_equal", construct.greater_equal),
     "where": Impl(
-        infer_where, lambda call, c, a, b: np.where(c, a, b), _lower_where, FusionKind.BROADCAST, cost=Cost.CHEAP,
-        free_layout=layout_rules.broadcast,
+        "condition, x1, x2", infer_where, lambda call, c, a, b: np.where(c, a, b), _lower_where, FusionKind.BROADCAST,
+        cost=Cost.CHEAP, free_layout=layout_rules.broadcast,
     ),
     "ewise_fma": Impl(
-        infer_ewise_fma, lambda call, a, b, c: a * b + c, _lower_ewise_fma, FusionKind.BROADCAST,
+        "x1, x2, x3", infer_ewise_fma, lambda call, a, b, c: a * b + c, _lower_ewise_fma, FusionKind.BROADCAST,
         precision=Precision.FOLLOW, layout=layout_rules.fma,
     ),
 }  # fmt: skip

@@ -10,8 +10,16 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ops import values
 from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature
-from mlcc.ops.table import PARAM_ALIASES
 from mlcc.ops.values import BadValue
+
+# Parameter names that older or newer texts give in place of the entry's.
+PARAM_ALIASES = {
+    "out_ty": "out_sinfo",
+    "ty_args": "sinfo_args",
+    "type_args": "sinfo_args",
+    "runtime_device_ind": "runtime_device_index",
+    "format_args": "values",
+}
 
 # Calls whose struct info arguments are a list of separate entries rather than one (perhaps a tuple).
 _TYPE_LISTS = frozenset(

@@ -88,8 +88,8 @@ def _scatter(call: relax.Call, emit: Emit) -> relax.Call:
 
 
 OPS: dict[str, Impl] = {
-    "ccl.allreduce": Impl(infer_same, expand=_allreduce),
-    "ccl.allgather": Impl(infer_allgather, expand=_allgather),
-    "ccl.broadcast_from_worker0": Impl(infer_same, expand=_broadcast),
-    "ccl.scatter_from_worker0": Impl(infer_scatter, expand=_scatter),
-}
+    "ccl.allreduce": Impl('x, op_type: str = "sum", in_group: bool = True', infer_same, expand=_allreduce),
+    "ccl.allgather": Impl("x, num_workers: int, in_group: bool = True", infer_allgather, expand=_allgather),
+    "ccl.broadcast_from_worker0": Impl("x", infer_same, expand=_broadcast),
+    "ccl.scatter_from_worker0": Impl("x, num_workers: int, axis: int = 0", infer_scatter, expand=_scatter),
+}  # fmt: skip

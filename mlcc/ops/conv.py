@@ -164,9 +164,21 @@ def _steps(extent: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (extent - (dilation * (size - 1) + 1)) // stride + 1)
 
 
+def parameters(n: int, transposed: bool) -> str:
+    """What a convolution over `n` dimensions takes; a transposed one has the channels of its weights swapped."""
+    space = letters(n)
+    more = f"output_padding: ints{n} = 0, " if transposed else ""
+    return (
+        f"data, weight, strides: ints{n} = 1, padding: pads{2 * n} = 0, {more}dilation: ints{n} = 1, groups: int = 1, "
+        f'data_layout: str = "NC{space}", kernel_layout: str = "{"IO" if transposed else "OI"}{space}", '
+        "out_layout: str? = data_layout, out_dtype: dtype? = None"
+    )
+
+
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d": blocked_impl(
         Impl(
+            parameters(n, transposed=False),
             _conv(n),
             _np_conv(n),
             _lower(n),

@@ -9,7 +9,7 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules
 from mlcc.ops.blocked import CONV, blocked_impl
-from mlcc.ops.conv import arrays, check_groups, operands, result_dtype_of
+from mlcc.ops.conv import arrays, check_groups, operands, parameters, result_dtype_of
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl, Precision
@@ -150,6 +150,7 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d_transpose": blocked_impl(
         Impl(
+            parameters(n, transposed=True),
             _transposed(n),
             _np_transposed(n),
             _lower(n),

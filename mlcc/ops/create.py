@@ -320,56 +320,66 @@ def _np_eye_like(call: relax.Call, x: Any, k: int) -> Any:
 
 OPS: dict[str, Impl] = {
     "hamming_window": Impl(
-        infer_hamming_window, _np_hamming_window, _lower_hamming_window, FusionKind.ELEMWISE,
-        precision=Precision.FOLLOW,
+        "window_size: scalar, periodic: scalar, alpha: scalar, beta: scalar, dtype: dtype", infer_hamming_window,
+        _np_hamming_window, _lower_hamming_window, FusionKind.ELEMWISE, precision=Precision.FOLLOW,
     ),
     "full": Impl(
-        infer_full, _np_full, _lower_full, FusionKind.ELEMWISE, inline=Inline.ALL, precision=Precision.FOLLOW,
-        cost=Cost.CHEAP,
+        "shape: shape, fill_value, dtype: dtype? = None", infer_full, _np_full, _lower_full, FusionKind.ELEMWISE,
+        inline=Inline.ALL, precision=Precision.FOLLOW, cost=Cost.CHEAP,
     ),
     "full_like": Impl(
-        infer_full_like, lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like,
-        FusionKind.ELEMWISE, shape_only=(0,), tir_name="full", inline=Inline.ALL, precision=Precision.FOLLOW,
-        cost=Cost.CHEAP,
+        "x, fill_value, dtype: dtype? = None", infer_full_like,
+        lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like, FusionKind.ELEMWISE,
+        shape_only=(0,), tir_name="full", inline=Inline.ALL, precision=Precision.FOLLOW, cost=Cost.CHEAP,
     ),
     "zeros": Impl(
-        infer_filled, lambda call, shape: _np_full(call, shape, 0),
+        "shape: shape, dtype: dtype", infer_filled, lambda call, shape: _np_full(call, shape, 0),
         lambda call, shape: _filled(shape, 0, _dtype(call)), FusionKind.ELEMWISE, precision=Precision.FOLLOW,
         cost=Cost.CHEAP,
     ),
     "ones": Impl(
-        infer_filled, lambda call, shape: _np_full(call, shape, 1),
+        "shape: shape, dtype: dtype", infer_filled, lambda call, shape: _np_full(call, shape, 1),
         lambda call, shape: _filled(shape, 1, _dtype(call)), FusionKind.ELEMWISE, precision=Precision.FOLLOW,
         cost=Cost.CHEAP,
     ),
     "zeros_like": Impl(
-        infer_like, lambda call, x: _np_full(call, np.shape(x), 0),
+        "x, dtype: dtype? = None", infer_like, lambda call, x: _np_full(call, np.shape(x), 0),
         lambda call, shape: _filled(shape, 0, _dtype(call)), FusionKind.ELEMWISE, shape_only=(0,), tir_name="zeros",
         cost=Cost.CHEAP, free_layout=layout_rules.elementwise,
     ),
     "ones_like": Impl(
-        infer_like, lambda call, x: _np_full(call, np.shape(x), 1),
+        "x, dtype: dtype? = None", infer_like, lambda call, x: _np_full(call, np.shape(x), 1),
         lambda call, shape: _filled(shape, 1, _dtype(call)), FusionKind.ELEMWISE, shape_only=(0,), tir_name="ones",
         cost=Cost.CHEAP, free_layout=layout_rules.elementwise,
     ),
     "arange": Impl(
-        infer_arange, lambda call, start, end, step: np.arange(start, end, step).astype(_storage(call)), _lower_arange,
+        "start: scalar, end: scalar, step: scalar, dtype: dtype", infer_arange,
+        lambda call, start, end, step: np.arange(start, end, step).astype(_storage(call)), _lower_arange,
         FusionKind.ELEMWISE, precision=Precision.FOLLOW, cost=Cost.CHEAP,
     ),
-    "eye": Impl(infer_eye, _np_eye, _lower_eye, FusionKind.ELEMWISE, inline=Inline.ALL, precision=Precision.FOLLOW),
+    "eye": Impl(
+        'n: scalar, m: scalar = n, k: scalar = 0, dtype: dtype? = "float32"', infer_eye, _np_eye, _lower_eye,
+        FusionKind.ELEMWISE, inline=Inline.ALL, precision=Precision.FOLLOW,
+    ),
     "eye_like": Impl(
-        infer_eye_like, _np_eye_like, _lower_eye, FusionKind.ELEMWISE, shape_only=(0,), inline=Inline.ALL,
+        "x, k: scalar = 0, dtype: dtype? = None", infer_eye_like, _np_eye_like, _lower_eye, FusionKind.ELEMWISE,
+        shape_only=(0,), inline=Inline.ALL,
     ),
     "tril": Impl(
-        infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True), FusionKind.ELEMWISE, cost=Cost.CHEAP,
+        "x, k: scalar = 0", infer_triangle, lambda call, x, k: np.tril(x, k), _lower_triangle(True),
+        FusionKind.ELEMWISE, cost=Cost.CHEAP,
     ),
     "triu": Impl(
-        infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False), FusionKind.ELEMWISE, cost=Cost.CHEAP,
+        "x, k: scalar = 0", infer_triangle, lambda call, x, k: np.triu(x, k), _lower_triangle(False),
+        FusionKind.ELEMWISE, cost=Cost.CHEAP,
     ),
     "astype": Impl(
-        infer_astype, _np_astype, lambda call, x: topi.cast(x, call.attrs["dtype"]), FusionKind.ELEMWISE,
-        accurate=_lower_astype, tir_name="cast", precision=Precision.FOLLOW, cost=Cost.CHEAP,
+        "x, dtype: dtype", infer_astype, _np_astype, lambda call, x: topi.cast(x, call.attrs["dtype"]),
+        FusionKind.ELEMWISE, accurate=_lower_astype, tir_name="cast", precision=Precision.FOLLOW, cost=Cost.CHEAP,
         layout=layout_rules.elementwise,
     ),
-    "one_hot": Impl(infer_one_hot, _np_one_hot, _lower_one_hot, FusionKind.INJECTIVE),
+    "one_hot": Impl(
+        "indices, on_value: scalar, off_value: scalar, depth: int, axis: int = -1", infer_one_hot, _np_one_hot,
+        _lower_one_hot, FusionKind.INJECTIVE,
+    ),
 }  # fmt: skip

@@ -156,5 +156,7 @@ def _np_einsum(call: relax.Call, operands: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "einsum": Impl(infer_einsum, _np_einsum, _lower_einsum, FusionKind.OUT_EWISE_FUSABLE),
-}
+    "einsum": Impl(
+        "operands: exprs, subscripts: str", infer_einsum, _np_einsum, _lower_einsum, FusionKind.OUT_EWISE_FUSABLE,
+    ),
+}  # fmt: skip

@@ -282,16 +282,22 @@ def _np_reverse_sequence(call: relax.Call, x: Any, lengths: Any) -> Any:
 OPS: dict[str, Impl] = {
     # indices come from memory: nothing is fused into a gather
     "gather_elements": Impl(
-        infer_gather_elements, _np_gather_elements, _lower_gather_elements, tir_name="gather", from_end=True,
-        layout=layout_rules.gather,
+        "data, indices, axis: int = 0", infer_gather_elements, _np_gather_elements, _lower_gather_elements,
+        tir_name="gather", from_end=True, layout=layout_rules.gather,
     ),
-    "gather_nd": Impl(infer_gather_nd, _np_gather_nd, _lower_gather_nd, tir_name="te_gather_nd", from_end=True),
-    "index_tensor": Impl(infer_index_tensor, _np_index_tensor, _lower_index_tensor, from_end=True),
+    "gather_nd": Impl(
+        "data, indices, batch_dims: int = 0", infer_gather_nd, _np_gather_nd, _lower_gather_nd,
+        tir_name="te_gather_nd", from_end=True,
+    ),
+    "index_tensor": Impl(
+        "data, indices: exprs", infer_index_tensor, _np_index_tensor, _lower_index_tensor, from_end=True,
+    ),
     "dynamic_strided_slice": Impl(
-        infer_dynamic_strided_slice, _np_dynamic_strided_slice, _lower_dynamic_strided_slice,
+        "x, begin, end, strides", infer_dynamic_strided_slice, _np_dynamic_strided_slice, _lower_dynamic_strided_slice,
         found=Found(_measure_dynamic_strided_slice, _sized_dynamic_strided_slice), precision=Precision.FOLLOW,
     ),
     "reverse_sequence": Impl(
-        infer_reverse_sequence, _np_reverse_sequence, _lower_reverse_sequence, FusionKind.INJECTIVE,
+        "data, seq_lengths, seq_axis: int = 1, batch_axis: int = 0", infer_reverse_sequence, _np_reverse_sequence,
+        _lower_reverse_sequence, FusionKind.INJECTIVE,
     ),
 }  # fmt: skip

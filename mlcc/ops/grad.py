@@ -11,7 +11,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
-from mlcc.ops.pool import counted, pool_extent
+from mlcc.ops.pool import ATTR_ORDER, counted, parameters, pool_extent
 from mlcc.ops.reduce import ARGMAX
 from mlcc.ops.registry import Impl
 from mlcc.ops.scatter import from_front
@@ -250,7 +250,16 @@ def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> 
 
 
 OPS: dict[str, Impl] = {
-    "grad.max_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(True), _lower_max),
-    "grad.avg_pool2d_backward": Impl(infer_pool_backward, _np_pool_backward(False), _lower_avg),
-    "grad.take_backward": Impl(infer_take_backward, _np_take_backward, _lower_take, from_end=True),
+    "grad.max_pool2d_backward": Impl(
+        f"output_grad, data, {parameters(2)}", infer_pool_backward, _np_pool_backward(True), _lower_max,
+        attr_order=ATTR_ORDER,
+    ),
+    "grad.avg_pool2d_backward": Impl(
+        f"output_grad, data, {parameters(2)}", infer_pool_backward, _np_pool_backward(False), _lower_avg,
+        attr_order=ATTR_ORDER,
+    ),
+    "grad.take_backward": Impl(
+        'output_grad, x, indices, axis: int? = None, mode: str = ""', infer_take_backward, _np_take_backward,
+        _lower_take, from_end=True,
+    ),
 }  # fmt: skip

@@ -292,10 +292,11 @@ def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "strided_slice": Impl(
+        "x, axes: scalars, begin: scalars, end: scalars, strides: scalars? = None, assume_inbound: bool = False",
         infer_strided_slice, _np_strided_slice, _lower_strided_slice, FusionKind.INJECTIVE, checks_scalars=False,
         precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.strided_slice,
     ),
-    "take": Impl(
+    "take": Impl('x, indices, axis: int? = None, mode: str = "fast"',
         infer_take, _np_take, _lower_take, from_end=True
     ),  # indices come from memory: nothing is fused into it
 }  # fmt: skip

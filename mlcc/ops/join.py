@@ -269,20 +269,22 @@ def _np_split(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "concat": Impl(
-        infer_concat, lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat,
-        FusionKind.INJECTIVE, tir_name="concatenate", precision=Precision.FOLLOW, layout=layout_rules.concat,
+        "tensors: exprs, axis: int? = 0", infer_concat,
+        lambda call, parts: np.concatenate(parts, call.attrs["axis"] or 0), _lower_concat, FusionKind.INJECTIVE,
+        tir_name="concatenate", aliases=("concatenate",), precision=Precision.FOLLOW, layout=layout_rules.concat,
         free_layout=layout_rules.concat_as_turned,
     ),
     "stack": Impl(
-        infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0), _lower_stack, FusionKind.INJECTIVE,
-        precision=Precision.FOLLOW,
+        "tensors: exprs, axis: int? = 0", infer_stack, lambda call, parts: np.stack(parts, call.attrs["axis"] or 0),
+        _lower_stack, FusionKind.INJECTIVE, precision=Precision.FOLLOW,
     ),
     "meshgrid": Impl(
-        infer_meshgrid, lambda call, parts: tuple(np.meshgrid(*parts, indexing=call.attrs["indexing"] or "ij")),
-        _lower_meshgrid, FusionKind.INJECTIVE, precision=Precision.FOLLOW,
+        'tensors: exprs, indexing: str? = "ij"', infer_meshgrid,
+        lambda call, parts: tuple(np.meshgrid(*parts, indexing=call.attrs["indexing"] or "ij")), _lower_meshgrid,
+        FusionKind.INJECTIVE, precision=Precision.FOLLOW,
     ),
     "split": Impl(
-        infer_split, _np_split, _lower_split, FusionKind.INJECTIVE, precision=Precision.FOLLOW, cost=Cost.VIEW,
-        layout=layout_rules.split_axis,
+        "x, indices_or_sections: sections, axis: int = 0", infer_split, _np_split, _lower_split, FusionKind.INJECTIVE,
+        precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.split_axis,
     ),
 }  # fmt: skip

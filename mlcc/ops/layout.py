@@ -126,6 +126,8 @@ def _np_layout_transform(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "layout_transform": Impl(
+        "x, index_map: any, pad_value: any = None, axis_separators: ints?? = None, input_axis_separators: "
+        "ints?? = None",
         infer_layout_transform, _np_layout_transform, _lower_layout_transform, FusionKind.INJECTIVE,
         normalize=normalize_layout, tir_name="te_layout_transform", precision=Precision.FOLLOW,
     ),

@@ -160,11 +160,16 @@ def _np_matmul(call: relax.Call, a: Any, b: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "matmul": Impl(infer_matmul, _np_matmul, _lower_matmul, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.HALF),
+    "matmul": Impl(
+        "x1, x2, out_dtype: dtype? = None", infer_matmul, _np_matmul, _lower_matmul, FusionKind.OUT_EWISE_FUSABLE,
+        precision=Precision.HALF,
+    ),
     "nn.dense": Impl(
-        infer_dense, lambda call, a, b: np.matmul(a, np.transpose(b)), _lower_dense, FusionKind.OUT_EWISE_FUSABLE,
+        "data, weight", infer_dense, lambda call, a, b: np.matmul(a, np.transpose(b)), _lower_dense,
+        FusionKind.OUT_EWISE_FUSABLE,
     ),
     "outer": Impl(
-        infer_outer, lambda call, a, b: np.outer(a, b), _lower_outer, FusionKind.BROADCAST, precision=Precision.HALF,
+        "x1, x2", infer_outer, lambda call, a, b: np.outer(a, b), _lower_outer, FusionKind.BROADCAST,
+        precision=Precision.HALF,
     ),
 }  # fmt: skip

@@ -169,10 +169,12 @@ def _np_nll_loss_backward(call: relax.Call, gradient: Any, predictions: Any, tar
 
 OPS: dict[str, Impl] = {
     "nn.nll_loss": Impl(
-        infer_nll_loss, _np_nll_loss, _lower_nll_loss,
+        'predictions, targets, weights = None, reduction: str = "mean", ignore_index: int = -100', infer_nll_loss,
+        _np_nll_loss, _lower_nll_loss,
         tir_name=lambda call: "nll_loss" if len(call.args) == 3 else "nll_loss_without_weight",
     ),
     "grad.nll_loss_backward": Impl(
+        'output_grad, predictions, targets, weights = None, reduction: str = "mean", ignore_index: int = -100',
         infer_nll_loss_backward, _np_nll_loss_backward, _lower_nll_loss_backward,
         tir_name=lambda call: "nll_loss_backward" if len(call.args) == 4 else "te_nll_loss_backward_no_weight",
     ),

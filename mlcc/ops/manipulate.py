@@ -349,40 +349,41 @@ def _np_expand_dims(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "permute_dims": Impl(
-        infer_permute_dims, lambda call, x: np.transpose(x, call.attrs["axes"]), _lower_permute_dims,
-        FusionKind.INJECTIVE, tir_name="transpose", precision=Precision.FOLLOW, cost=Cost.VIEW,
-        layout=layout_rules.permute,
+        "x, axes: ints? = None", infer_permute_dims, lambda call, x: np.transpose(x, call.attrs["axes"]),
+        _lower_permute_dims, FusionKind.INJECTIVE, tir_name="transpose", aliases=("transpose",),
+        precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.permute,
     ),
     "reshape": Impl(
-        infer_reshape, lambda call, x, shape: np.reshape(x, tuple(shape)), _lower_reshape, FusionKind.INJECTIVE,
-        normalize=normalize_reshape, precision=Precision.FOLLOW, cost=Cost.VIEW,
+        "x, shape: shape", infer_reshape, lambda call, x, shape: np.reshape(x, tuple(shape)), _lower_reshape,
+        FusionKind.INJECTIVE, normalize=normalize_reshape, precision=Precision.FOLLOW, cost=Cost.VIEW,
     ),
     "expand_dims": Impl(
-        infer_expand_dims, _np_expand_dims, _lower_expand_dims, FusionKind.INJECTIVE, precision=Precision.FOLLOW,
-        cost=Cost.VIEW, layout=layout_rules.expand_dims,
+        "x, axis: ints", infer_expand_dims, _np_expand_dims, _lower_expand_dims, FusionKind.INJECTIVE,
+        precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.expand_dims,
     ),
     "squeeze": Impl(
-        infer_squeeze, _np_squeeze, _lower_squeeze, FusionKind.INJECTIVE, precision=Precision.FOLLOW, cost=Cost.VIEW,
-        layout=layout_rules.squeeze,
+        "x, axis: ints? = None", infer_squeeze, _np_squeeze, _lower_squeeze, FusionKind.INJECTIVE,
+        precision=Precision.FOLLOW, cost=Cost.VIEW, layout=layout_rules.squeeze,
     ),
     "broadcast_to": Impl(
-        infer_broadcast_to, lambda call, x, shape: np.broadcast_to(x, tuple(shape)), _lower_broadcast_to,
-        FusionKind.BROADCAST, precision=Precision.FOLLOW, cost=Cost.VIEW,
+        "x, shape: shape", infer_broadcast_to, lambda call, x, shape: np.broadcast_to(x, tuple(shape)),
+        _lower_broadcast_to, FusionKind.BROADCAST, precision=Precision.FOLLOW, cost=Cost.VIEW,
     ),
     "flatten": Impl(
-        infer_flatten, lambda call, x: np.reshape(x, -1), _lower_reshape, FusionKind.INJECTIVE, tir_name="reshape",
-        precision=Precision.FOLLOW, cost=Cost.VIEW,
+        "x", infer_flatten, lambda call, x: np.reshape(x, -1), _lower_reshape, FusionKind.INJECTIVE,
+        tir_name="reshape", aliases=("nn.flatten",), precision=Precision.FOLLOW, cost=Cost.VIEW,
     ),
     "flip": Impl(
-        infer_flip, lambda call, x: np.flip(x, call.attrs["axis"]), _lower_flip, FusionKind.INJECTIVE,
-        layout=layout_rules.along_axis,
+        "data, axis: int", infer_flip, lambda call, x: np.flip(x, call.attrs["axis"]), _lower_flip,
+        FusionKind.INJECTIVE, layout=layout_rules.along_axis,
     ),
     "repeat": Impl(
-        infer_repeat, lambda call, x: np.repeat(x, call.attrs["repeats"], call.attrs["axis"]), _lower_repeat,
-        FusionKind.INJECTIVE, cost=Cost.VIEW, layout=layout_rules.repeat,
+        "data, repeats: int, axis: int? = None", infer_repeat,
+        lambda call, x: np.repeat(x, call.attrs["repeats"], call.attrs["axis"]), _lower_repeat, FusionKind.INJECTIVE,
+        cost=Cost.VIEW, layout=layout_rules.repeat,
     ),
     "tile": Impl(
-        infer_tile, lambda call, x: np.tile(x, call.attrs["repeats"]), _lower_tile, FusionKind.INJECTIVE,
-        layout=layout_rules.tile,
+        "data, repeats: ints", infer_tile, lambda call, x: np.tile(x, call.attrs["repeats"]), _lower_tile,
+        FusionKind.INJECTIVE, layout=layout_rules.tile,
     ),
 }  # fmt: skip

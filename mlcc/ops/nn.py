@@ -199,20 +199,26 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "nn.softmax": Impl(
-        infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.along_axis,
+        "data, axis: int = -1", infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE,
+        layout=layout_rules.along_axis,
     ),
     "nn.log_softmax": Impl(
-        infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
+        "data, axis: int = -1", infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
         free_layout=layout_rules.along_axis,
     ),
     "nn.dropout": Impl(
-        infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout, FusionKind.ELEMWISE,
-        precision=Precision.FOLLOW, layout=layout_rules.dropout,
+        "data, rate: float = 0.5", infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout,
+        FusionKind.ELEMWISE, precision=Precision.FOLLOW, layout=layout_rules.dropout,
     ),
-    "nn.pixel_shuffle": Impl(infer_pixel_shuffle, _np_pixel_shuffle, _lower_pixel_shuffle, FusionKind.INJECTIVE),
-    "nn.cross_entropy_with_logits": Impl(infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy),
+    "nn.pixel_shuffle": Impl(
+        "data, upscale_factor: int", infer_pixel_shuffle, _np_pixel_shuffle, _lower_pixel_shuffle,
+        FusionKind.INJECTIVE,
+    ),
+    "nn.cross_entropy_with_logits": Impl(
+        "predictions, labels", infer_cross_entropy, _np_cross_entropy, _lower_cross_entropy,
+    ),
     "nn.batch_flatten": Impl(
-        infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
+        "x", infer_batch_flatten, lambda call, x: np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
         lambda call, x: reshape(x, call.struct_info.dims), FusionKind.INJECTIVE, tir_name="reshape",
         precision=Precision.FOLLOW,
     ),

@@ -302,21 +302,30 @@ def _np_instance_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
     return made * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
 
 
+_SCALED = "epsilon: float = 1e-05, center: bool = True, scale: bool = True"
+
 OPS: dict[str, Impl] = {
     "nn.layer_norm": Impl(
+        f"data, gamma, beta, axes: ints, {_SCALED}",
         infer_layer_norm, _np_layer_norm, _lower_layer_norm, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW,
         layout=layout_rules.norm,
     ),
     "nn.rms_norm": Impl(
-        infer_rms_norm, _np_rms_norm, _lower_rms_norm, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW,
-        layout=layout_rules.norm,
+        "data, weight, axes: ints = -1, epsilon: float = 1e-05", infer_rms_norm, _np_rms_norm, _lower_rms_norm,
+        FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW, layout=layout_rules.norm,
     ),
     "nn.group_norm": Impl(
+        f"data, gamma, beta, num_groups: int, channel_axis: int, axes: ints, {_SCALED}",
         infer_channel_norm, _np_group_norm, _lower_group_norm, precision=Precision.FOLLOW, layout=layout_rules.norm,
     ),
     "nn.instance_norm": Impl(
+        f"data, gamma, beta, channel_axis: int, axes: ints, {_SCALED}",
         infer_channel_norm, _np_instance_norm, _lower_instance_norm, precision=Precision.FOLLOW,
         layout=layout_rules.norm,
     ),
-    "nn.batch_norm": Impl(infer_batch_norm, _np_batch_norm, _lower_batch_norm, layout=layout_rules.batch_norm),
+    "nn.batch_norm": Impl(
+        f"data, gamma, beta, moving_mean, moving_var, axis: int, {_SCALED}, momentum: float = 0.1, training: "
+        f"bool = True",
+        infer_batch_norm, _np_batch_norm, _lower_batch_norm, layout=layout_rules.batch_norm,
+    ),
 }  # fmt: skip

@@ -143,11 +143,9 @@ def _np_pad(call: relax.Call, x: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "nn.pad": Impl(
-        infer_pad,
-        _np_pad,
-        _lower_pad,
-        FusionKind.INJECTIVE,
+        'data, pad_width: ints, pad_mode: str = "constant", pad_value: float = 0.0', infer_pad, _np_pad, _lower_pad,
+        FusionKind.INJECTIVE, attr_order=("pad_width", "pad_value", "pad_mode"),
         tir_name=lambda call: "pad" if call.attrs["pad_mode"] == "constant" else f"{call.attrs['pad_mode']}_pad",
         free_layout=layout_rules.pad,
-    )
-}
+    ),
+}  # fmt: skip

@@ -271,16 +271,59 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
     return reference
 
 
-def _entry(infer: Any, numpy: Any, lower: Any, kind: FusionKind) -> Impl:
-    return Impl(infer, numpy, lower, kind, precision=Precision.FOLLOW, layout=layout_rules.pool)
+ATTR_ORDER = ("pool_size", "strides", "dilation", "padding", "ceil_mode", "count_include_pad", "layout", "out_layout")
+
+
+def parameters(n: int, include_pad: bool = False) -> str:
+    """What describes the windows of a pool over `n` dimensions of space."""
+    return (
+        f"pool_size: ints{n} = 1, strides: ints{n} = 1, padding: pads{2 * n} = 0, dilation: ints{n} = 1, "
+        f"ceil_mode: bool = False, count_include_pad: bool = {include_pad}, {_layouts(n)}"
+    )
+
+
+def _layouts(n: int) -> str:
+    return f'layout: str = "NC{letters(n)}", out_layout: str? = layout'
+
+
+def _entry(
+    parameters: str, infer: Any, numpy: Any, lower: Any, kind: FusionKind, order: tuple[str, ...] | None = ATTR_ORDER
+) -> Impl:
+    return Impl(
+        parameters, infer, numpy, lower, kind, precision=Precision.FOLLOW, layout=layout_rules.pool, attr_order=order
+    )
 
 
 OPS: dict[str, Impl] = {
     f"nn.{name}_pool{n}d": blocked_impl(impl, *POOL, in_place=_windows_unsplit)
     for n in (1, 2, 3)
     for name, impl in (
-        ("max", _entry(_pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE)),
-        ("avg", _entry(_pool(n), _np_pool(n, False), _lower_avg_pool, FusionKind.OUT_EWISE_FUSABLE)),
-        ("adaptive_avg", _entry(_adaptive(n), _np_adaptive(n), _lower_adaptive, FusionKind.OPAQUE)),
+        (
+            "max",
+            _entry(
+                f"data, {parameters(n)}", _pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE
+            ),
+        ),
+        (
+            "avg",
+            _entry(
+                f"data, {parameters(n, n != 2)}",
+                _pool(n),
+                _np_pool(n, False),
+                _lower_avg_pool,
+                FusionKind.OUT_EWISE_FUSABLE,
+            ),
+        ),
+        (
+            "adaptive_avg",
+            _entry(
+                f"data, output_size: ints{n}? = None, {_layouts(n)}",
+                _adaptive(n),
+                _np_adaptive(n),
+                _lower_adaptive,
+                FusionKind.OPAQUE,
+                None,
+            ),
+        ),
     )
 }

@@ -132,6 +132,12 @@ def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any
 
 
 OPS: dict[str, Impl] = {
-    "quantize": Impl(infer_quantize, _np_quantize, _lower_quantize, FusionKind.ELEMWISE, inline=Inline.ALL),
-    "dequantize": Impl(infer_dequantize, _np_dequantize, _lower_dequantize, FusionKind.ELEMWISE, inline=Inline.ALL),
+    "quantize": Impl(
+        'data, scale, zero_point, axis: int = -1, out_dtype: dtype = "int8"', infer_quantize, _np_quantize,
+        _lower_quantize, FusionKind.ELEMWISE, inline=Inline.ALL, attr_order=("out_dtype", "axis"),
+    ),
+    "dequantize": Impl(
+        'data, scale, zero_point, axis: int = -1, out_dtype: dtype = "float32"', infer_dequantize, _np_dequantize,
+        _lower_dequantize, FusionKind.ELEMWISE, inline=Inline.ALL, attr_order=("out_dtype", "axis"),
+    ),
 }  # fmt: skip

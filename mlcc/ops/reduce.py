@@ -308,9 +308,13 @@ def _np_arg(name: str) -> Callable[..., Any]:
     return reference
 
 
+_PARAMETERS = "x, axis: ints? = None, keepdims: bool = False"
+
+
 def _entry(reducer: Any, name: str, identity: int | None = None) -> Impl:
     expand = None if identity is None else _filled_if_empty(identity)
     return Impl(
+        _PARAMETERS,
         infer_reduce,
         _np_reduce(name),
         _lower_reduce(reducer),
@@ -326,17 +330,30 @@ OPS: dict[str, Impl] = {
     "max": _entry(te.max, "max"),
     "min": _entry(te.min, "min"),
     "collapse_sum_like": Impl(
-        infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, shape_only=(1,),
-        tir_name="collapse_sum",
+        "data, collapse_target", infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,
+        shape_only=(1,), tir_name="collapse_sum",
     ),
     "collapse_sum_to": Impl(
-        infer_collapse_sum_to, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE, tir_name="collapse_sum",
+        "data, shape: shape", infer_collapse_sum_to, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,
+        tir_name="collapse_sum",
     ),
-    "mean": Impl(infer_reduce, _np_mean, _lower_mean, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce),
+    "mean": Impl(
+        _PARAMETERS, infer_reduce, _np_mean, _lower_mean, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce,
+    ),
     "variance": Impl(
-        infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce,
+        _PARAMETERS, infer_reduce, _np_reduce("var"), _lower_variance, FusionKind.OUT_EWISE_FUSABLE,
+        layout=layout_rules.reduce,
     ),
-    "std": Impl(infer_reduce, _np_reduce("std"), _lower_std, FusionKind.OUT_EWISE_FUSABLE, layout=layout_rules.reduce),
-    "argmax": Impl(infer_arg, _np_arg("argmax"), _lower_arg(True), FusionKind.OUT_EWISE_FUSABLE),
-    "argmin": Impl(infer_arg, _np_arg("argmin"), _lower_arg(False), FusionKind.OUT_EWISE_FUSABLE),
+    "std": Impl(
+        _PARAMETERS, infer_reduce, _np_reduce("std"), _lower_std, FusionKind.OUT_EWISE_FUSABLE,
+        layout=layout_rules.reduce,
+    ),
+    "argmax": Impl(
+        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmax"), _lower_arg(True),
+        FusionKind.OUT_EWISE_FUSABLE,
+    ),
+    "argmin": Impl(
+        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmin"), _lower_arg(False),
+        FusionKind.OUT_EWISE_FUSABLE,
+    ),
 }  # fmt: skip

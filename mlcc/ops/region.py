@@ -232,6 +232,27 @@ def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "vision.roi_align": Impl(infer_regions, _np_align, _lower_align, precision=Precision.FOLLOW),
-    "vision.roi_pool": Impl(infer_regions, _np_pool, _lower_pool, precision=Precision.FOLLOW),
+    "vision.roi_align": Impl(
+        'data, rois, pooled_size: ints2, spatial_scale: float, sample_ratio: int = -1, aligned: bool = False,'
+        ' layout: str = "NCHW", mode: str = "avg"',
+        infer_regions, _np_align, _lower_align, precision=Precision.FOLLOW,
+    ),
+    "vision.roi_pool": Impl(
+        'data, rois, pooled_size: ints2, spatial_scale: float, layout: str = "NCHW"', infer_regions, _np_pool,
+        _lower_pool, precision=Precision.FOLLOW,
+    ),
+    "vision.all_class_non_max_suppression": Impl(
+        'boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, output_format: str = "onnx"',
+    ),
+    "vision.get_valid_counts": Impl("data, score_threshold: float = 0.0, id_index: int = 0, score_index: int = 1"),
+    "vision.multibox_transform_loc": Impl(
+        "cls_pred, loc_pred, anchor, clip: bool = False, threshold: float = 0.0, variances: floats4 = 1.0, "
+        "keep_background: bool = True, apply_softmax: bool = True",
+    ),
+    "vision.non_max_suppression": Impl(
+        "data, valid_count, indices, max_output_size: int = -1, iou_threshold: float = 0.5, force_suppress: "
+        "bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, "
+        "return_indices: bool = True, invalid_to_bottom: bool = False, soft_nms_sigma: float = 0.0, "
+        "score_threshold: float = 0.0",
+    ),
 }  # fmt: skip

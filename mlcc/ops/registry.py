@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,19 +14,14 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ops import bind as binding
 from mlcc.ops import guard
+from mlcc.ops.entries import entries
 from mlcc.ops.layout_rules import Rule
 from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
 
 __all__ = [
     "Cost", "Emit", "FusionKind", "Impl", "Inline", "OpDef", "Param", "Precision", "Signature", "aliases", "bind_call",
-    "commutative_names", "get", "is_operator", "names", "short_name",
+    "commutative_names", "get", "is_operator", "names", "register", "short_name", "unregister",
 ]  # fmt: skip
-
-FAMILIES = (
-    "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
-    "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "quantize", "grad", "builtin",
-    "gather", "scatter", "scan", "sort", "einsum", "sets", "layout", "ccl",
-)  # fmt: skip
 
 
 class FusionKind(enum.IntEnum):
@@ -84,7 +78,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """What is known of an operator beyond its signature: its entry. Passes ask it, and name no operators themselves.
+    """What is known of an operator: its entry. Passes ask it, and name no operators themselves.
+
+    `parameters` says what a call takes, as `mlcc.ops.signature` reads it; `attr_order` is the order in which text
+    gives the attributes, if it is another one; `aliases` are names that older texts, or other spellings, use.
 
     `infer(call)` gives the struct info, of the call as `normalize` returns it if it is there; `numpy(call, *arrays)`
     computes the result from arrays that stand for the arguments (tuples of arrays for tuples, Python numbers and tuples
@@ -107,6 +104,7 @@ class Impl:
     `mlcc.ops.layout_rules`), as TVM's does; `free_layout` is the one where results need not be TVM's, if it is another.
     """
 
+    parameters: str
     infer: Callable[[relax.Call], relax.StructInfo] | None = None
     numpy: Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
@@ -129,6 +127,8 @@ class Impl:
     precision: Precision = Precision.FULL
     layout: Rule | None = None
     free_layout: Rule | None = None
+    attr_order: tuple[str, ...] | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,26 @@ def get(name: str) -> OpDef | None:
     """The operator of that name (with or without prefix `relax.`, `relax.op.` or `R.`), or None."""
     short = short_name(name)
     sig = signature(short)
-    if sig is None:
-        return None
-    return OpDef(f"relax.{short}", sig, _impls().get(short, Impl()))
+    return None if sig is None else OpDef(f"relax.{short}", sig, _guarded(entries()[short]))
+
+
+def register(name: str, impl: Impl) -> None:
+    """Add an operator, which texts and passes know from then on. Raises ValueError if there is one of that name."""
+    if is_operator(name):
+        raise ValueError(f"there is an operator `{name}` already")
+    entries()[name] = impl
+    _forget()
+
+
+def unregister(name: str) -> None:
+    """Take out an operator that was added."""
+    del entries()[name]
+    _forget()
+
+
+def _forget() -> None:
+    for known in (get, signature, aliases):
+        known.cache_clear()
 
 
 def is_operator(name: str) -> bool:
@@ -181,20 +198,18 @@ def is_operator(name: str) -> bool:
 
 def commutative_names() -> frozenset[str]:
     """The operators, with prefix `relax.`, whose two operands may change places."""
-    return frozenset(f"relax.{name}" for name, impl in _impls().items() if impl.commutative)
+    return frozenset(f"relax.{name}" for name, impl in entries().items() if impl.commutative)
 
 
-@functools.cache
-def _impls() -> dict[str, Impl]:
-    found: dict[str, Impl] = {}
-    for family in FAMILIES:
-        for name, impl in importlib.import_module(f"mlcc.ops.{family}").OPS.items():
-            numpy = None if impl.numpy is None else guard.reference(impl.numpy)
-            lower = None if impl.lower is None else guard.lowering(impl.lower)
-            accurate = None if impl.accurate is None else guard.lowering(impl.accurate)
-            sizes = None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized)
-            found[name] = dataclasses.replace(impl, numpy=numpy, lower=lower, found=sizes, accurate=accurate)
-    return found
+def _guarded(impl: Impl) -> Impl:
+    """The entry with complaints about dtypes around what it computes (see `mlcc.ops.guard`)."""
+    return dataclasses.replace(
+        impl,
+        numpy=None if impl.numpy is None else guard.reference(impl.numpy),
+        lower=None if impl.lower is None else guard.lowering(impl.lower),
+        accurate=None if impl.accurate is None else guard.lowering(impl.accurate),
+        found=None if impl.found is None else Found(guard.lowering(impl.found.measure), impl.found.sized),
+    )
 
 
 def bind_call(

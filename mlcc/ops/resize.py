@@ -299,8 +299,18 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
     return reference
 
 
+def _parameters(n: int) -> str:
+    rounding = "round" if n == 2 else ""
+    return (
+        f'data, size: shape, roi: floats{2 * n} = 0.0, layout: str = "NC{letters(n)}", method: str = "linear", '
+        f'coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "{rounding}", '
+        "cubic_alpha: float = -0.75, cubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: dtype? = None"
+    )
+
+
 OPS: dict[str, Impl] = {
     f"image.resize{n}d": Impl(
+        _parameters(n),
         _resize(n),
         _np_resize(n),
         _lower(n),

@@ -302,8 +302,13 @@ def _np_affine_grid(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "image.grid_sample": Impl(infer_grid_sample, _np_grid_sample, _lower_grid_sample, precision=Precision.FOLLOW),
+    "image.grid_sample": Impl(
+        'data, grid, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", '
+        'align_corners: bool = False',
+        infer_grid_sample, _np_grid_sample, _lower_grid_sample, precision=Precision.FOLLOW,
+    ),
     "image.affine_grid": Impl(
-        infer_affine_grid, _np_affine_grid, _lower_affine_grid, FusionKind.OPAQUE, precision=Precision.FOLLOW,
+        "data, size: shape, align_corners: bool = True", infer_affine_grid, _np_affine_grid, _lower_affine_grid,
+        FusionKind.OPAQUE, precision=Precision.FOLLOW,
     ),
 }  # fmt: skip

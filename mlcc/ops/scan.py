@@ -202,8 +202,20 @@ def _np_multinomial(call: relax.Call, prob: Any, sample: Any, rows: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "cumsum": Impl(infer_scan, _np_scan("cumsum"), _lower_scan(False), many=_many_scan(False)),
-    "cumprod": Impl(infer_scan, _np_scan("cumprod"), _lower_scan(True), many=_many_scan(True)),
-    "bucketize": Impl(infer_bucketize, _np_bucketize, _lower_bucketize),
-    "multinomial_from_uniform": Impl(infer_multinomial, _np_multinomial, _lower_multinomial),
-}
+    "cumsum": Impl(
+        "data, axis: int? = None, dtype: dtype? = None, exclusive: bool = False", infer_scan, _np_scan("cumsum"),
+        _lower_scan(False), many=_many_scan(False),
+    ),
+    "cumprod": Impl(
+        "data, axis: int? = None, dtype: dtype? = None, exclusive: bool = False", infer_scan, _np_scan("cumprod"),
+        _lower_scan(True), many=_many_scan(True),
+    ),
+    "bucketize": Impl(
+        "input_tensor, boundaries, out_int32: bool = False, right: bool = False", infer_bucketize, _np_bucketize,
+        _lower_bucketize,
+    ),
+    "multinomial_from_uniform": Impl(
+        'prob, uniform_sample, sample_indices, dtype: dtype = "int64"', infer_multinomial, _np_multinomial,
+        _lower_multinomial,
+    ),
+}  # fmt: skip

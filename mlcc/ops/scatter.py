@@ -327,12 +327,19 @@ def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
 
 OPS: dict[str, Impl] = {
     "scatter_elements": Impl(
-        infer_scatter_elements, _np_scatter_elements, _lower_scatter_elements, from_end=True,
-        layout=layout_rules.scatter,
+        'data, indices, updates, axis: int = 0, reduction: str = "update"', infer_scatter_elements,
+        _np_scatter_elements, _lower_scatter_elements, from_end=True, layout=layout_rules.scatter,
     ),
     "scatter_nd": Impl(
-        infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd, from_end=True, layout=layout_rules.scatter_nd,
+        'data, indices, updates, reduction: str = "update"', infer_scatter_nd, _np_scatter_nd, _lower_scatter_nd,
+        from_end=True, layout=layout_rules.scatter_nd,
     ),
-    "slice_scatter": Impl(infer_slice_scatter, _np_slice_scatter, _lower_slice_scatter, FusionKind.INJECTIVE),
-    "index_put": Impl(infer_index_put, _np_index_put, _lower_index_put, from_end=True),
+    "slice_scatter": Impl(
+        "input_tensor, src, start: scalar, end: scalar, step: scalar, axis: int = 0", infer_slice_scatter,
+        _np_slice_scatter, _lower_slice_scatter, FusionKind.INJECTIVE,
+    ),
+    "index_put": Impl(
+        "data, indices: exprs, values, accumulate: bool = False", infer_index_put, _np_index_put, _lower_index_put,
+        from_end=True,
+    ),
 }  # fmt: skip

@@ -262,6 +262,10 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "nonzero": Impl(infer_nonzero, _np_nonzero, _lower_nonzero, found=Found(_measure_nonzero, _sized_nonzero)),
-    "unique": Impl(infer_unique, _np_unique, _lower_unique, found=Found(_measure_unique, _sized_unique)),
-}
+    "nonzero": Impl("x", infer_nonzero, _np_nonzero, _lower_nonzero, found=Found(_measure_nonzero, _sized_nonzero)),
+    "unique": Impl(
+        "x, sorted: scalar = True, return_index: scalar = False, return_inverse: scalar = False, "
+        "return_counts: scalar = False, axis: scalar? = None",
+        infer_unique, _np_unique, _lower_unique, found=Found(_measure_unique, _sized_unique),
+    ),
+}  # fmt: skip

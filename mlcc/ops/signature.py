@@ -1,4 +1,13 @@
-"""What a call of an operator takes: parameters with their kinds and defaults, read from `mlcc.ops.table`."""
+"""What a call of an operator takes: parameters with their kinds and defaults, read from the text in its entry.
+
+Parameters stand in the order in which a call's text gives them. One without a kind is an argument of the call (any
+graph-level expression; a number stands for a scalar). Kinds of arguments: `exprs` (a tuple), `shape`,
+`scalar`, `scalars` (a tuple), `string`, `datatype`, `func` (a function, or the name of a packed one), `rest` (all
+remaining positional arguments), `types` (struct info of the results). All other kinds are attributes: `int`, `ints`,
+`ints2` (N numbers, one standing for all), `pads4` (numbers before and after each of N/2 dimensions, one or N/2
+standing for all), `sections`, `float`, `floats`, `bool`, `str`, `dtype`, `any`. `?` admits None; so does `??`, and
+the attribute is then not there at all. A default is a literal, or the name of a parameter whose value is taken.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.ops import table
+from mlcc.ops.entries import entries
 
 ARGUMENT_KINDS = frozenset(
     {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types"}
@@ -19,7 +28,7 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter. `kind` is explained in `mlcc.ops.table`; `count` is the N of `ints2` and the like."""
+    """One parameter. `kind` is explained above; `count` is the N of `ints2` and the like."""
 
     name: str
     kind: str = "expr"
@@ -58,40 +67,35 @@ class Signature:
         return tuple(p for p in self.params if not p.is_attr and p.kind != "types")
 
 
-@functools.cache
-def _lines() -> dict[str, str]:
-    return table.lines()
-
-
 def short_name(name: str) -> str:
     """The operator's name without prefix: `relax.op.nn.relu`, `R.nn.relu` and `nn.relu` are one operator."""
     for prefix in ("relax.op.", "relax.", "R."):
         if name.startswith(prefix):
             name = name[len(prefix) :]
             break
-    return table.ALIASES.get(name, name)
+    return aliases().get(name, name)
 
 
 def names() -> tuple[str, ...]:
     """All operators, as `relax.nn.relu`, sorted."""
-    return tuple(sorted(f"relax.{n}" for n in _lines()))
+    return tuple(sorted(f"relax.{n}" for n in entries()))
 
 
+@functools.cache
 def aliases() -> dict[str, str]:
     """Other spellings of operators, without prefix."""
-    return dict(table.ALIASES)
+    return {alias: name for name, entry in entries().items() for alias in entry.aliases}
 
 
 @functools.cache
 def signature(name: str) -> Signature | None:
     """The signature of an operator, or None if there is none of that name."""
     short = short_name(name)
-    text = _lines().get(short)
-    if text is None:
+    entry = entries().get(short)
+    if entry is None:
         return None
-    params = tuple(_param(part) for part in _split(text))
-    order = table.ATTR_ORDER.get(short) or tuple(p.name for p in params if p.is_attr)
-    return Signature(params, order)
+    params = tuple(_param(part) for part in _split(entry.parameters))
+    return Signature(params, entry.attr_order or tuple(p.name for p in params if p.is_attr))
 
 
 def _split(text: str) -> list[str]:
@@ -105,7 +109,7 @@ def _param(text: str) -> Param:
     name, _, kind_text = (part.strip() for part in head.partition(":"))
     found = _KIND.match(kind_text or "expr")
     if found is None:
-        raise AssertionError(f"operator table: {text}")
+        raise AssertionError(f"parameter of an operator: {text}")
     kind, count, marks = found.groups()
     default, default_from = REQUIRED, None
     if default_text.isidentifier() and default_text not in ("None", "True", "False"):

@@ -368,8 +368,19 @@ def _np_median(call: relax.Call, x: Any) -> Any:
 
 
 OPS: dict[str, Impl] = {
-    "sort": Impl(infer_sort, _np_sort, _lower_sort, many=many_sorts.sort),
-    "argsort": Impl(infer_argsort, _np_argsort, _lower_argsort, many=many_sorts.argsort),
-    "topk": Impl(infer_topk, _np_topk, _lower_topk, many=many_sorts.topk),
-    "median": Impl(infer_median, _np_median, _lower_median, many=many_sorts.median),
-}
+    "sort": Impl(
+        "data, axis: int = -1, descending: bool = False", infer_sort, _np_sort, _lower_sort, many=many_sorts.sort,
+    ),
+    "argsort": Impl(
+        'data, axis: int = -1, descending: bool = False, dtype: dtype = "int32"', infer_argsort, _np_argsort,
+        _lower_argsort, many=many_sorts.argsort,
+    ),
+    "topk": Impl(
+        'data, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: dtype = "int32"',
+        infer_topk, _np_topk, _lower_topk, many=many_sorts.topk,
+    ),
+    "median": Impl(
+        "x, axis: ints? = None, keepdims: bool = False", infer_median, _np_median, _lower_median,
+        many=many_sorts.median,
+    ),
+}  # fmt: skip

@@ -227,7 +227,7 @@ def _entry(
 ) -> Impl:  # fmt: skip
     """An operator whose reference and lowering take the tensor alone."""
     return Impl(
-        infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE, activation=activation,
+        "x", infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE, activation=activation,
         cost=cost, precision=Precision.FOLLOW, layout=layout_rules.elementwise,
     )  # fmt: skip
 
@@ -257,7 +257,15 @@ _PREFIXED: dict[str, Impl] = {
         infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not"), cost=Cost.CHEAP
     ),
     "ceil": _any(lambda x: np.ceil(x), te.ceil),
-    "clip": Impl(infer_clip, _clip, _lower_clip, FusionKind.ELEMWISE, cost=Cost.CHEAP, free_layout=layout_rules.first),
+    "clip": Impl(
+        "x, min: scalar, max: scalar",
+        infer_clip,
+        _clip,
+        _lower_clip,
+        FusionKind.ELEMWISE,
+        cost=Cost.CHEAP,
+        free_layout=layout_rules.first,
+    ),
     "cos": _float("cos", te.cos),
     "cosh": _float("cosh", te.cosh),
     "exp": _float("exp", te.exp),
@@ -295,11 +303,16 @@ OPS: dict[str, Impl] = {
     "nn.selu": _entry(infer_float, _selu, _lower_selu),
     "nn.silu": _entry(infer_float, lambda x: x * _sigmoid(x), _lower_silu, activation=True),
     "nn.softplus": Impl(
-        infer_float, _softplus, _lower_softplus, FusionKind.ELEMWISE, free_layout=layout_rules.elementwise,
+        "data, beta: float = 1.0, threshold: float = 20.0", infer_float, _softplus, _lower_softplus,
+        FusionKind.ELEMWISE, free_layout=layout_rules.elementwise,
     ),
     "nn.leakyrelu": Impl(
-        infer_float, lambda call, x: np.where(x > 0, x, x * call.attrs["alpha"]), _lower_leaky, FusionKind.ELEMWISE,
-        tir_name="leaky_relu", free_layout=layout_rules.elementwise,
+        "data, alpha: float = 0.01", infer_float, lambda call, x: np.where(x > 0, x, x * call.attrs["alpha"]),
+        _lower_leaky, FusionKind.ELEMWISE, tir_name="leaky_relu", aliases=("nn.leaky_relu",),
+        free_layout=layout_rules.elementwise,
     ),
-    "nn.prelu": Impl(infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST, layout=layout_rules.prelu),
+    "nn.prelu": Impl(
+        "data, alpha, axis: int = 1", infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST,
+        layout=layout_rules.prelu,
+    ),
 }  # fmt: skip

@@ -122,7 +122,7 @@ def _lower_stretch(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
 _BROADCAST_TO = ops.get("broadcast_to")
 assert _BROADCAST_TO is not None
 # `R.broadcast_to` for extents that may be 1, which TVM's function takes to be equal
-_STRETCH = dataclasses.replace(_BROADCAST_TO, name="relax.broadcast_operand", impl=Impl(lower=_lower_stretch))
+_STRETCH = dataclasses.replace(_BROADCAST_TO, name="relax.broadcast_operand", impl=Impl("x", lower=_lower_stretch))
 
 
 def _dims(expr: relax.Expr) -> Dims | None:

@@ -153,7 +153,7 @@ class _Lowering(RelaxMutator):
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
         """The call with extents in its struct info, which a function that runs before it finds in the data."""
         short = f"{op.short}_extents"
-        first = OpDef(f"relax.{short}", op.signature, Impl(lower=found.measure))
+        first = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=found.measure))
         vector = relax.TensorStructInfo(None, INT64, 1)
         as_vector = replace(call, struct_info=vector)
         how = replace_(self.how, many=False)
