@@ -1,7 +1,8 @@
-"""The intrinsics of TensorIR by name: how many arguments they take, of what dtype they are, what effect they have.
+"""The intrinsics of TensorIR by name: what they take and give, what effect they have, and what passes have to know.
 
-One table for the parser, the verifier, the interpreter and the backends. Names are those of the text, without a prefix:
-`T.exp` is the op `tir.exp`.
+One record each for the parser, the verifier, the interpreter, passes and backends. How something computes an intrinsic
+(the interpreter in NumPy, each target in its instructions, `arith` the bounds of its result) stands there, in one table
+by name. Names are those of the text, without a prefix: `T.exp` is the op `tir.exp`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
@@ -23,6 +25,24 @@ class Effect(enum.IntEnum):
     OPAQUE = 3  # ends or redirects the control flow, or is not known
 
 
+class Cost(enum.IntEnum):
+    """What a call takes, its arguments aside."""
+
+    INSTRUCTION = 0  # one or two of every machine, which never fault
+    SHORT = 1  # so on most machines
+    FUNCTION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An argument that points to memory which a call accesses; the argument `offset` counts on from there, in elements
+    (in matrices, of a fragment)."""
+
+    at: int
+    access: str  # `r`, `w` or `rw`
+    offset: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """`most` is None for any number of arguments.
@@ -32,6 +52,13 @@ class Intrinsic:
     two), `place` (int64, of as many lanes as the first argument), or the name of a dtype. `operands` is what the
     arguments may be: `float`, `integer` (bool included), `match` (numbers that are brought to one dtype), or `any`
     (strings and handles too).
+
+    A `lanewise` intrinsic computes each lane of vectors from that lane of its arguments. One that `widens` gives the
+    same but for rounding in a wider float type; one that `jumps` changes by a lot where its argument changes by a
+    little. A `collective` one is for threads that run together. The first argument of an `extern` or `packed` one names
+    the function that it calls. A `place` is of an element that is not accessed by it, and may be one past the last.
+    What `leaves` ends the function. The result points into the memory of the argument `into`. `pointers` are the
+    arguments that point to what a call accesses; those of `fragments` are fragments of matrices.
     """
 
     name: str
@@ -40,10 +67,27 @@ class Intrinsic:
     result: str
     effect: Effect
     operands: str
+    cost: Cost = Cost.FUNCTION
+    lanewise: bool = False
+    widens: bool = False
+    jumps: bool = False
+    collective: bool = False
+    extern: bool = False
+    packed: bool = False
+    place: bool = False
+    leaves: bool = False
+    into: int | None = None
+    pointers: tuple[Pointer, ...] = ()
+    fragments: bool = False
 
     def takes(self, count: int) -> bool:
         """Whether a call may have so many arguments."""
         return self.least <= count and (self.most is None or count <= self.most)
+
+    @property
+    def offsets(self) -> tuple[tuple[int, int], ...]:
+        """The places of pointers among the arguments, each with that of the offset that counts on from there."""
+        return tuple((p.at, p.offset) for p in self.pointers if p.offset is not None)
 
     @property
     def arity(self) -> str:
@@ -53,89 +97,114 @@ class Intrinsic:
         return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
-# name, arguments (`2`, `1-3`, `1+`), result, effect, operands
+# A line: the number of arguments (`2`, `1-3`, `1+`), result, effect, operands, further facts = the names of which all
+# that holds. `6:r+7` is a pointer: argument 6, to what is read, with its offset in argument 7.
 _TABLE = """
-acos 1 same pure float              acosh 1 same pure float             asin 1 same pure float
-asinh 1 same pure float             atan 1 same pure float              atanh 1 same pure float
-cos 1 same pure float               cosh 1 same pure float              sin 1 same pure float
-sinh 1 same pure float              tan 1 same pure float               tanh 1 same pure float
-exp 1 same pure float               exp2 1 same pure float              exp10 1 same pure float
-log 1 same pure float               log2 1 same pure float              log10 1 same pure float
-log1p 1 same pure float             sqrt 1 same pure float              rsqrt 1 same pure float
-sigmoid 1 same pure float           erf 1 same pure float               fabs 1 same pure float
-floor 1 same pure float             ceil 1 same pure float              trunc 1 same pure float
-round 1 same pure float             nearbyint 1 same pure float
-pow 2 same pure match               fmod 2 same pure match              atan2 2 same pure match
-hypot 2 same pure match             copysign 2 same pure match          nextafter 2 same pure match
-ldexp 2 same pure any               fma 3 same pure match
-isnan 1 bool pure float             isinf 1 bool pure float             isfinite 1 bool pure float
-bitwise_and 2 same pure integer     bitwise_or 2 same pure integer      bitwise_xor 2 same pure integer
-bitwise_not 1 same pure integer     shift_left 2 same pure integer      shift_right 2 same pure integer
-popcount 1 same pure integer        clz 1 int32 pure integer
-q_multiply_shift 4 int32 pure integer                                   q_multiply_shift_per_axis 7 int32 pure any
-if_then_else 3 second pure any      likely 1 same pure any              ignore_loop_partition 1 bool pure any
-reinterpret 1 explicit pure any     type_annotation 0 explicit pure any undef 0 int32 read any
-vectorlow 1 explicit pure any       vectorhigh 1 explicit pure any      vectorcombine 2 explicit pure any
-get_active_lane_mask 2 explicit pure integer                            vscale 0 int32 pure any
-checked_index 5 place pure any      mlcc_view 1+ handle pure any
-mlcc_cp_async_bulk_tile 3+ void update any                              mlcc_cp_async_bulk_wait 1+ void update any
-dp4a 2-3 groups pure any            dp2a 2-3 groups pure any            masked_load 2+ explicit read any
-masked_store 3+ void update any
-address_of 1 handle pure any        isnullptr 1 bool pure any           handle_add_byte_offset 2 handle pure any
-ptr_byte_offset 3 handle pure any   buffer_offset 2 int32 pure any
-tvm_access_ptr 5 handle opaque any  tvm_static_handle 0 handle opaque any
-tvm_context_id 0 handle read any    lookup_param 1-4 handle update any
-call_extern 1+ explicit update any  call_pure_extern 1+ explicit pure any
-call_llvm_intrin 1+ explicit update any                                 call_llvm_pure_intrin 1+ explicit pure any
-call_spirv_pure_glsl450 1+ explicit pure any
-call_packed 1+ int32 update any     call_cpacked 1+ int32 update any    call_ffi_kernel 1+ int32 update any
-call_packed_lowered 3+ int32 update any                                 call_cpacked_lowered 3+ int32 update any
-tvm_call_trace_packed 1+ int32 update any
-tvm_call_trace_packed_lowered 1+ int32 update any
-tvm_tuple 0+ void pure any          tvm_stack_alloca 2 handle update any
-tvm_stack_make_shape 0+ handle update any                               tvm_stack_make_array 6 handle update any
-tvm_struct_get 3 last read any      tvm_struct_set 4 int32 update any
-tvm_throw_last_error 0 void update any
-tvm_thread_invariant 1 same pure any                                    tvm_thread_allreduce 4+ void update any
-tvm_storage_sync 1-3 void update any                                    tvm_kernel_replace_point 0 void update any
-tvm_global_barrier_kinit 0 void update any
-tvm_warp_shuffle 5 second update any                                    tvm_warp_shuffle_up 5 second update any
-tvm_warp_shuffle_down 5 second update any                               tvm_warp_shuffle_xor 5 second update any
-tvm_warp_activemask 0 uint32 update any
-tvm_load_matrix_sync 8 void update any                                  tvm_store_matrix_sync 8 void update any
-tvm_mma_sync 8 void update any      tvm_bmma_sync 8 void update any     tvm_fill_fragment 6 void update any
-mma_store 6 explicit update any     mma_fill 3 explicit update any      make_filter 1+ handle update any
-ptx_mma 1+ explicit update any      ptx_mma_sp 1+ explicit update any   ptx_ldmatrix 1+ explicit update any
-ptx_cp_async 5+ explicit update any ptx_cp_async_bulk 5+ explicit update any
-ptx_commit_group 0 void update any  ptx_wait_group 1 void update any    ptx_cp_async_barrier 1 void update any
-ptx_init_barrier_thread_count 2 void update any                         ptx_arrive_barrier 1 void update any
-ptx_arrive_barrier_expect_tx 2 void update any                          ptx_wait_barrier 1-2 void update any
-ptx_fence_barrier_init 0 void update any                                ptx_fence_proxy_async 0 void update any
-ptx_cp_async_bulk_tensor 5+ explicit update any
-ptx_cp_async_bulk_tensor_store 4+ explicit update any
-ptx_cp_async_bulk_commit_group 0 void update any                        ptx_cp_async_bulk_wait_group 1-2 void update any
-tensor_map 7+ handle pure any
-ptx_wgmma_ss 13 explicit update any ptx_wgmma_rs 13 explicit update any ptx_wgmma_fence 0 void update any
-ptx_wgmma_commit_group 0 void update any                                ptx_wgmma_wait_group 1 void update any
-ptx_wgmma_descriptor 4 uint64 pure any                                  ptx_shared_address 1 uint32 pure any
-create_barriers 1 void update any   simdgroup_load 1+ void update any   simdgroup_store 1+ void update any
-make_filled_simdgroup_matrix 1+ void update any                         simdgroup_multiply_accumulate 1+ void update any
-cooperative_tensor_fill 1+ void update any                              cooperative_tensor_load 1+ void update any
-cooperative_tensor_store 1+ void update any
-cooperative_tensor_multiply_accumulate 1+ void update any
-texture2d_load 1+ explicit read any texture2d_store 1+ void update any
-dma_copy 1+ void update any         dma_wait 1+ void update any         dma_start_group 1+ void update any
-dma_end_group 1+ void update any    prefetch 1+ void update any         atomic_add 2+ second update any
-print_buffer 5+ void update any     nd_mem_alloc_with_scope 1+ handle update any
-TVMBackendAllocWorkspace 5 handle update any                            TVMBackendFreeWorkspace 3 int32 update any
-TVMBackendAnyListSetPackedArg 4-5 int32 update any
-TVMBackendAnyListMoveFromPackedReturn 3-4 int32 update any
-anylist_getitem 2 handle read any   anylist_resetitem 2 int32 update any
-anylist_setitem_call_packed 3+ int32 update any                         anylist_setitem_call_cpacked 3+ int32 update any
-assume 1 bool opaque any            start_profile_intrinsic 1 void update any
-end_profile_intrinsic 1 void update any
-filter 2 bool pure any              selector 2 same update any
-ret 0-1 same opaque any             thread_return 0 void opaque any
+1 same pure float lanewise widens = acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp exp2 exp10 log
+    log2 log10 log1p sigmoid erf
+1 same pure float lanewise short widens = sqrt rsqrt
+1 same pure float lanewise instruction widens = fabs
+1 same pure any lanewise instruction widens = abs
+1 same pure float lanewise short widens jumps = floor ceil trunc round nearbyint
+2 same pure match lanewise widens = pow atan2 hypot
+2 same pure match lanewise widens jumps = fmod
+2 same pure match lanewise instruction widens = copysign
+2 same pure match lanewise = nextafter
+2 same pure any lanewise = ldexp
+3 same pure match lanewise short widens = fma
+1 bool pure float lanewise instruction widens = isnan isinf isfinite
+2 same pure integer lanewise instruction = bitwise_and bitwise_or bitwise_xor shift_left shift_right
+1 same pure integer lanewise instruction = bitwise_not popcount
+1 int32 pure integer lanewise instruction = clz
+4 int32 pure integer = q_multiply_shift
+7 int32 pure any = q_multiply_shift_per_axis
+3 second pure any instruction = if_then_else
+1 same pure any lanewise instruction = likely
+1 bool pure any = ignore_loop_partition isnullptr
+1 explicit pure any lanewise instruction = reinterpret
+0 explicit pure any = type_annotation
+0 int32 read any = undef
+1 explicit pure any = vectorlow vectorhigh
+2 explicit pure any = vectorcombine
+2 explicit pure integer = get_active_lane_mask
+0 int32 pure any = vscale
+5 place pure any = checked_index
+1+ handle pure any place = mlcc_view
+3+ void update any 0:w+1 = mlcc_cp_async_bulk_tile
+1+ void update any = mlcc_cp_async_bulk_wait simdgroup_load simdgroup_store make_filled_simdgroup_matrix
+    simdgroup_multiply_accumulate cooperative_tensor_fill cooperative_tensor_load cooperative_tensor_store
+    cooperative_tensor_multiply_accumulate texture2d_store dma_copy dma_wait dma_start_group dma_end_group
+2-3 groups pure any = dp4a dp2a
+2+ explicit read any = masked_load
+3+ void update any = masked_store
+1 handle pure any short place into=0 = address_of
+2 handle pure any into=0 = handle_add_byte_offset
+3 handle pure any into=0 = ptr_byte_offset
+2 int32 pure any = buffer_offset
+5 handle opaque any short into=1 = tvm_access_ptr
+0 handle opaque any = tvm_static_handle
+0 handle read any = tvm_context_id
+1-4 handle update any = lookup_param
+1+ explicit update any extern = call_extern
+1+ explicit pure any extern = call_pure_extern
+1+ explicit update any = call_llvm_intrin
+1+ explicit pure any = call_llvm_pure_intrin call_spirv_pure_glsl450
+1+ int32 update any packed = call_packed call_cpacked
+1+ int32 update any = call_ffi_kernel tvm_call_trace_packed tvm_call_trace_packed_lowered
+3+ int32 update any = call_packed_lowered call_cpacked_lowered anylist_setitem_call_packed
+    anylist_setitem_call_cpacked
+0+ void pure any = tvm_tuple
+2 handle update any = tvm_stack_alloca
+0+ handle update any = tvm_stack_make_shape
+6 handle update any = tvm_stack_make_array
+3 last read any = tvm_struct_get
+4 int32 update any = tvm_struct_set
+0 void update any = tvm_throw_last_error tvm_kernel_replace_point
+1 same pure any = tvm_thread_invariant
+4+ void update any collective = tvm_thread_allreduce
+1-3 void update any collective = tvm_storage_sync
+0 void update any collective = tvm_global_barrier_kinit ptx_commit_group ptx_fence_barrier_init ptx_fence_proxy_async
+    ptx_cp_async_bulk_commit_group ptx_wgmma_fence ptx_wgmma_commit_group
+5 second update any collective = tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down tvm_warp_shuffle_xor
+0 uint32 update any collective = tvm_warp_activemask
+8 void update any collective 0:w+4 5:r fragments = tvm_load_matrix_sync
+8 void update any collective 0:r+4 5:w fragments = tvm_store_matrix_sync
+8 void update any collective 0:w+1 2:r+3 4:r+5 6:r+7 fragments = tvm_mma_sync tvm_bmma_sync
+6 void update any collective 0:w+4 fragments = tvm_fill_fragment
+6 explicit update any collective 2:w 3:r+4 = mma_store
+3 explicit update any collective 1:w+2 = mma_fill
+1+ handle update any = make_filter nd_mem_alloc_with_scope
+1+ explicit update any collective 6:r+7 8:r+9 10:rw+11 = ptx_mma
+1+ explicit update any collective 6:r+7 8:r+9 10:rw+11 12:r+13 = ptx_mma_sp
+1+ explicit update any collective 3:w+4 5:r+6 = ptx_ldmatrix
+5+ explicit update any collective 0:w+1 2:r+3 = ptx_cp_async ptx_cp_async_bulk
+1 void update any collective = ptx_wait_group ptx_cp_async_barrier ptx_arrive_barrier ptx_wgmma_wait_group
+    create_barriers
+2 void update any collective = ptx_init_barrier_thread_count ptx_arrive_barrier_expect_tx
+1-2 void update any collective = ptx_wait_barrier ptx_cp_async_bulk_wait_group
+5+ explicit update any collective 0:w+1 = ptx_cp_async_bulk_tensor
+4+ explicit update any collective 0:r+1 = ptx_cp_async_bulk_tensor_store
+7+ handle pure any = tensor_map
+13 explicit update any collective 8:rw+9 = ptx_wgmma_ss
+13 explicit update any collective 4:r+5 8:rw+9 = ptx_wgmma_rs
+4 uint64 pure any 0:r = ptx_wgmma_descriptor
+1 uint32 pure any = ptx_shared_address
+1+ explicit read any = texture2d_load
+1+ void update any place = prefetch
+2+ second update any = atomic_add
+5+ void update any = print_buffer
+5 handle update any = TVMBackendAllocWorkspace
+3 int32 update any = TVMBackendFreeWorkspace
+4-5 int32 update any = TVMBackendAnyListSetPackedArg
+3-4 int32 update any = TVMBackendAnyListMoveFromPackedReturn
+2 handle read any = anylist_getitem
+2 int32 update any = anylist_resetitem
+1 bool opaque any = assume
+1 void update any = start_profile_intrinsic end_profile_intrinsic
+2 bool pure any = filter
+2 same update any = selector
+0-1 same opaque any leaves = ret
+0 void opaque any leaves = thread_return
 """
 
 # other names for the same intrinsic, in texts of any age
@@ -152,16 +221,44 @@ ALIASES = {
 }  # fmt: skip
 
 
-def _read() -> Iterator[tuple[str, Intrinsic]]:
-    words = _TABLE.split()
-    for at in range(0, len(words), 5):
-        name, count, result, effect, operands = words[at : at + 5]
-        low, _, high = count.rstrip("+").partition("-")
-        most = None if count.endswith("+") else int(high or low)
-        yield name, Intrinsic(name, int(low), most, result, Effect[effect.upper()], operands)
+_COSTS = {"instruction": Cost.INSTRUCTION, "short": Cost.SHORT}
 
 
-INTRINSICS: dict[str, Intrinsic] = dict(_read())
+def _read(line: str) -> Iterator[tuple[str, Intrinsic]]:
+    """The intrinsics of a line of the table."""
+    facts, _, names = line.partition(" = ")
+    count, result, effect, operands, *more = facts.split()
+    low, _, high = count.rstrip("+").partition("-")
+    most = None if count.endswith("+") else int(high or low)
+    for name in names.split():
+        yield name, Intrinsic(name, int(low), most, result, Effect[effect.upper()], operands, **_facts(more))
+
+
+def _facts(words: list[str]) -> dict[str, Any]:
+    """The further facts, as fields of the record."""
+    made: dict[str, Any] = {}
+    for word in words:
+        if word in _COSTS:
+            made["cost"] = _COSTS[word]
+        elif ":" in word:
+            at, _, access = word.partition(":")
+            kind, _, offset = access.partition("+")
+            pointer = Pointer(int(at), kind, int(offset) if offset else None)
+            made["pointers"] = (*made.get("pointers", ()), pointer)
+        elif word.startswith("into="):
+            made["into"] = int(word.removeprefix("into="))
+        else:
+            made[word] = True
+    return made
+
+
+def _lines() -> Iterator[str]:
+    return iter(_TABLE.replace("\n    ", " ").strip().splitlines())
+
+
+INTRINSICS: dict[str, Intrinsic] = dict(pair for line in _lines() for pair in _read(line))
+_OF_OP = {f"tir.{name}": INTRINSICS[ALIASES.get(name, name)] for name in (*INTRINSICS, *ALIASES)}
+_UNKNOWN = Intrinsic("", 0, None, "explicit", Effect.OPAQUE, "any")
 
 
 def find(name: str) -> Intrinsic | None:
@@ -170,10 +267,21 @@ def find(name: str) -> Intrinsic | None:
     return INTRINSICS.get(ALIASES.get(name, name))
 
 
+def called(node: object) -> Intrinsic:
+    """The intrinsic that a node calls. Of other nodes, and of operators that only their target knows, nothing holds."""
+    if isinstance(node, tir.Call) and isinstance(node.op, tir.Op):
+        return _OF_OP.get(node.op.name, _UNKNOWN)
+    return _UNKNOWN
+
+
+def name_of(node: object) -> str:
+    """The name of the operator that a node calls, as the text writes it; nothing for other nodes."""
+    return node.op.name.removeprefix("tir.") if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) else ""
+
+
 def effect_of(call: tir.Call) -> Effect:
     """What a call may do; calls of functions and of unknown operators may do anything."""
-    found = INTRINSICS.get(call.op.name.removeprefix("tir.")) if isinstance(call.op, tir.Op) else None
-    return Effect.OPAQUE if found is None else found.effect
+    return called(call).effect
 
 
 def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:

@@ -54,7 +54,7 @@ def _intrinsic(call: tir.Call, name: str) -> Problem | None:
         return None  # an operator that only its target knows
     if not found.takes(len(call.args)):
         return "E0345", f"`{name}` takes {found.arity} arguments, {len(call.args)} were given"
-    if name in _NAMED and not isinstance(call.args[0], tir.StringImm):
+    if (found.extern or found.packed) and not isinstance(call.args[0], tir.StringImm):
         return "E0345", f"the first argument of `{name}` is the name of what it calls"
     want = intrinsics.result_dtype(found, call.args)
     if found.operands in ("float", "integer", "match") and want is not None and want is not call.dtype:
@@ -63,9 +63,6 @@ def _intrinsic(call: tir.Call, name: str) -> Problem | None:
         dtypes = " and ".join(str(a.dtype) for a in call.args)
         return "E0337", f"the operands of `{name}` are {dtypes}"
     return None
-
-
-_NAMED = frozenset({"call_extern", "call_pure_extern", "call_packed", "call_cpacked"})
 
 
 def unknown_callee(name: str, known: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -7,14 +7,13 @@ from typing import Any
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.intrinsics import Effect, called, effect_of, name_of
 from mlcc.ir.node import children
 from mlcc.ir.tir import Expr, IterKind
 
 Body = tuple[tir.Stmt, ...]
 
-_BY_REFERENCE = frozenset(("tir.address_of", "tir.mlcc_view", "tir.prefetch"))  # of an element that may be one past
-_RETURNS = frozenset(("tir.ret", "tir.thread_return", "tir.break_loop", "tir.continue_loop"))
+_LOOP_JUMPS = ("break_loop", "continue_loop")
 
 
 class Step:
@@ -245,7 +244,7 @@ class Paths:
             self._expr(node, self._enter(Guard(path, test, holds)))
 
     def _call(self, node: tir.Call, path: Step) -> None:
-        by_reference = isinstance(node.op, tir.Op) and node.op.name in _BY_REFERENCE
+        by_reference = called(node).place
         for arg in node.args:
             if by_reference and isinstance(arg, tir.BufferLoad):
                 for index in arg.indices:
@@ -298,7 +297,7 @@ def _leaves(body: Body) -> bool:
 def _is_jump(stmt: tir.Stmt) -> bool:
     """A jump out of a loop, or a return."""
     if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call):
-        return getattr(stmt.value.op, "name", "") in _RETURNS
+        return called(stmt.value).leaves or name_of(stmt.value) in _LOOP_JUMPS
     return isinstance(stmt, (tir.Break, tir.Continue))
 
 

@@ -6,6 +6,7 @@ from itertools import takewhile
 from math import prod
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import walk
 from mlcc.ir.visit import used_vars
 from mlcc.passes.auto_schedule.kernel import Kernel
@@ -42,18 +43,17 @@ def _reaches_out(stage: Stage) -> bool:
     for node in walk((*stage.block.body, *(stage.block.init or ()))):
         if isinstance(node, tir.Evaluate) and not isinstance(node.value, tir.IntImm):
             return True
-        if isinstance(node, tir.Call) and (not isinstance(node.op, tir.Op) or node.op.name in _POINTERS):
+        if isinstance(node, tir.Call) and (not isinstance(node.op, tir.Op) or _hands_out_pointers(node)):
             return True
     return False
 
 
-_POINTERS = frozenset(
-    f"tir.{name}"
-    for name in (
-        "address_of", "tvm_access_ptr", "call_extern", "call_pure_extern", "call_packed", "call_cpacked",
-        "tvm_call_packed", "tvm_call_cpacked", "call_llvm_intrin", "tvm_struct_get", "tvm_stack_make_array",
-    )
-)  # fmt: skip
+def _hands_out_pointers(call: tir.Call) -> bool:
+    known = called(call)
+    return known.into is not None or known.extern or known.packed or name_of(call) in _POINTERS
+
+
+_POINTERS = ("call_llvm_intrin", "tvm_struct_get", "tvm_stack_make_array")
 
 
 def worth_threads(kernel: Kernel, stage: Stage) -> bool:

@@ -1,7 +1,7 @@
 """Copies of code in which buffers lie elsewhere: at a distance from where they were, in a larger allocation.
 
 Code names memory in three ways, and all of them move: by index (loads and stores), by pointer (`tvm_access_ptr`, the
-data variable alone), and, in the intrinsics of tensor cores, by a data variable and an offset beside it (`OFFSETS`).
+data variable alone), and, in the intrinsics of tensor cores, by a data variable and an offset beside it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,12 @@ from math import prod
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.flatten import shifted_index
 from mlcc.passes.lowering.folding import Copier
 from mlcc.passes.lowering.mutator import Body
-
-# intrinsic: positions of data variables, each with that of the offset in elements that counts from there
-OFFSETS: Mapping[str, tuple[tuple[int, int], ...]] = {
-    "ptx_mma": ((6, 7), (8, 9), (10, 11)), "ptx_mma_sp": ((6, 7), (8, 9), (10, 11), (12, 13)),
-    "ptx_ldmatrix": ((3, 4), (5, 6)), "mma_store": ((3, 4),), "mma_fill": ((1, 2),),
-    "ptx_wgmma_ss": ((8, 9),), "ptx_wgmma_rs": ((4, 5), (8, 9)),
-    "ptx_cp_async": ((0, 1), (2, 3)), "ptx_cp_async_bulk": ((0, 1), (2, 3)), "mlcc_cp_async_bulk_tile": ((0, 1),),
-    "ptx_cp_async_bulk_tensor": ((0, 1),), "ptx_cp_async_bulk_tensor_store": ((0, 1),),
-}  # fmt: skip
-# and of fragments, whose numbers count matrices rather than elements: (variable, number, places of the matrix's sizes)
-FRAGMENTS: Mapping[str, tuple[tuple[int, int], ...]] = {
-    "tvm_load_matrix_sync": ((0, 4),), "tvm_store_matrix_sync": ((0, 4),), "tvm_fill_fragment": ((0, 4),),
-    "tvm_mma_sync": ((0, 1), (2, 3), (4, 5), (6, 7)), "tvm_bmma_sync": ((0, 1), (2, 3), (4, 5), (6, 7)),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +63,7 @@ class Placed(Copier):
         return super().expr_var(node) if place is None else _pointer(place)
 
     def expr_call(self, node: tir.Call) -> Expr:
-        name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
-        if name == "tvm_access_ptr":
+        if name_of(node) == "tvm_access_ptr":
             kind, data, offset, *rest = node.args
             place = self._places.get(data) if isinstance(data, tir.Var) else None
             if place is not None:
@@ -86,12 +72,13 @@ class Placed(Copier):
                 return replace(node, args=args)
         args = self.exprs(node.args)
         args_made = list(args)
-        for at, beside in (*OFFSETS.get(name, ()), *FRAGMENTS.get(name, ())):
+        intrinsic = called(node)
+        for at, beside in intrinsic.offsets:
             named = node.args[at] if at < len(node.args) else None
             if isinstance(named, tir.Var) and named in self._places:
                 place = self._places[named]
                 start = place.offset
-                if name in FRAGMENTS:
+                if intrinsic.fragments:
                     start = c.floordiv(start, self._fragments.get(named, 256))
                 args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
         same = all(a is b for a, b in zip(args, args_made, strict=True))

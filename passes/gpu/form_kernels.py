@@ -34,7 +34,7 @@ from typing import ClassVar
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.intrinsics import Effect, called, effect_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.check_thread_private import check_private
@@ -256,17 +256,9 @@ class _Thread(Folding):
         return tir.AllocBuffer(self.buffer_binder(old), node.annotations, span=node.span)
 
 
-_TOGETHER = (
-    "create_barriers", "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_", "ptx_", "mma_", "tvm_mma_sync",
-    "tvm_load_matrix_sync",
-    "tvm_store_matrix_sync", "tvm_fill_fragment",
-)  # fmt: skip
-
-
 def _of_all(call: tir.Call) -> bool:
     """Whether all threads have to make a call, or may."""
-    name = call.op.name if isinstance(call.op, tir.Op) else ""
-    return effect_of(call) <= Effect.READ or name.removeprefix("tir.").startswith(_TOGETHER)
+    return effect_of(call) <= Effect.READ or called(call).collective
 
 
 def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:

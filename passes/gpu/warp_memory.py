@@ -18,10 +18,10 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import Node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
 from mlcc.ir.visit import rewrite_bottom_up, substitute
-from mlcc.passes.gpu.buffer_offsets import OFFSETS
 from mlcc.passes.gpu.divergence import Varying
 from mlcc.passes.gpu.thread_scopes import ThreadMutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -137,8 +137,8 @@ def _own_places(node: Node, buffer: tir.Buffer) -> Iterator[Expr]:
     if isinstance(node, tir.BufferStore) and node.buffer.data is buffer.data:
         yield node.indices[0]
     elif isinstance(node, tir.Call) and isinstance(node.op, tir.Op):
-        name = node.op.name.removeprefix("tir.")
-        for at, beside in OFFSETS.get(name, ()):
+        name = name_of(node)
+        for at, beside in called(node).offsets:
             if name not in _NO_LANE and at < len(node.args) and node.args[at] is buffer.data:
                 yield node.args[beside]
 
@@ -264,9 +264,9 @@ class _Lower(ThreadMutator):
         if node.op == tir.Op("tir.if_then_else"):
             with self._where(node.args[0]):
                 return replace(node, args=self.exprs(node.args))
-        name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
+        name = name_of(node)
         args = list(node.args)
-        for at, beside in OFFSETS.get(name, ()):
+        for at, beside in called(node).offsets:
             data = args[at] if at < len(args) else None
             of = self._registers.get(data) if isinstance(data, tir.Var) else None
             if of is None:

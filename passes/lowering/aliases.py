@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called
 from mlcc.passes.lowering.mutator import TirMutator
-
-_MOVED = {
-    "tir.tvm_access_ptr": 1, "tir.handle_add_byte_offset": 0, "tir.ptr_byte_offset": 0, "tir.address_of": 0,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,9 @@ class Aliases:
     def _place(self, var: tir.Var, pointer: tir.Expr) -> Place:
         if isinstance(pointer, tir.Var):
             return self.of(pointer)
-        if isinstance(pointer, tir.Call) and isinstance(pointer.op, tir.Op) and pointer.op.name in _MOVED:
-            base = pointer.args[_MOVED[pointer.op.name]]
+        into = called(pointer).into
+        if isinstance(pointer, tir.Call) and into is not None:
+            base = pointer.args[into]
             if isinstance(base, tir.BufferLoad):
                 base = base.buffer.data
             return Place(self._place(var, base).root, var)

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlcc.ir import tir
-from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.intrinsics import Effect, called, effect_of
 from mlcc.ir.node import Node, children
-
-# intrinsic: which of its arguments are pointers to what is read (r), written (w), or both
-_POINTERS: Mapping[str, Mapping[int, str]] = {
-    "ptx_mma": {6: "r", 8: "r", 10: "rw"}, "ptx_mma_sp": {6: "r", 8: "r", 10: "rw", 12: "r"},
-    "ptx_ldmatrix": {3: "w", 5: "r"}, "mma_store": {2: "w", 3: "r"}, "mma_fill": {1: "w"},
-    "ptx_wgmma_ss": {8: "rw"}, "ptx_wgmma_rs": {4: "r", 8: "rw"}, "ptx_wgmma_descriptor": {0: "r"},
-    "ptx_cp_async": {0: "w", 2: "r"}, "ptx_cp_async_bulk": {0: "w", 2: "r"},
-    "ptx_cp_async_bulk_tensor": {0: "w"}, "ptx_cp_async_bulk_tensor_store": {0: "r"},
-    "mlcc_cp_async_bulk_tile": {0: "w"},
-    "tvm_load_matrix_sync": {0: "w", 5: "r"}, "tvm_store_matrix_sync": {0: "r", 5: "w"}, "tvm_fill_fragment": {0: "w"},
-    "tvm_mma_sync": {0: "w", 2: "r", 4: "r", 6: "r"}, "tvm_bmma_sync": {0: "w", 2: "r", 4: "r", 6: "r"},
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +34,7 @@ def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
                 yield Touch(buffer.data, False, indices[0] if len(indices) == 1 else None)
                 stack += indices
             case tir.Call(op=tir.Op(name=name), args=args):
-                known = _POINTERS.get(name.removeprefix("tir."), {})
+                known = {p.at: p.access for p in called(node).pointers}
                 for at, arg in enumerate(args):
                     kind = known.get(at)
                     if kind is None:

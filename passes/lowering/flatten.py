@@ -17,6 +17,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.calls import pack_buffer
 from mlcc.ir.dtypes import INT32, INT64, DType
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.divisions import divisions, joined_index
@@ -26,8 +27,6 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
 from mlcc.passes.manage.stages import FLAT, LOOPS
-
-_PACKED = frozenset(f"tir.{n}" for n in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
 
 
 def flatten_buffers(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc]) -> tir.PrimFunc:
@@ -156,13 +155,11 @@ class _Flattener(TirMutator):
     def expr_call(self, node: tir.Call) -> Expr:
         if isinstance(node.op, relax.GlobalVar):
             return self._module_call(node, node.op.name, node.args, ())
-        match node.op, node.args:
-            case tir.Op("tir.call_extern" | "tir.call_pure_extern"), (tir.StringImm(value=name), *_) if (
-                name in self._functions
-            ):
+        match node.args:
+            case (tir.StringImm(value=name), *_) if called(node).extern and name in self._functions:
                 return self._module_call(node, name, node.args[1:], node.args[:1])
         args = self.exprs(node.args)
-        if node.op.name in _PACKED:
+        if called(node).packed:
             args = tuple(self._described(a) for a in args)
         return node if args is node.args else replace(node, args=args)
 

@@ -13,6 +13,7 @@ from typing import Any
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import FLOAT32
+from mlcc.ir.intrinsics import called
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import map_children, replace, walk
 from mlcc.ir.visit import substitute
@@ -151,7 +152,6 @@ def _rounding_copy(source: tir.Buffer, target: tir.Buffer) -> tir.Stmt:
 # ---------------------------------------------------------------- expressions
 
 _PICKS = (tir.Max, tir.Min, tir.Select, tir.Broadcast, tir.Let, tir.Call)
-_STEPS = frozenset(f"tir.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fmod"))
 
 
 def _rewritten(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -172,9 +172,9 @@ def _decides(node: Any) -> bool:
             return is_narrow(lhs.dtype)
         case tir.FloorDiv() | tir.FloorMod() | tir.Mod():
             return is_narrow(node.dtype)
-        case tir.Call(op=tir.Op(name=name), args=args):
+        case tir.Call(op=tir.Op(), args=args):
             narrow = any(isinstance(a, tir.Expr) and is_narrow(a.dtype) for a in args)
-            return narrow and (name in _STEPS or not is_narrow(node.dtype))
+            return narrow and (called(node).jumps or not is_narrow(node.dtype))
     return False
 
 

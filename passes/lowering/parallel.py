@@ -17,6 +17,7 @@ from mlcc.arith.conditions import conjuncts
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases, AliasMutator
@@ -29,9 +30,6 @@ from mlcc.passes.lowering.work import of_iteration
 from mlcc.passes.manage.stages import FLAT
 
 LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping threads costs more
-
-_EXTERNS = frozenset(f"tir.{name}" for name in ("call_extern", "call_pure_extern"))
-_PACKED = frozenset(f"tir.{name}" for name in ("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"))
 
 
 def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], threads: bool) -> tir.PrimFunc:
@@ -77,8 +75,8 @@ def _leaves(body: Body) -> bool:
 def _jumps(stmt: Stmt, in_loop: bool) -> bool:
     if isinstance(stmt, tir.Break) and not in_loop:
         return True
-    if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call):
-        return getattr(stmt.value.op, "name", "") in ("tir.ret", "tir.thread_return")
+    if isinstance(stmt, tir.Evaluate):
+        return called(stmt.value).leaves
     inner = in_loop or isinstance(stmt, (tir.For, tir.While))
     return any(_jumps(s, inner) for nested in nested_bodies(stmt) for s in nested)
 
@@ -91,7 +89,7 @@ def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
         for found in walk(stack.pop()):
             if not isinstance(found, tir.Call):
                 continue
-            if isinstance(found.op, tir.Op) and found.op.name in _PACKED:
+            if called(found).packed:
                 return True
             name = _callee(found)
             if name in functions and name not in seen:
@@ -104,7 +102,7 @@ def _callee(call: tir.Call) -> str:
     match call.op, call.args:
         case relax.GlobalVar(name=name), _:
             return name
-        case tir.Op(name=op), (tir.StringImm(value=name), *_) if op in _EXTERNS:
+        case tir.Op(), (tir.StringImm(value=name), *_) if called(call).extern:
             return name
     return ""
 

@@ -20,6 +20,7 @@ from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.equal import structural_equal
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import EMPTY, Node, children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.accesses import Collector
@@ -34,7 +35,6 @@ INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is on
 KEEP = "sanitize.keep"  # T.keep(data, ...): shadow memory that is looked at up to here, though no statement names it
 FRESH = "mlcc.sanitize_fresh"  # of a function: how many of the last buffers it takes are memory that nothing wrote
 FRESH_SUFFIX = ".fresh"  # of the name of such a function
-_BY_REFERENCE = ("tir.address_of", "tir.prefetch", "tir.mlcc_view")
 _AS_LOWERED = " (as lowered)"
 _BYTE = DType.of("uint8")
 
@@ -135,7 +135,7 @@ class _Indices(TirMutator):
         return tir.BufferStore(node.buffer, value, self._checked(node, span), span=span)
 
     def expr_call(self, node: tir.Call) -> Expr:
-        if not isinstance(node.op, tir.Op) or node.op.name not in _BY_REFERENCE:
+        if not called(node).place:
             return super().expr_call(node)
         args = tuple(
             replace(a, indices=self.exprs(a.indices)) if isinstance(a, tir.BufferLoad) else self.expr(a)
@@ -360,7 +360,7 @@ def _escaping(arg: Expr, call: tir.Call) -> Iterator[tir.Var]:
     """The pointers that an argument of a call hands on; those in a nested call are that call's."""
     if isinstance(arg, tir.Var) and arg.dtype.is_handle:
         yield arg
-    elif isinstance(arg, tir.BufferLoad) and getattr(call.op, "name", "") in _BY_REFERENCE:
+    elif isinstance(arg, tir.BufferLoad) and called(call).place:
         yield arg.buffer.data
 
 

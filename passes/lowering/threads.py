@@ -14,27 +14,13 @@ from typing import ClassVar
 from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
-
-_BETWEEN_THREADS = frozenset(
-    f"tir.{name}"
-    for name in (
-        "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
-        "tvm_warp_shuffle_xor", "tvm_warp_activemask", "tvm_global_barrier_kinit", "tvm_load_matrix_sync",
-        "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment", "ptx_mma", "ptx_mma_sp",
-        "ptx_ldmatrix", "mma_fill", "mma_store", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group",
-        "create_barriers", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
-        "ptx_wait_barrier", "ptx_cp_async_barrier", "ptx_fence_barrier_init", "ptx_fence_proxy_async",
-        "ptx_cp_async_bulk", "ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_store",
-        "ptx_cp_async_bulk_commit_group", "ptx_cp_async_bulk_wait_group",
-        "ptx_wgmma_ss", "ptx_wgmma_rs", "ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group",
-    )
-)  # fmt: skip
 
 
 def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -43,8 +29,8 @@ def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     if bound is None:
         return func
     for node in walk(func):
-        if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) and node.op.name in _BETWEEN_THREADS:
-            message = f"`T.{node.op.name.removeprefix('tir.')}` needs threads that run together"
+        if called(node).collective:
+            message = f"`T.{name_of(node)}` needs threads that run together"
             raise CompileError(
                 error("E0707", message, node.span, "a CPU runs thread-bound loops one after the other",
                       related=(Label(bound.span, "the thread-bound code"),))

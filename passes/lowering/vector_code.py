@@ -10,6 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.checked import CheckedIndex, checked_index
 from mlcc.ir.dtypes import BOOL
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import Node, children, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.dot_products import as_dot
@@ -17,18 +18,6 @@ from mlcc.passes.lowering.folding import copied
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.vector_legality import mentions
-
-# pure intrinsics that work lane by lane on vectors
-_LANEWISE = frozenset(
-    f"tir.{name}"
-    for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "trunc", "round",
-        "nearbyint", "fabs", "abs", "pow", "atan2", "hypot", "copysign", "nextafter", "fmod", "fma", "ldexp", "isnan",
-        "isinf", "isfinite", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right",
-        "popcount", "clz", "reinterpret", "likely",
-    )
-)  # fmt: skip
 
 
 class NoVectorForm(Exception):
@@ -345,7 +334,7 @@ class Lanes(TirMutator):
         if check is not None:
             return self._checked(node, check)
         args = tuple(self.expr(a) for a in node.args)
-        if node.op.name in _LANEWISE:
+        if called(node).lanewise:
             if all(a.dtype.lanes == 1 for a in args):
                 return replace(node, args=args)
             wide = tuple(self._wide(a) for a in args)
@@ -429,7 +418,7 @@ def _always_safe(node: Expr) -> bool:
         top = stack.pop()
         if isinstance(top, tir.BufferLoad):
             return False
-        if isinstance(top, tir.Call) and (not isinstance(top.op, tir.Op) or top.op.name not in _LANEWISE):
+        if isinstance(top, tir.Call) and not called(top).lanewise:
             return False
         stack.extend(children(top))
     return True

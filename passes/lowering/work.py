@@ -9,6 +9,7 @@ from __future__ import annotations
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ir.intrinsics import Cost, called
 from mlcc.ir.node import children, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.mutator import Body
@@ -21,15 +22,6 @@ KERNEL = 5_000_000  # a PrimFunc of the module: whoever calls one in a parallel 
 
 _BYTES = 32  # of a vector that counts as one operation
 GUESS = 16  # trips of a loop of unknown extent
-_CHEAP = frozenset(
-    f"tir.{name}"
-    for name in (
-        "if_then_else", "likely", "reinterpret", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-        "shift_left", "shift_right", "abs", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "sqrt", "rsqrt",
-        "fma", "copysign", "isnan", "isinf", "isfinite", "popcount", "clz", "address_of", "tvm_access_ptr",
-    )
-)  # fmt: skip
-_EXTERN = frozenset(f"tir.call_{kind}" for kind in ("extern", "pure_extern"))
 
 
 def picoseconds(body: Body) -> Expr:
@@ -118,10 +110,10 @@ def call_weight(node: tir.Call) -> int:
     """Picoseconds of a call, without its arguments."""
     if isinstance(node.op, relax.GlobalVar):
         return KERNEL
-    name = getattr(node.op, "name", "")
-    if name in _EXTERN:
+    intrinsic = called(node)
+    if intrinsic.extern:
         return NATIVE
-    return weight(node) * (1 if name in _CHEAP else FUNCTION // OPERATION)
+    return weight(node) * (FUNCTION // OPERATION if intrinsic.cost is Cost.FUNCTION else 1)
 
 
 def _loads(index: Expr) -> int:

@@ -11,9 +11,10 @@ from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
+from mlcc.ops.registry import Precision as Policy
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Policy, Precision, policy, precision, requirements
+from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Precision, policy, precision, requirements
 from mlcc.relax.construct import get_item, make_function, make_tuple
 from mlcc.relax.queries import is_call, is_tensors
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import name_of
 from mlcc.targets.llvm.codegen.ir_text import Value, integer
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import zero
@@ -36,10 +37,6 @@ def shared_address(e: DeviceEmitter, pointer: Value, node: tir.Call) -> Value:
     if not pointer.type.endswith("addrspace(3)"):
         raise unsupported(f"`T.{name_of(node)}` wants memory of scope `shared`", node.span)
     return e.fn.convert("ptrtoint", pointer, "i32")
-
-
-def name_of(node: tir.Call) -> str:
-    return node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
 
 
 def require(e: DeviceEmitter, node: tir.Call) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import name_of
 from mlcc.passes.gpu.tensor_map import MOST_DIMS
-from mlcc.targets.cuda.barriers import int32, name_of, require, run_asm, shared_address
+from mlcc.targets.cuda.barriers import int32, require, run_asm, shared_address
 from mlcc.targets.llvm.codegen.ir_text import Value
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import memory_type, zero

@@ -10,8 +10,8 @@ memory then lies side by side, and is loaded 16 bytes at once.
 from __future__ import annotations
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import walk
-from mlcc.passes.gpu.buffer_offsets import OFFSETS
 from mlcc.targets.llvm.codegen.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
@@ -104,8 +104,8 @@ class _Finder:
                     if buffer.data in self._local and any(var in self._variables(i) for i in indices):
                         return True
                 case tir.Call(args=args) if any(a in self._local for a in args):
-                    name = getattr(node.op, "name", "").removeprefix("tir.")
-                    beside = [args[n] for at, n in OFFSETS.get(name, ()) if at < len(args) and args[at] in self._local]
+                    offsets = called(node).offsets
+                    beside = [args[n] for at, n in offsets if at < len(args) and args[at] in self._local]
                     if any(var in self._variables(a) for a in beside or args):
                         return True
         return False

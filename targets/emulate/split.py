@@ -14,15 +14,12 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT64
-from mlcc.ir.intrinsics import Effect, effect_of
+from mlcc.ir.intrinsics import Effect, called, effect_of
 from mlcc.ir.node import children, node, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.targets.emulate.collectives import BARRIERS, EXCHANGES, GROUPS, Gathered, is_collective, name_of
 from mlcc.targets.emulate.threads import Body, Threads
 from mlcc.targets.llvm.codegen.storage import bodies
-
-POINTERS = frozenset(f"tir.{n}" for n in ("tvm_access_ptr", "address_of", "handle_add_byte_offset", "ptr_byte_offset"))
-RETURNS = frozenset({"tir.ret", "tir.thread_return"})
 
 
 @node
@@ -37,7 +34,7 @@ def is_pure(value: Expr) -> bool:
     """It may be computed again where it is used: it reads no memory, and has no effect."""
     for part in walk(value):
         if isinstance(part, tir.BufferLoad) or (
-            isinstance(part, tir.Call) and effect_of(part) > Effect.PURE and name_of(part) not in POINTERS
+            isinstance(part, tir.Call) and effect_of(part) > Effect.PURE and called(part).into is None
         ):
             return False
     return True
@@ -134,7 +131,7 @@ class Splitter:
             for body in bodies(stmt):
                 answer = any(self._is_split(s) for s in body) or answer
             own = (child for child in children(stmt) if id(child) not in nested)
-            answer = answer or any(is_collective(n) or name_of(n) in RETURNS for child in own for n in walk(child))
+            answer = answer or any(is_collective(n) or called(n).leaves for child in own for n in walk(child))
             found = self._splits[id(stmt)] = stmt, answer
         return found[1]
 
@@ -145,7 +142,7 @@ class Splitter:
         match stmt:
             case tir.Bind(var=var, value=tir.Call() as call):
                 self._together(stmt, call, var, made, run)
-            case tir.Evaluate(value=tir.Call() as call) if name_of(call) in RETURNS:
+            case tir.Evaluate(value=tir.Call() as call) if called(call).leaves:
                 self._jump(made, 0, [loop.mask for loop in self._loops])
             case tir.Evaluate(value=tir.Call() as call):
                 self._together(stmt, call, None, made, run)
@@ -250,7 +247,7 @@ class Splitter:
 
     def kernel(self, statements: Body) -> Body:
         """The whole code of a kernel."""
-        returns = next((n for s in statements for n in walk(s) if name_of(n) in RETURNS), None)
+        returns = next((n for s in statements for n in walk(s) if called(n).leaves), None)
         if returns is None:
             return self.body(statements)
         running = self.mask(tir.Evaluate(returns, span=returns.span))

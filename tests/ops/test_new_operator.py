@@ -180,4 +180,4 @@ def test_the_page() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
     exec("\n".join(blocks), {})
     fields = set(re.findall(r"`(\w+)[`(]", PAGE.read_text()))
-    assert {f for f in Impl.__dataclass_fields__} <= fields | {"shape_only"}
+    assert set(Impl.__dataclass_fields__) <= fields | {"shape_only"}

@@ -8,6 +8,7 @@ from typing import Any
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import map_children, replace
 
 
@@ -61,7 +62,7 @@ class WideFloats:
             case tir.Call(args=args) if any(isinstance(a, tir.Expr) and is_narrow(a.dtype) for a in args) and (
                 not is_narrow(node.dtype)
             ):
-                keep = isinstance(node.op, tir.Op) and node.op.name in _TESTS
+                keep = called(node).widens  # isnan and its kin
                 return replace(node, args=tuple(self._wide(a) if keep else self._narrow(a) for a in args))
             case tir.Var() | tir.Buffer() | tir.Op():
                 return node
@@ -91,17 +92,6 @@ class WideFloats:
                 return tir.Let(to, wide, self._wide(value), self._wide(body))
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, one, other)):
                 return replace(node, dtype=to, args=(self._expr(condition), self._wide(one), self._wide(other)))
-            case tir.Call(op=tir.Op(name=name), args=args) if name in _MATH:
+            case tir.Call(args=args) if called(node).widens:
                 return replace(node, dtype=to, args=tuple(self._wide(a) for a in args))
         return tir.Cast(to, self._expr(node))
-
-
-_TESTS = frozenset(("tir.isnan", "tir.isinf", "tir.isfinite"))
-_MATH = frozenset(
-    f"tir.{name}"
-    for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "floor", "ceil", "trunc", "round",
-        "nearbyint", "fabs", "abs", "pow", "atan2", "hypot", "copysign", "fmod", "fma",
-    )
-)  # fmt: skip

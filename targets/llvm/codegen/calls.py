@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
+from mlcc.ir.intrinsics import name_of
 from mlcc.ir.node import Node, walk
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm.codegen import casts, index_checks, intrinsics, memory, packed, vmath
@@ -115,7 +116,7 @@ def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr])
 
 def _extern(e: Emitter, node: tir.Call) -> Value:
     if not node.args or not isinstance(node.args[0], tir.StringImm):
-        raise unsupported(f"`T.{intrinsics.name_of(node)}` needs a name as its first argument", node.span)
+        raise unsupported(f"`T.{name_of(node)}` needs a name as its first argument", node.span)
     symbol, args = node.args[0].value, node.args[1:]
     native = e.ctx.natives.get(symbol)
     if native is not None:
@@ -267,7 +268,7 @@ def _address_of(e: Emitter, node: tir.Call) -> Value:
 def _byte_offset(e: Emitter, node: tir.Call) -> Value:
     place, by = node.args[:2]
     if not place.dtype.is_handle or not by.dtype.is_int or by.dtype.lanes > 1:
-        raise unsupported(f"`T.{intrinsics.name_of(node)}` takes a handle and an integer", node.span)
+        raise unsupported(f"`T.{name_of(node)}` takes a handle and an integer", node.span)
     return e.fn.gep("i8", e.expr(place), e.index(by))
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from mlcc.errors import CompileError, Label
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.intrinsics import Cost, called
 from mlcc.ir.node import children
 from mlcc.targets.llvm.codegen import arith, calls, casts, memory, outline, statements
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
@@ -20,15 +21,6 @@ from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.storage import Memory
-
-# pure calls that are cheap and never fault, so that evaluating one for nothing does no harm
-_CHEAP = frozenset(
-    f"tir.{name}"
-    for name in (
-        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "abs", "isnan", "isinf",
-        "isfinite", "likely", "reinterpret", "if_then_else", "fabs", "copysign", "popcount", "clz",
-    )
-)  # fmt: skip
 
 
 class Emitter:
@@ -117,7 +109,7 @@ class Emitter:
         if found is not None:
             return found[1]
         if isinstance(node, tir.BufferLoad) or (
-            isinstance(node, tir.Call) and getattr(node.op, "name", "") not in _CHEAP
+            isinstance(node, tir.Call) and called(node).cost is not Cost.INSTRUCTION
         ):
             answer = False
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.intrinsics import name_of
 from mlcc.targets.llvm.codegen import arith, casts, small_float, vmath
 from mlcc.targets.llvm.codegen import dot_products as dots
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, floating, integer, vector
@@ -31,12 +32,6 @@ def _floats(e: Emitter, node: tir.Call, count: int) -> list[Value]:
             f"`T.{name_of(node)}` takes {count} float argument{'s' * (count > 1)}, not ({given})", node.span
         )
     return [e.expr(a) for a in args]
-
-
-def name_of(node: tir.Call) -> str:
-    """The intrinsic's name as the text writes it."""
-    name: str = node.op.name
-    return name.removeprefix("tir.")
 
 
 def _llvm(base: str, count: int = 1) -> Emit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import Node, children, walk
 from mlcc.ir.tir import Stmt
 
@@ -102,7 +103,7 @@ def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
             return None
         if isinstance(node, (tir.Break, tir.Continue)) and not in_loop:
             return None
-        if isinstance(node, tir.Call) and node.op in _RETURNS:
+        if called(node).leaves:
             return None
         match node:
             case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
@@ -112,6 +113,3 @@ def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
         in_loop = in_loop or isinstance(node, (tir.For, tir.While))
         stack.extend((child, in_loop) for child in reversed(list(children(node))))
     return {var: None for var in found if var not in bound}
-
-
-_RETURNS = (tir.Op("tir.ret"), tir.Op("tir.thread_return"))
