@@ -23,8 +23,8 @@ from mlcc.ir.intrinsics import INTRINSICS, Intrinsic, result_dtype
 _BUILDERS: dict[str, Callable[..., tir.Expr]] = {
     "bitwise_and": calls.bitwise_and, "bitwise_or": calls.bitwise_or, "bitwise_xor": calls.bitwise_xor,
     "bitwise_not": calls.bitwise_not, "shift_left": calls.shift_left, "shift_right": calls.shift_right,
-    "if_then_else": calls.if_then_else, "fabs": calls.absolute, "abs": calls.absolute, "pow": calls.power, "isnan": calls.isnan,
-    "isinf": calls.isinf, "isfinite": calls.isfinite,
+    "if_then_else": calls.if_then_else, "fabs": calls.absolute, "abs": calls.absolute, "pow": calls.power,
+    "isnan": calls.isnan, "isinf": calls.isinf, "isfinite": calls.isfinite,
     **{name: functools.partial(calls.rounding, name) for name in ("floor", "ceil", "trunc", "round", "nearbyint")},
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
@@ -13,7 +14,7 @@ from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
 from mlcc.ops.nn import softmax
 from mlcc.ops.registry import Impl, Precision
-from mlcc.ops.shapes import Dims, Tensor, fail, int64, is_one, known_different, result, same_dtype, shape_text, tensor
+from mlcc.ops.shapes import Dims, Tensor, fail, int64, known_different, result, same_dtype, shape_text, tensor
 from mlcc.te.scalar import Scalar, raw
 
 MASKS = ("TopLeft", "BottomRight")

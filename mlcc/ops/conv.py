@@ -14,11 +14,10 @@ from mlcc.ops.lazy import np
 from mlcc.ops.linalg import result_dtype
 from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl, Precision
-from mlcc.ops.shapes import Tensor, fail, int64, known_different, shape_text, simplify, tensor
+from mlcc.ops.shapes import Tensor, fail, int64, known_different, result_dims, shape_text, simplify, tensor
 from mlcc.ops.window import (
     Frame,
     canonical,
-    dims_of,
     frame,
     letters,
     not_negative,
@@ -113,7 +112,7 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
 
         name = f"{'group_' if groups > 1 else ''}conv{ndim}d_{layout.lower()}"
         names = dict(zip("NC" + space, ("nn", "ff", "yy", "xx", "zz"), strict=False))
-        made: te.Tensor = te.compute(dims_of(call), element, name=name, varargs_names=[names[c] for c in out])
+        made: te.Tensor = te.compute(result_dims(call), element, name=name, varargs_names=[names[c] for c in out])
         return made
 
     return lowering

@@ -13,8 +13,8 @@ from mlcc.ops.conv import arrays, check_groups, operands, parameters, result_dty
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
 from mlcc.ops.registry import FusionKind, Impl, Precision
-from mlcc.ops.shapes import Tensor, fail, int64, simplify
-from mlcc.ops.window import canonical, dims_of, letters, not_negative, zero
+from mlcc.ops.shapes import Tensor, fail, int64, result_dims, simplify
+from mlcc.ops.window import canonical, letters, not_negative, zero
 from mlcc.te.scalar import Scalar, raw
 
 # ---------------------------------------------------------------- inference
@@ -96,7 +96,7 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
             return te.sum(product, axis=[dc, *window.values()])
 
         names = dict(zip("NC" + space, "bc" + space.lower(), strict=True))
-        made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=[names[c] for c in out])
+        made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in out])
         return made
 
     return lowering

@@ -17,6 +17,7 @@ from mlcc.ops.shapes import (
     fail,
     int64,
     result,
+    result_dims,
     scalar_argument,
     shape_argument,
     simplify,
@@ -170,13 +171,6 @@ def infer_one_hot(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering
 
 
-def _dims(call: relax.Call) -> tuple[tir.Expr, ...]:
-    assert isinstance(call.struct_info, relax.TensorStructInfo)
-    dims = call.struct_info.dims
-    assert dims is not None
-    return dims
-
-
 def _dtype(call: relax.Call) -> DType:
     assert isinstance(call.struct_info, relax.TensorStructInfo)
     assert call.struct_info.dtype is not None
@@ -192,10 +186,6 @@ def _lower_full(call: relax.Call, shape: Any, value: Any) -> te.Tensor:
     return _filled(shape, value() if isinstance(value, te.Tensor) else value, _dtype(call))
 
 
-def _lower_full_like(call: relax.Call, like: Any, value: Any) -> te.Tensor:
-    return _filled(like, value() if isinstance(value, te.Tensor) else value, _dtype(call))
-
-
 def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tensor:
     dtype = _dtype(call)
 
@@ -203,12 +193,12 @@ def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tenso
         value = construct.add(raw(start), construct.mul(raw(step), i.expr))
         return Scalar(construct.cast(dtype, value))
 
-    return topi.compute_ax(_dims(call), element, "T_arange")
+    return topi.compute_ax(result_dims(call), element, "T_arange")
 
 
 def _lower_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any, beta: Any) -> te.Tensor:
     """alpha - beta * cos(2 pi i / n) in float64, n the size or one less; a window of one element is 1."""
-    dtype, length = _dtype(call), _dims(call)[0]
+    dtype, length = _dtype(call), result_dims(call)[0]
     real = DType.of("float64")
     whole = construct.cast(INT64, raw(periodic))
     steps = construct.add(construct.sub(length, 1), construct.minimum(whole, 1))
@@ -231,7 +221,7 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     def element(i: te.Axis, j: te.Axis) -> te.Scalar:
         return te.if_then_else(Scalar(construct.equal(i.expr, construct.sub(j.expr, raw(shift)))), one, zero)
 
-    made: te.Tensor = te.compute(_dims(call), element, name="eye")
+    made: te.Tensor = te.compute(result_dims(call), element, name="eye")
     return made
 
 
@@ -252,7 +242,7 @@ def _lower_one_hot(call: relax.Call, indices: te.Tensor, on: Any, off: Any) -> t
     at = call.attrs["axis"] % (indices.ndim + 1)
     a, b = Scalar(raw(on)), Scalar(raw(off))
     return topi.compute_ax(
-        _dims(call), lambda *i: te.select(indices(*i[:at], *i[at + 1 :]) == i[at], a, b), "T_one_hot"
+        result_dims(call), lambda *i: te.select(indices(*i[:at], *i[at + 1 :]) == i[at], a, b), "T_one_hot"
     )
 
 
@@ -329,7 +319,7 @@ OPS: dict[str, Impl] = {
     ),
     "full_like": Impl(
         "x, fill_value, dtype: dtype? = None", infer_full_like,
-        lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full_like, FusionKind.ELEMWISE,
+        lambda call, x, value: _np_full(call, np.shape(x), value), _lower_full, FusionKind.ELEMWISE,
         shape_only=(0,), tir_name="full", inline=Inline.ALL, precision=Precision.FOLLOW, cost=Cost.CHEAP,
     ),
     "zeros": Impl(

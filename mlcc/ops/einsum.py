@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl
@@ -17,7 +18,6 @@ from mlcc.ops.shapes import (
     extent_text,
     fail,
     int64,
-    is_one,
     known_different,
     result,
     same_dtype,

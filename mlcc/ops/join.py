@@ -10,7 +10,6 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
-from mlcc.ops.manipulate import result_dims
 from mlcc.ops.registry import Cost, FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Dims,
@@ -25,6 +24,7 @@ from mlcc.ops.shapes import (
     known_larger,
     prove_equal,
     result,
+    result_dims,
     same_dtype,
     shape_text,
     simplify,

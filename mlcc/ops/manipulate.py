@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
 from mlcc.ops.lazy import np
@@ -17,11 +18,11 @@ from mlcc.ops.shapes import (
     axis,
     fail,
     int64,
-    is_one,
     known_different,
     product,
     prove_equal,
     result,
+    result_dims,
     shape_argument,
     shape_text,
     simplify,
@@ -268,13 +269,6 @@ def _unravel(flat: tir.Expr, dims: Sequence[tir.Expr]) -> list[Scalar]:
 
 def _lower_reshape(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
     return reshape(x, result_dims(call))
-
-
-def result_dims(call: relax.Call) -> Dims:
-    assert isinstance(call.struct_info, relax.TensorStructInfo)
-    dims = call.struct_info.dims
-    assert dims is not None
-    return dims
 
 
 def _lower_expand_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:

@@ -19,6 +19,7 @@ from mlcc.ops.shapes import (
     fail,
     int64,
     prove,
+    result_dims,
     simplify,
 )
 from mlcc.ops.split_layouts import parts_of
@@ -26,7 +27,6 @@ from mlcc.ops.topi import compute_ax
 from mlcc.ops.window import (
     SPATIAL,
     canonical,
-    dims_of,
     frame,
     letters,
     not_negative,
@@ -147,7 +147,7 @@ def _lower_max_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     def element(*i: Any) -> Any:
         return te.max(padded(*_window_index(call, i, places, window)), axis=window)
 
-    return _compute(dims_of(call), element, "pool_max", "pool_max")
+    return _compute(result_dims(call), element, "pool_max", "pool_max")
 
 
 def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
@@ -155,7 +155,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     padded, places = _windows(call, x, zero(x.dtype))
     window = _pool_axes(call, x, places)
     total = compute_ax(
-        dims_of(call), lambda *i: te.sum(padded(*_window_index(call, i, places, window)), axis=window), "pool_sum"
+        result_dims(call), lambda *i: te.sum(padded(*_window_index(call, i, places, window)), axis=window), "pool_sum"
     )
 
     def element(*i: Any) -> Any:
@@ -166,7 +166,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
             number = construct.maximum(number, 1)
         return total(*i) / topi.converted(number, x.dtype)
 
-    return _compute(dims_of(call), element, "pool_avg", "pool_avg")
+    return _compute(result_dims(call), element, "pool_avg", "pool_avg")
 
 
 def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
@@ -189,7 +189,7 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
     """Windows from floor(i * n / m) to ceil((i + 1) * n / m) for m results of n elements."""
     if call.attrs["out_layout"] != call.attrs["layout"]:
         fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
-    dims = dims_of(call)
+    dims = result_dims(call)
     places = spatial(call.attrs["layout"])
 
     def begin(i: Any, place: int) -> tir.Expr:

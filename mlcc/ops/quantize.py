@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Inline
-from mlcc.ops.shapes import Dims, Tensor, axis, fail, is_one, prove_equal, shape_text, tensor, tensor_like
+from mlcc.ops.shapes import Dims, Tensor, axis, fail, prove_equal, shape_text, tensor, tensor_like
 from mlcc.te.scalar import Scalar
 
 NARROW = ("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "float8_e5m2")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import FLOAT32, INT64, DType
 from mlcc.ir.narrow import encode
@@ -19,7 +20,6 @@ from mlcc.ops.shapes import (
     axes,
     fail,
     int64,
-    is_one,
     known_different,
     result,
     shape_argument,

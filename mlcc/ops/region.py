@@ -10,8 +10,8 @@ from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
 from mlcc.ops.places import places
 from mlcc.ops.registry import Impl, Precision
-from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, shape_text, tensor
-from mlcc.ops.window import canonical, dims_of, positive
+from mlcc.ops.shapes import Tensor, fail, float_dtype, int64, known_different, result, result_dims, shape_text, tensor
+from mlcc.ops.window import canonical, positive
 from mlcc.te.scalar import Scalar, raw
 
 # ---------------------------------------------------------------- inference
@@ -101,7 +101,7 @@ def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tenso
         return te.max(value, axis=[steps["H"], steps["W"]])
 
     names = {"N": "i", "C": "c", "H": "ph", "W": "pw"}
-    made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=[names[c] for c in layout])
+    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout])
     return made
 
 
@@ -152,7 +152,7 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
         value = te.if_then_else(valid, x(image, c, window["H"], window["W"]), lowest)
         return te.max(value, axis=list(window.values()))
 
-    dims = dims_of(call)
+    dims = result_dims(call)
     pooled = te.compute(dims, greatest, name="compute")
 
     def element(i: Any, c: Any, ph: Any, pw: Any) -> Any:

@@ -12,8 +12,8 @@ from mlcc.ir.dtypes import DType
 from mlcc.ops import layout_rules
 from mlcc.ops.lazy import np
 from mlcc.ops.registry import FusionKind, Impl, Precision
-from mlcc.ops.shapes import Tensor, fail, shape_argument, shape_text
-from mlcc.ops.window import canonical, dims_of, frame, letters
+from mlcc.ops.shapes import Tensor, fail, result_dims, shape_argument, shape_text
+from mlcc.ops.window import canonical, frame, letters
 from mlcc.te.scalar import Scalar, raw
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -209,7 +209,7 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
                     value = te.if_then_else(at < 0, plan.outside, beyond)
             return value.astype(dtype)
 
-        made: te.Tensor = te.compute(dims_of(call), element, name="resize")
+        made: te.Tensor = te.compute(result_dims(call), element, name="resize")
         return made
 
     return lowering

@@ -16,12 +16,13 @@ from mlcc.ops.shapes import (
     int64,
     known_different,
     result,
+    result_dims,
     shape_argument,
     shape_text,
     simplify,
     tensor,
 )
-from mlcc.ops.window import canonical, dims_of, frame
+from mlcc.ops.window import canonical, frame
 from mlcc.te.scalar import Scalar
 
 # ---------------------------------------------------------------- inference
@@ -153,7 +154,7 @@ def _lower_grid_sample(call: relax.Call, x: te.Tensor, grid: te.Tensor) -> te.Te
         return _linear(there, pixel).astype(x.dtype)
 
     names = {"N": "n"} | {c: c.lower() for c in "CDHW"}
-    made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=[names[c] for c in layout])
+    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout])
     return made
 
 
@@ -206,7 +207,7 @@ def _lower_affine_grid(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr])
         return value
 
     names = [f"i{i}" for i in range(ndim)]
-    made: te.Tensor = te.compute(dims_of(call), element, name="compute", varargs_names=names)
+    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=names)
     return made
 
 

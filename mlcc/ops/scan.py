@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ops.gather import integers
@@ -19,7 +20,6 @@ from mlcc.ops.shapes import (
     fail,
     float_dtype,
     int64,
-    is_one,
     known_different,
     result,
     shape_text,

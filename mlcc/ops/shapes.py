@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import NoReturn
 
 from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.proofs import is_one
 from mlcc.errors import CompileError, Label, error
 from mlcc.ir import calls, construct, relax, tir
 from mlcc.ir.dtypes import INT64, DType
@@ -179,6 +180,14 @@ def _is_known(info: relax.StructInfo | None) -> bool:
     return info is not None
 
 
+def result_dims(call: relax.Call) -> Dims:
+    """The extents of the result, where they are known."""
+    assert isinstance(call.struct_info, relax.TensorStructInfo)
+    dims = call.struct_info.dims
+    assert dims is not None
+    return dims
+
+
 def known_dims(info: Tensor) -> Dims | None:
     """The extents of a tensor, also where a variable for a shape of known values stands for them."""
     named = info.shape.struct_info if isinstance(info.shape, relax.Var) else None
@@ -272,10 +281,6 @@ def product(dims: Iterable[tir.Expr]) -> tir.Expr:
     for extent in dims:
         total = construct.mul(total, extent)
     return simplify(total)
-
-
-def is_one(value: tir.Expr) -> bool:
-    return isinstance(value, tir.IntImm) and value.value == 1
 
 
 _common: ContextVar[bool] = ContextVar("common", default=False)

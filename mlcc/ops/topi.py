@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import FLOAT64, DType
 from mlcc.ops.shapes import prove_equal
-from mlcc.te.scalar import Scalar, raw
+from mlcc.te.scalar import Scalar, operand, raw
 from mlcc.te.tensor import Tensor
 
 ROUNDS = "mlcc.rounds"  # on a block: it stores what the program asks to be rounded
@@ -82,14 +83,10 @@ def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
         extents = [raw(s[at - rank + len(s)]) for s in shapes if at - rank + len(s) >= 0]
         found = extents[0]
         for extent in extents[1:]:
-            if _is_one(found) or not _is_one(extent) and isinstance(extent, tir.IntImm):
+            if is_one(found) or not is_one(extent) and isinstance(extent, tir.IntImm):
                 found = extent
         made.append(found)
     return tuple(made)
-
-
-def _is_one(extent: tir.Expr) -> bool:
-    return isinstance(extent, tir.IntImm) and extent.value == 1
 
 
 def broadcast_index(
@@ -104,9 +101,9 @@ def broadcast_index(
     for position, extent in enumerate(x.buffer.shape):
         out, index = shape[position + offset], at[position + offset]
         first = construct.const(0, extent.dtype)
-        if _is_one(out) or prove_equal(extent, out):
+        if is_one(out) or prove_equal(extent, out):
             made.append(index)
-        elif _is_one(extent):
+        elif is_one(extent):
             made.append(first)
         else:
             made.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
@@ -125,15 +122,15 @@ def broadcast(fn: Callable[..., Any], *operands: Operand, name: str) -> Tensor:
 
 
 def add(a: Operand, b: Operand) -> Tensor:
-    return broadcast(lambda x, y: Scalar(construct.add(_op(x), _op(y))), a, b, name="T_add")
+    return broadcast(lambda x, y: Scalar(construct.add(operand(x), operand(y))), a, b, name="T_add")
 
 
 def subtract(a: Operand, b: Operand) -> Tensor:
-    return broadcast(lambda x, y: Scalar(construct.sub(_op(x), _op(y))), a, b, name="T_subtract")
+    return broadcast(lambda x, y: Scalar(construct.sub(operand(x), operand(y))), a, b, name="T_subtract")
 
 
 def multiply(a: Operand, b: Operand) -> Tensor:
-    return broadcast(lambda x, y: Scalar(construct.mul(_op(x), _op(y))), a, b, name="T_multiply")
+    return broadcast(lambda x, y: Scalar(construct.mul(operand(x), operand(y))), a, b, name="T_multiply")
 
 
 def divide(a: Operand, b: Operand) -> Tensor:
@@ -141,12 +138,8 @@ def divide(a: Operand, b: Operand) -> Tensor:
 
 
 def maximum(a: Operand, b: Operand) -> Tensor:
-    return broadcast(lambda x, y: Scalar(construct.maximum(_op(x), _op(y))), a, b, name="T_maximum")
+    return broadcast(lambda x, y: Scalar(construct.maximum(operand(x), operand(y))), a, b, name="T_maximum")
 
 
 def minimum(a: Operand, b: Operand) -> Tensor:
-    return broadcast(lambda x, y: Scalar(construct.minimum(_op(x), _op(y))), a, b, name="T_minimum")
-
-
-def _op(value: Any) -> Any:
-    return getattr(value, "expr", value)
+    return broadcast(lambda x, y: Scalar(construct.minimum(operand(x), operand(y))), a, b, name="T_minimum")

@@ -11,7 +11,6 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
 from mlcc.ops.shapes import (
-    Dims,
     Tensor,
     fail,
     int64,
@@ -84,12 +83,6 @@ def not_negative(extent: tir.Expr) -> tir.Expr:
 
 def zero(dtype: DType) -> te.Scalar:
     return te.const(0, dtype)
-
-
-def dims_of(call: relax.Call) -> Dims:
-    assert isinstance(call.struct_info, relax.TensorStructInfo)
-    assert call.struct_info.dims is not None
-    return call.struct_info.dims
 
 
 def canonical(x: Any, layout: str, wanted: str) -> Any:

@@ -15,6 +15,7 @@ from mlcc.ops import values
 from mlcc.relax import convert
 from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
 from mlcc.te.scalar import Scalar, Value
+from mlcc.te.tensor import parameter_name
 
 if TYPE_CHECKING:
     from mlcc.relax.block_builder import BlockBuilder
@@ -120,7 +121,7 @@ class _Arguments:
 
     def _tensor(self, expr: relax.Expr, info: relax.TensorStructInfo) -> te.Tensor:
         count = len(self.params)
-        name = expr.name if isinstance(expr, relax.Var) else _letter(count)
+        name = expr.name if isinstance(expr, relax.Var) else parameter_name(count)
         if info.dims is None or info.dtype is None:
             help = "match_cast states it"
             raise TypeError(f"`{name}` has no known {'shape' if info.dims is None else 'dtype'} for emit_te; {help}")
@@ -154,7 +155,3 @@ class _Arguments:
         bound = {d for d in dims if isinstance(d, tir.Var)} | {p for p in self.params if isinstance(p, tir.Var)}
         used = (v for e in [*dims, *self.scalars] for v in walk(e))
         return list(dict.fromkeys(v for v in used if isinstance(v, tir.Var) and v not in bound))
-
-
-def _letter(index: int) -> str:
-    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"

@@ -298,3 +298,8 @@ sum = comm_reducer(lambda x, y: x + y, lambda t: construct.const(0, t), name="su
 min = comm_reducer(_binary(construct.minimum), construct.max_value, name="min")
 max = comm_reducer(_binary(construct.maximum), construct.min_value, name="max")
 prod = comm_reducer(lambda x, y: x * y, lambda t: construct.const(1, t), name="prod")
+
+
+def parameter_name(index: int) -> str:
+    """What the placeholder at this place is called where nothing else names it, as TVM has it."""
+    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"

@@ -11,7 +11,7 @@ from mlcc.ir.node import children
 from mlcc.ir.visit import substitute
 from mlcc.ops.infer import match_info
 from mlcc.ops.sizes import info_too_large
-from mlcc.verify.graph_calls import check_call, impurity
+from mlcc.verify.graph_calls import check_call, impurity, place_of
 from mlcc.verify.infos import Functions, clash, dims_in, own_variables
 from mlcc.verify.report import Report
 
@@ -190,10 +190,10 @@ class GraphVerifier:
         elif isinstance(info, relax.PrimStructInfo):
             dtype = info.dtype
         elif info is not None and not isinstance(info, relax.ObjectStructInfo):
-            self.report.add("E0491", "the condition of `if` is one bool", _place(expr.condition, expr))
+            self.report.add("E0491", "the condition of `if` is one bool", place_of(expr.condition, expr))
         if ndim or (dtype is not None and not dtype.is_bool):
             what = f"a tensor of {ndim} dimensions" if ndim else str(dtype)
-            self.report.add("E0491", f"the condition of `if` is one bool, not {what}", _place(expr.condition, expr))
+            self.report.add("E0491", f"the condition of `if` is one bool, not {what}", place_of(expr.condition, expr))
         for branch in (expr.true_branch, expr.false_branch):
             live, sizes, flow = set(self._live), set(self._sizes), self._in_dataflow
             self._expr(branch)
@@ -239,11 +239,6 @@ class GraphVerifier:
                     self.report.add("E0493", message, at, "not bound", help=help)
             elif not isinstance(top, tir.IntImm):
                 stack.extend(children(top))
-
-
-def _place(node: Any, otherwise: Any) -> Any:
-    """The node, unless it is a variable, whose place is where it is bound."""
-    return otherwise if isinstance(node, relax.Var) or node.span is None else node
 
 
 def verify_function(func: relax.Function, report: Report, functions: Functions) -> None:

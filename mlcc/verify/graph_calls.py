@@ -75,7 +75,7 @@ def _arguments(
         if why is not None:
             parameter = f"parameter `{names[at]}`" if at < len(names) else f"parameter {at}"
             message = f"argument {at} of `{name}` does not fit {parameter}: {why}"
-            report.add("E0487", message, _place(argument, call))
+            report.add("E0487", message, place_of(argument, call))
 
 
 def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
@@ -124,7 +124,7 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
         else:
             argument = call.args[1].fields[at] if isinstance(call.args[1], relax.Tuple) else call
             message = f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}"
-            report.add("E0487", message, _place(argument, call))
+            report.add("E0487", message, place_of(argument, call))
 
 
 def _inputs_stay(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
@@ -136,11 +136,6 @@ def _inputs_stay(call: relax.Call, name: str, func: tir.PrimFunc, count: int, re
             message = f"`{name}` writes its parameter `{func.params[at].name}`, for which the call passes argument {at}"
             help = f"make it a result, or say so: `R.call_tir_inplace(..., inplace_indices=[{at}])`"
             report.add("E0497", message, call, related=place, help=help)
-
-
-def _place(argument: relax.Expr, call: relax.Call) -> relax.Expr:
-    """Where an argument is written; a variable's own place is where it is bound."""
-    return call if isinstance(argument, relax.Var) or argument.span is None else argument
 
 
 def _scalar_info(param: tir.Var) -> relax.StructInfo | None:
@@ -177,3 +172,8 @@ def missing_functions(root: Any, functions: Functions, report: Report) -> None:
             said.add(callee.name)
             message, help = unknown_callee(callee.name, functions)
             report.add("E0485", message, callee if callee.span is not None else node, "not defined", help=help)
+
+
+def place_of(argument: relax.Expr, user: relax.Expr) -> relax.Expr:
+    """Where an argument is written; a variable's own place is where it is bound."""
+    return user if isinstance(argument, relax.Var) or argument.span is None else argument

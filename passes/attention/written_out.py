@@ -18,7 +18,7 @@ from mlcc.passes.attention.spec import Attention, Element
 from mlcc.passes.attention.tail import Tail
 from mlcc.passes.attention.wide import widened
 from mlcc.passes.patterns.pattern_match import Index
-from mlcc.relax.queries import Uses
+from mlcc.relax.queries import Uses, is_call
 from mlcc.te.scalar import raw
 from mlcc.te.tensor import Tensor
 
@@ -41,12 +41,12 @@ class WrittenOut:
 def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
     """The attention whose last product an expression is; None if it is no such thing, or something else needs what is
     between its products."""
-    if not _is(second, _MATMUL):
+    if not is_call(second, _MATMUL):
         return None
     weights = _only_used_here(second.args[0], index, uses)  # type: ignore[attr-defined]
-    if _is(weights, _ASTYPE):
+    if is_call(weights, _ASTYPE):
         weights = _only_used_here(weights.args[0], index, uses)  # type: ignore[union-attr]
-    if not _is(weights, _SOFTMAX):
+    if not is_call(weights, _SOFTMAX):
         return None
     logits = weights.args[0]  # type: ignore[union-attr]
     dims = _dims(logits)
@@ -67,10 +67,6 @@ def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
     if len(values) != 1 or not {_dtype(e) for e in (scores, logits, second)} <= {*values, FLOAT32}:
         return None
     return WrittenOut(scores, first, logits, tuple(way[1:]), second)  # type: ignore[arg-type]
-
-
-def _is(expr: relax.Expr | None, name: str) -> bool:
-    return isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name == name
 
 
 def _dims(expr: relax.Expr) -> tuple[Expr, ...] | None:

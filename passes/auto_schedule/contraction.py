@@ -10,6 +10,7 @@ from mlcc.arith.conditions import linear_parts
 from mlcc.arith.keys import same_expr
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.fusion.op_pattern import uncast
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,12 @@ def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | 
     for before, product in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
         own = isinstance(before, tir.BufferLoad) and before.buffer is store.buffer
         if own and all(same_expr(a, b) for a, b in zip(before.indices, store.indices, strict=True)):  # type: ignore[attr-defined]
-            product = _uncast(product)
+            product = uncast(product)
             if isinstance(product, tir.Mul):
-                lhs, rhs = _uncast(product.lhs), _uncast(product.rhs)
+                lhs, rhs = uncast(product.lhs), uncast(product.rhs)
                 if isinstance(lhs, tir.BufferLoad) and isinstance(rhs, tir.BufferLoad):
                     return lhs, rhs
     return None
-
-
-def _uncast(expr: tir.Expr) -> tir.Expr:
-    while isinstance(expr, tir.Cast):
-        expr = expr.value
-    return expr
 
 
 def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:

@@ -10,7 +10,7 @@ from math import prod
 
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, reduce_nest, share_out, worth_threads
-from mlcc.passes.auto_schedule.rows import fused, partial_results, vectors_of_row
+from mlcc.passes.auto_schedule.rows import partial_results, vectors_of_row
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -34,7 +34,7 @@ def total(kernel: Kernel, block: BlockRV) -> str:
     if outer:
         sch.reorder(*(loops[n] for n in stage.spatial), *(loops[n] for n in stage.reduced if n not in inner),
                     *(loops[n] for n in inner))  # fmt: skip
-        partial = sch.rfactor(fused(kernel, [loops[n] for n in outer]), 0)
+        partial = sch.rfactor(kernel.fused([loops[n] for n in outer]), 0)
     else:
         results = prod(stage.extents[n] or MANY for n in spatial)
         chunk = _chunks(kernel, stage, [loops[n] for n in inner], inner, many and results < MANY, not spatial)
@@ -49,7 +49,7 @@ def total(kernel: Kernel, block: BlockRV) -> str:
     parts = partial_results(kernel, partial, kernel.stage(partial))
     if len(parts) < 2:
         not_this("too little to be summed up in lanes")
-    row = fused(kernel, kernel.loops(parts[-1][0])[: len(rows)])
+    row = kernel.fused(kernel.loops(parts[-1][0])[: len(rows)])
     for part, _ in reversed(parts[:-1]):
         sch.compute_at(part, row)
     if many:
@@ -74,9 +74,9 @@ def _chunks(
         near = [size] if not several else [n for n in range(2 * CHUNK, CHUNK // 4, -1) if size % n == 0]
         exact = [n for n in near if n % lanes == 0]
         if exact:
-            return sch.split(fused(kernel, loops), [None, exact[0]])[0]  # type: ignore[no-any-return]
+            return sch.split(kernel.fused(loops), [None, exact[0]])[0]  # type: ignore[no-any-return]
     if len(loops) > 1:
-        return fused(kernel, loops[:-1])
+        return kernel.fused(loops[:-1])
     step = CHUNK if several or size is None else -(-size // lanes) * lanes
     sch.pad_reduction(loops[0], step)
     return sch.split(loops[0], [None, step])[0]  # type: ignore[no-any-return]

@@ -116,6 +116,10 @@ class AnyKernel(Generic[Facts]):
         root = self.sch.get_block("root", func_name=self.name)
         return self.sch.get_child_blocks(root)  # type: ignore[no-any-return]
 
+    def fused(self, loops: list[LoopRV]) -> LoopRV:
+        """One loop of several."""
+        return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
     def loops(self, block: BlockRV) -> list[LoopRV]:
         return self.sch.get_loops(block)  # type: ignore[no-any-return]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from math import prod
 
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called, name_of
@@ -77,7 +76,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     groups = _groups(stage, order, free)
     parallel = worth_threads(kernel, stage)
     made = [kernel.sch.fuse(*(loops[n] for n in g)) if len(g) > 1 else loops[g[0]] for g in groups]
-    inner = _times(stage, groups[-1])
+    inner = stage.times(groups[-1])
     said = []
     if vector is not None:
         lanes = _lanes(kernel, stage, inner)
@@ -117,11 +116,6 @@ def _groups(stage: Stage, order: list[int], free: list[int]) -> list[list[int]]:
         else:
             groups.insert(0, [place])
     return groups
-
-
-def _times(stage: Stage, group: list[int]) -> int | None:
-    extents = [stage.extents[n] for n in group]
-    return None if None in extents else prod(n for n in extents if n is not None)
 
 
 def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:

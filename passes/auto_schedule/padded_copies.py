@@ -11,7 +11,7 @@ from mlcc.ir.visit import used_vars
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel
 from mlcc.passes.auto_schedule.nests import spatial_nest
-from mlcc.passes.auto_schedule.products import only_reader
+from mlcc.passes.auto_schedule.products import number_of, only_reader
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -56,11 +56,7 @@ def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
             return producer  # type: ignore[no-any-return]
         if found.writes[0].buffer is buffer:
             return producer  # type: ignore[no-any-return]
-    return kernel.sch.cache_read(block, _number(kernel, block, buffer), "global")  # type: ignore[no-any-return]
-
-
-def _number(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> int:
-    return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
+    return kernel.sch.cache_read(block, number_of(kernel, block, buffer), "global")  # type: ignore[no-any-return]
 
 
 def place_copies(kernel: Kernel, copies: list[BlockRV], outer: list[LoopRV], lanes: int) -> int:

@@ -10,7 +10,7 @@ from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import worth_threads
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.handles import BlockRV
 
 ACCUMULATORS = 4  # vectors that add up side by side: an addition takes about that many times as long as it keeps a unit
 PAIR = 2  # vectors at a time of a stage that computes: what one waits for is done for the other meanwhile
@@ -34,7 +34,7 @@ def rows(kernel: Kernel) -> str:
         else:
             parts.append((block, "stored"))
     *before, (last, _) = parts
-    row = fused(kernel, kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
+    row = kernel.fused(kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
     for block, _ in reversed(before):
         kernel.sch.compute_at(block, row)
     if threads and stages[-1].extents[:axes] != (1,) * axes:
@@ -48,18 +48,8 @@ def rows(kernel: Kernel) -> str:
     return f"{sum(bool(s.reduced) for s in stages)} reductions along rows"
 
 
-def fused(kernel: Kernel, loops: list[LoopRV]) -> LoopRV:
-    """One loop of several."""
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-def _long(stage: Stage) -> list[int]:
-    """The places of the loops that run more than once."""
-    return [n for n, extent in enumerate(stage.extents) if extent != 1]
-
-
 def _last_row_loop(stage: Stage, axes: int) -> int:
-    return _long(stage)[axes - 1]
+    return stage.long[axes - 1]
 
 
 def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
@@ -69,15 +59,15 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         not_this("no block reduces")
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
-    count = min(sum(n in s.spatial for n in _long(s)) for s in reducing)
+    count = min(sum(n in s.spatial for n in s.long) for s in reducing)
     if count == 0:
         not_this("there is one row only")
-    first = [stages[-1].loops[n] for n in _long(stages[-1])[:count]]
+    first = [stages[-1].loops[n] for n in stages[-1].long[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
         if not (stage.straight if stage.reduced else stage.plain and len(stage.stores) == 1):
             not_this(f"{name} does more than store one expression")
-        long = _long(stage)
+        long = stage.long
         own = [stage.loops[n] for n in long[:count]]
         same = (stage.same_extent(a, b) for a, b in zip(own, first, strict=False))
         if not len(own) == len(first) == count or not all(same):
@@ -107,7 +97,7 @@ def partial_results(
     fitting = [n for n in (several, several // 2) if n and times is not None and times % (n * lanes) == 0]
     if fitting:
         several = fitting[0]
-        loop = fused(kernel, loops)
+        loop = kernel.fused(loops)
     else:  # the last loop with a rest that contributes nothing; others around it
         if len(loops) > 1:
             if extents[-1] is not None and 2 * extents[-1] < lanes - 2:
@@ -166,14 +156,14 @@ def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
     """The loops of a stage within a row, and of partial results of it: a vector is added up as soon as it is there."""
     sch, loops = kernel.sch, kernel.loops(block)
     width = _width(kernel.stage(partial))
-    step, lane = sch.split(fused(kernel, loops[1:]), factors=[None, width])
+    step, lane = sch.split(kernel.fused(loops[1:]), factors=[None, width])
     sch.vectorize(lane)
     try:
         sch.reverse_compute_at(partial, step)
     except CompileError:  # it reads more than this stage makes at a step
         vectors_of_row(kernel, partial, "partial")
         return
-    sch.vectorize(fused(kernel, kernel.loops(partial)[2:]))
+    sch.vectorize(kernel.fused(kernel.loops(partial)[2:]))
     sch.decompose_reduction(partial, step)
 
 
@@ -187,7 +177,7 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
     if kind in ("short", "last") or not spatial:
         return
     inner = _as_one(stage, [n for n in range(1, len(loops)) if n not in stage.reduced])
-    along = fused(kernel, [loops[n] for n in inner] if not reduced else spatial)
+    along = kernel.fused([loops[n] for n in inner] if not reduced else spatial)
     if reduced:
         sch.reorder(*reduced, along)
     lanes = min(kernel.facts.lanes(stage.element_bytes), _width(stage))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from mlcc.arith.analyzer import Analyzer
@@ -113,12 +115,17 @@ class Stage:
     @cached_property
     def iterations(self) -> int | None:
         """How often the body runs; None where that is not known."""
-        total = 1
-        for extent in self.extents:
-            if extent is None:
-                return None
-            total *= extent
-        return total
+        return self.times(range(len(self.extents)))
+
+    def times(self, places: Sequence[int]) -> int | None:
+        """How often the loops at these places run together, if that is known."""
+        extents = [self.extents[n] for n in places]
+        return None if None in extents else prod(n for n in extents if n is not None)
+
+    @property
+    def long(self) -> list[int]:
+        """The places of the loops that run more than once."""
+        return [n for n, extent in enumerate(self.extents) if extent != 1]
 
     def step(self, access: Access, place: int) -> tir.Expr | None:
         """By how many elements of its buffer an access moves with a loop; None where that differs on the way."""

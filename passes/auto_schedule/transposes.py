@@ -6,13 +6,11 @@ generation turns them in registers (`lowering/crossings`).
 
 from __future__ import annotations
 
-from math import prod
-
 from mlcc.passes.auto_schedule.inlining import inline_cheap
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, share_out, spatial_nest, vector_place, worth_threads
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.handles import BlockRV
 
 
 def transposes(kernel: Kernel) -> str:
@@ -59,8 +57,8 @@ def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
     stored, loaded = alike(stage, store, read), alike(stage, read, store)
     outer = [loop for n, loop in enumerate(loops) if n not in (*stored, *loaded)]
     sch.reorder(*outer, *(loops[n] for n in (*loaded, *stored)))
-    along, across = _one(kernel, [loops[n] for n in loaded]), _one(kernel, [loops[n] for n in stored])
-    reads, stores = _times(stage, loaded), _times(stage, stored)
+    along, across = kernel.fused([loops[n] for n in loaded]), kernel.fused([loops[n] for n in stored])
+    reads, stores = stage.times(loaded), stage.times(stored)
     far, near = sch.split(across, [None, _part(stores, line)])
     strip, row = sch.split(along, [None, _part(reads, line)])
     first, second = (strip, far) if stores is None or reads is not None and reads <= stores else (far, strip)
@@ -79,16 +77,6 @@ def alike(stage: Stage, place: int, other: int) -> list[int]:
             break
         found.insert(0, n)
     return found
-
-
-def _one(kernel: Kernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-def _times(stage: Stage, places: list[int]) -> int | None:
-    """How often loops run together."""
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)
 
 
 def _part(size: int | None, most: int) -> int:

@@ -124,13 +124,13 @@ def _is_multiply_add(stmt: tir.Stmt) -> bool:
     """`C[i, j] = C[i, j] + A[...] * B[...]`, each factor lacking an axis of the result; casts do not count."""
     if not isinstance(stmt, tir.BufferStore):
         return False
-    total = _uncast(stmt.value)
+    total = uncast(stmt.value)
     if not isinstance(total, tir.Add):
         return False
-    before, product = _uncast(total.lhs), _uncast(total.rhs)
+    before, product = uncast(total.lhs), uncast(total.rhs)
     if not (isinstance(before, tir.BufferLoad) and before.buffer is stmt.buffer and isinstance(product, tir.Mul)):
         return False
-    factors = (_uncast(product.lhs), _uncast(product.rhs))
+    factors = (uncast(product.lhs), uncast(product.rhs))
     return _same(before.indices, stmt.indices) and all(
         isinstance(f, tir.BufferLoad) and _is_reused(stmt, f) for f in factors
     )
@@ -147,7 +147,8 @@ def _reduces_plainly(load: tir.BufferLoad, reduced: set[tir.Var]) -> bool:
     return all(index in reduced or not any(v in reduced for v in _vars(index)) for index in load.indices)
 
 
-def _uncast(expr: tir.Expr) -> tir.Expr:
+def uncast(expr: tir.Expr) -> tir.Expr:
+    """What is cast, however often."""
     while isinstance(expr, tir.Cast):
         expr = expr.value
     return expr

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlcc import ops, te
+from mlcc.arith.proofs import is_one
 from mlcc.ir import calls, construct, relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ops import OpDef, topi
-from mlcc.ops.manipulate import result_dims
 from mlcc.ops.registry import FusionKind, Impl
-from mlcc.ops.shapes import Dims, common_extents, is_one, known_dims, prove_equal
+from mlcc.ops.shapes import Dims, common_extents, known_dims, prove_equal, result_dims
 from mlcc.passes.graph.lower_to_tir import Cache, lower_call
 from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.manage.manager import Pass, PassContext

@@ -27,6 +27,7 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import call_tir, get_item, prim_value, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import Uses
+from mlcc.te.tensor import parameter_name
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Arguments:
             case relax.PrimStructInfo(value=known) if known is not None:
                 return self.scalar(known)
             case relax.TensorStructInfo() as info:
-                name = expr.name if isinstance(expr, relax.Var) else _letter(len(self.inputs))
+                name = expr.name if isinstance(expr, relax.Var) else parameter_name(len(self.inputs))
                 dims = tuple(self.renew(d) for d in info.dims or ())
                 self.inputs.append(te.placeholder(dims, info.dtype, name))
                 self.passed.append(expr)
@@ -424,7 +425,3 @@ def scalar_constant(expr: relax.Expr) -> tir.Expr | None:
     from mlcc.ir.narrow import decode
 
     return c.const(decode(expr.data.array, expr.data.dtype).item(), expr.data.dtype)
-
-
-def _letter(index: int) -> str:
-    return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"

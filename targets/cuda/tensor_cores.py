@@ -23,7 +23,7 @@ Emit = Callable[[Any, tir.Call], Value]
 # ---------------------------------------------------------------- products
 
 
-def _text(node: tir.Expr) -> str:
+def text_of(node: tir.Expr) -> str:
     return node.value if isinstance(node, tir.StringImm) else ""
 
 
@@ -31,7 +31,7 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_mma(shape, layouts of A and B, types of A, B and C, three pointers with offsets, saturate)."""
     if len(node.args) not in (13, 14):
         raise unsupported("`T.ptx_mma` takes 13 arguments", node.span)
-    shape, row, col, *types = (_text(a) for a in node.args[:6])
+    shape, row, col, *types = (text_of(a) for a in node.args[:6])
     product = Mma.of(shape, *types)
     if product is None or (row, col) != ("row", "col") or len(node.args) == 14:
         text = f"no instruction `mma.sync` of {shape} {row} {col} for {', '.join(types)}"
@@ -85,7 +85,7 @@ def _ldmatrix(e: DeviceEmitter, node: tir.Call) -> Value:
     if len(node.args) != 7:
         raise unsupported("`T.ptx_ldmatrix` takes 7 arguments", node.span)
     trans, count = tir.const_int(node.args[0]), tir.const_int(node.args[1])
-    if trans is None or count not in (1, 2, 4) or _text(node.args[2]) != ".b16":
+    if trans is None or count not in (1, 2, 4) or text_of(node.args[2]) != ".b16":
         raise unsupported("`T.ptx_ldmatrix` loads 1, 2 or 4 matrices of `.b16`", node.span)
     scalar = memory_type(node.dtype.element)
     source = e.fn.gep(scalar, e.expr(node.args[5]), e.index(node.args[6]))

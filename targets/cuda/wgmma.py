@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.passes.gpu.wgmma_layout import Wgmma, dtype_of
+from mlcc.targets.cuda.tensor_cores import text_of
 from mlcc.targets.llvm.codegen.ir_text import Value, integer
 from mlcc.targets.llvm.codegen.refuse import unsupported
 from mlcc.targets.llvm.codegen.types import memory_type, zero
@@ -24,12 +25,8 @@ ARCH = "sm_90a"
 _LETTERS = {"float": "f", "i32": "r", "i64": "l"}
 
 
-def _text(node: tir.Expr) -> str:
-    return node.value if isinstance(node, tir.StringImm) else ""
-
-
 def _product(e: DeviceEmitter, node: tir.Call) -> Wgmma:
-    shape, *types = (_text(a) for a in node.args[:4])
+    shape, *types = (text_of(a) for a in node.args[:4])
     product = Wgmma.of(shape, *types)
     if product is None:
         text = f"no instruction `wgmma.mma_async` of {shape} for {', '.join(types)}"

@@ -13,19 +13,10 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.runtime.launch.scalars import MATH
+from mlcc.targets.plan.dims import ARITHMETIC, CALLS, COMPARE, MIRROR
 
-_INTEGER: dict[type, str] = {
-    tir.Add: "+", tir.Sub: "-", tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%", tir.Div: "div", tir.Mod: "mod",
-    tir.Min: "min", tir.Max: "max",
-}  # fmt: skip
-_COMPARE: dict[type, str] = {tir.LT: "<", tir.LE: "<=", tir.EQ: "==", tir.NE: "!="}
-_MIRROR: dict[type, type] = {tir.GT: tir.LT, tir.GE: tir.LE}
 _FLOAT: dict[type, str] = {
     tir.Add: "fadd", tir.Sub: "fsub", tir.Mul: "fmul", tir.Div: "fdiv", tir.Min: "fmin", tir.Max: "fmax",
-}  # fmt: skip
-_BITS = {
-    "tir.shift_left": "<<", "tir.shift_right": ">>", "tir.bitwise_and": "&", "tir.bitwise_or": "|",
-    "tir.bitwise_xor": "^",
 }  # fmt: skip
 
 
@@ -69,15 +60,15 @@ def _cast(value: Any, source: DType, target: DType, expr: tir.Expr) -> Any:
 
 def _binary(expr: tir.BinaryOp, a: tir.Expr, b: tir.Expr, names: Mapping[tir.Var, Any]) -> Any:
     kind = type(expr)
-    if kind in _MIRROR:
-        kind, a, b = _MIRROR[kind], b, a
+    if kind in MIRROR:
+        kind, a, b = MIRROR[kind], b, a
     left, right = as_json(a, names), as_json(b, names)
-    if kind in _COMPARE:
-        return ["f" + _COMPARE[kind] if a.dtype.is_float else _COMPARE[kind], left, right]
+    if kind in COMPARE:
+        return ["f" + COMPARE[kind] if a.dtype.is_float else COMPARE[kind], left, right]
     if a.dtype.is_float and kind in _FLOAT:
         return [_FLOAT[kind], _float(a.dtype, expr), left, right]
-    if not a.dtype.is_float and kind in _INTEGER and expr.dtype.lanes == 1:
-        return [_INTEGER[kind], left, right]
+    if not a.dtype.is_float and kind in ARITHMETIC and expr.dtype.lanes == 1:
+        return [ARITHMETIC[kind], left, right]
     raise _refused(f"`{expr}` cannot be computed on the host", expr)
 
 
@@ -86,8 +77,8 @@ def _call(expr: tir.Call, names: Mapping[tir.Var, Any]) -> Any:
     args = expr.args
     if name == "tir.if_then_else" and len(args) == 3:
         return ["select", *(as_json(a, names) for a in args)]
-    if name in _BITS and len(args) == 2:
-        return [_BITS[name], as_json(args[0], names), as_json(args[1], names)]
+    if name in CALLS and len(args) == 2:
+        return [CALLS[name], as_json(args[0], names), as_json(args[1], names)]
     short = name.removeprefix("tir.")
     if expr.dtype.is_float and len(args) == MATH.get(short, (-1,))[0]:
         return [short, _float(expr.dtype, expr), *(as_json(a, names) for a in args)]

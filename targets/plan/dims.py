@@ -17,12 +17,12 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import walk
 from mlcc.runtime.manifest import show
 
-_ARITHMETIC: dict[type, str] = {
+ARITHMETIC: dict[type, str] = {
     tir.Add: "+", tir.Sub: "-", tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%", tir.Div: "div", tir.Mod: "mod",
     tir.Min: "min", tir.Max: "max",
 }  # fmt: skip
-_COMPARE: dict[type, str] = {tir.LT: "<", tir.LE: "<=", tir.EQ: "==", tir.NE: "!="}
-_MIRROR: dict[type, type] = {tir.GT: tir.LT, tir.GE: tir.LE}
+COMPARE: dict[type, str] = {tir.LT: "<", tir.LE: "<=", tir.EQ: "==", tir.NE: "!="}
+MIRROR: dict[type, type] = {tir.GT: tir.LT, tir.GE: tir.LE}
 CALLS = {
     "tir.shift_left": "<<", "tir.shift_right": ">>", "tir.bitwise_and": "&", "tir.bitwise_or": "|",
     "tir.bitwise_xor": "^",
@@ -59,19 +59,19 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
             return tir.Call(INT64, expr.op, (as_number(widen(a, symbols)), as_number(widen(b, symbols))))
         case tir.Let(var=var, value=value, body=body):
             return widen(body, {**symbols, var: widen(value, symbols)})
-        case tir.BinaryOp(lhs=a, rhs=b) if type(expr) in _ARITHMETIC or type(expr) in _COMPARE or type(expr) in _MIRROR:
+        case tir.BinaryOp(lhs=a, rhs=b) if type(expr) in ARITHMETIC or type(expr) in COMPARE or type(expr) in MIRROR:
             if a.dtype.is_int or a.dtype.is_bool:
                 left, right = as_number(widen(a, symbols)), as_number(widen(b, symbols))
-                if type(expr) in _MIRROR:
+                if type(expr) in MIRROR:
                     return _mirrored(expr, left, right)
-                made: tir.Expr = type(expr)(INT64 if type(expr) in _ARITHMETIC else expr.dtype, left, right)
+                made: tir.Expr = type(expr)(INT64 if type(expr) in ARITHMETIC else expr.dtype, left, right)
                 return made
     raise _refused(f"`{expr}` is no integer arithmetic that a shape can be computed by", expr.span)
 
 
 def _mirrored(expr: tir.BinaryOp, left: tir.Expr, right: tir.Expr) -> tir.Expr:
     """a > b is b < a."""
-    made: tir.Expr = _MIRROR[type(expr)](expr.dtype, right, left)
+    made: tir.Expr = MIRROR[type(expr)](expr.dtype, right, left)
     return made
 
 
@@ -151,10 +151,10 @@ def as_json(expr: tir.Expr, names: Mapping[tir.Var, str]) -> Any:
         case tir.Not(value=a):
             return ["-", 1, as_json(a, names)]
         case tir.BinaryOp(lhs=a, rhs=b):
-            if type(expr) in _MIRROR:
+            if type(expr) in MIRROR:
                 a, b = b, a
-            kind = _MIRROR.get(type(expr), type(expr))
-            word = _ARITHMETIC.get(kind) or _COMPARE[kind]
+            kind = MIRROR.get(type(expr), type(expr))
+            word = ARITHMETIC.get(kind) or COMPARE[kind]
             return [word, as_json(a, names), as_json(b, names)]
     raise AssertionError(f"{type(expr).__name__} is not widened")
 

@@ -3,11 +3,10 @@ neighbouring results, rows of threads share out what is summed up for them, and 
 
 from __future__ import annotations
 
-from mlcc.passes.auto_schedule.gpu.row_share import times
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, vector_place
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.handles import BlockRV
 
 NARROW = 8  # results side by side that fill a sector
 EACH = 4  # elements that a thread asks for at a time
@@ -30,7 +29,7 @@ def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
     stage = kernel.stage(block)
     place = column_place(stage)
     assert place is not None
-    length, results = times(stage, stage.reduced), times(stage, stage.spatial)
+    length, results = stage.times(stage.reduced), stage.times(stage.spatial)
     parts = 1
     if length is not None and results is not None and stage.plain:
         blocks = -(-results // _lanes(kernel, stage, place))
@@ -67,11 +66,11 @@ def _share_out(kernel: GpuKernel, block: BlockRV) -> None:
     order = [*others, place, *stage.reduced]
     if order != sorted(order):
         sch.reorder(*(loops[n] for n in order))
-    reduced = _one(kernel, [loops[n] for n in stage.reduced])
+    reduced = kernel.fused([loops[n] for n in stage.reduced])
     far, column = sch.split(loops[place], [None, lanes])
-    sch.bind(_one(kernel, [*(loops[n] for n in others), far]), "blockIdx.x")
+    sch.bind(kernel.fused([*(loops[n] for n in others), far]), "blockIdx.x")
     sch.bind(column, "threadIdx.x")
-    length = times(stage, stage.reduced)
+    length = stage.times(stage.reduced)
     rows = max(kernel.facts.warp // lanes, 1)
     while rows * lanes < MOST and (length is None or 2 * EACH * rows <= length):
         rows *= 2
@@ -81,7 +80,3 @@ def _share_out(kernel: GpuKernel, block: BlockRV) -> None:
     else:
         _, row = sch.split(reduced, [None, rows])
     sch.bind(row, "threadIdx.y")
-
-
-def _one(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from mlcc.errors import CompileError
 from mlcc.passes.auto_schedule.gpu.columns import column_nest, column_place
 from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only, thread_nest
@@ -42,8 +40,8 @@ def _stage(kernel: GpuKernel, block: BlockRV) -> None:
         kernel.say(column_nest(kernel, block))
         return
     name = stage.block.name
-    length = _count(stage, stage.reduced)
-    results = _count(stage, stage.spatial)
+    length = stage.times(stage.reduced)
+    results = stage.times(stage.spatial)
     if (
         length is not None
         and results is not None
@@ -75,10 +73,5 @@ def _few_results(kernel: GpuKernel, stage: Stage) -> bool:
     """Are there too few results for a thread each to keep the device busy, and enough to be summed up for each?"""
     if not stage.reduced or not stores_only(stage) or not combinable(stage):
         return False
-    length, results = _count(stage, stage.reduced), _count(stage, stage.spatial)
+    length, results = stage.times(stage.reduced), stage.times(stage.spatial)
     return (length is None or length > SHORT) and results is not None and results < kernel.facts.sm_count * 128
-
-
-def _count(stage: Stage, places: tuple[int, ...]) -> int | None:
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.nests import owned, vector_place
@@ -33,7 +30,7 @@ def thread_nest(kernel: GpuKernel, block: BlockRV) -> str:
     order = [*stage.spatial, *stage.reduced]
     if order != sorted(order):
         sch.reorder(*(loops[n] for n in order))
-    spread(kernel, [loops[n] for n in stage.spatial], _times(stage, stage.spatial))
+    spread(kernel, [loops[n] for n in stage.spatial], stage.times(stage.spatial))
     return f"`{stage.block.name}`: a thread for each result"
 
 
@@ -54,7 +51,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
     inner, outer = order[-together:], order[:-together]
     lanes = 1 if last is None else _lanes(kernel, stage, inner)
     turns = _turns(kernel, stage, lanes)
-    if outer and _times(stage, inner) is None:  # an index is taken apart once for a whole piece of what lies alike
+    if outer and stage.times(inner) is None:  # an index is taken apart once for a whole piece of what lies alike
         rows = sch.fuse(*(loops[n] for n in outer)) if len(outer) > 1 else loops[outer[0]]
         row = sch.fuse(*(loops[n] for n in inner)) if len(inner) > 1 else loops[inner[0]]
         piece, turn, thread = sch.split(row, [None, turns, THREADS // 2])
@@ -62,7 +59,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
         sch.bind(thread, "threadIdx.x")
         sch.unroll(turn)
         return f"`{stage.block.name}`: blocks for pieces of {turns * THREADS // 2} results that lie alike"
-    spread(kernel, [loops[n] for n in order], _times(stage, order), lanes, turns)
+    spread(kernel, [loops[n] for n in order], stage.times(order), lanes, turns)
     each = f"{lanes} results each" if lanes > 1 else "a thread for each result"
     return f"`{stage.block.name}`: {each}" + (f", {turns} times" if turns > 1 else "")
 
@@ -108,15 +105,10 @@ def block_threads(kernel: GpuKernel, times: int | None) -> int:
     return threads
 
 
-def _times(stage: Stage, places: Sequence[int]) -> int | None:
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)
-
-
 def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
     """How many results along loops that are one a thread computes side by side: as many as one access moves, where all
     accesses are whole vectors and enough threads remain."""
-    times, length = _times(stage, stage.spatial), _times(stage, places)
+    times, length = stage.times(stage.spatial), stage.times(places)
     if any(s not in (0, 1) for s in stage.steps_by(places[-1])):
         return 1
     known = length if length is not None else stage.extents[places[-1]]
@@ -132,7 +124,7 @@ def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
 def _turns(kernel: GpuKernel, stage: Stage, lanes: int) -> int:
     """How many times a thread does its part: until it has bytes enough on their way, where every multiprocessor is full
     all the same. What computes much has enough to do while it waits."""
-    facts, times = kernel.facts, _times(stage, stage.spatial)
+    facts, times = kernel.facts, stage.times(stage.spatial)
     turns = MOST_TURNS
     full = facts.sm_count * facts.threads_per_sm
     while turns > 1 and (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
@@ -97,12 +96,6 @@ def share_rows(
     ):
         rows //= 2
     return RowShare(length, vector, threads, rows, threads * most >= pieces)
-
-
-def times(stage: Stage, places: Sequence[int]) -> int | None:
-    """How often some loops run together; None if that is not known."""
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)
 
 
 def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:

@@ -12,7 +12,7 @@ from math import prod
 
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.gpu.nests import combinable, stores_only
-from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is_row, share_rows, times
+from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is_row, share_rows
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, try_inline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of
@@ -54,7 +54,7 @@ def _schedule(kernel: GpuKernel, axes: int, share: RowShare) -> None:
     *before, last = blocks
     held = [block for block in before if _place(kernel, block, axes, share)]
     loops = kernel.loops(last)
-    row = _fused(kernel, loops[: _long(kernel.stage(last))[axes - 1] + 1])
+    row = kernel.fused(loops[: kernel.stage(last).long[axes - 1] + 1])
     if share.rows > 1:
         row, inside = sch.split(row, [None, share.rows])
         sch.bind(row, "blockIdx.x")
@@ -107,7 +107,7 @@ def _place(kernel: GpuKernel, block: BlockRV, axes: int, share: RowShare) -> boo
     inner = _inner(stage, axes)
     along = bool(inner) and not stage.reduced
     if along and not share.kept:
-        size = times(stage, inner)
+        size = stage.times(inner)
         room = kernel.facts.shared_static // (2 * len(kernel.stages()))
         if size is None or size * stage.element_bytes > room:
             return False
@@ -136,8 +136,8 @@ def share_out_row(kernel: GpuKernel, block: BlockRV, share: RowShare, outer: int
             _, lane = sch.split(sch.add_unit_loop(block), [None, share.threads])
             sch.bind(lane, "threadIdx.x")  # the first thread's
         return
-    along = _fused(kernel, [loops[n] for n in inner])
-    turn, thread, lane = _parts(kernel, along, share, times(stage, inner) == share.length)
+    along = kernel.fused([loops[n] for n in inner])
+    turn, thread, lane = _parts(kernel, along, share, stage.times(inner) == share.length)
     if thread is not None:
         sch.bind(thread, "threadIdx.x")
     if lane is not None:
@@ -161,25 +161,16 @@ def _parts(
     return along, thread, lane
 
 
-def _fused(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-def _long(stage: Stage) -> list[int]:
-    """The places of the loops that run more than once."""
-    return [n for n, extent in enumerate(stage.extents) if extent != 1]
-
-
 def _inner(stage: Stage, axes: int) -> list[int]:
     """The places of the loops within a row."""
-    return list(stage.reduced) or _long(stage)[axes:]
+    return list(stage.reduced) or stage.long[axes:]
 
 
 def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
     """How long the rows of the reductions are, and how they go to threads."""
-    lengths = {times(s, s.reduced) for s in stages if s.reduced}
+    lengths = {s.times(s.reduced) for s in stages if s.reduced}
     length = lengths.pop() if len(lengths) == 1 else None
-    inside = [s for s in stages if times(s, _inner(s, axes)) == length]
+    inside = [s for s in stages if s.times(_inner(s, axes)) == length]
     given = kernel.func.buffers
     sizes = [
         max(a.buffer.dtype.bits // 8, 1)
@@ -190,8 +181,8 @@ def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
     widest = max(sizes, default=4)
     vector = min((fitting_vector(s, _inner(s, axes), widest) for s in inside), default=1)
     last = stages[-1]
-    places = _long(last)[:axes]
-    count = times(last, places)
+    places = last.long[:axes]
+    count = last.times(places)
     arrays = 1 + sum(not s.reduced for s in inside if s is not stages[-1])
     share = share_rows(kernel, count, length, vector, widest, arrays)
     known = prod(takewhile(bool, (last.extents[n] or 0 for n in reversed(places))))
@@ -207,15 +198,15 @@ def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
         not_this("no block reduces")
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
-    count = min(sum(n in s.spatial for n in _long(s)) for s in reducing)
+    count = min(sum(n in s.spatial for n in s.long) for s in reducing)
     if count == 0:
         not_this("there is one row only")
-    first = [stages[-1].loops[n] for n in _long(stages[-1])[:count]]
+    first = [stages[-1].loops[n] for n in stages[-1].long[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
         if not stores_only(stage):
             not_this(f"{name} does more than store expressions")
-        long = _long(stage)
+        long = stage.long
         own = [stage.loops[n] for n in long[:count]]
         if not len(own) == len(first) == count or not all(map(stage.same_extent, own, first)):
             not_this(f"{name} has other rows")
@@ -235,7 +226,7 @@ def _check_rows(stage: Stage, inner: list[int]) -> None:
     name = f"block `{stage.block.name}`"
     if along and not all(step in (0, 1) for step in stage.steps_by(along[-1])):
         not_this(f"{name} does not read along its rows")
-    length = times(stage, inner)
+    length = stage.times(inner)
     if length is not None and length <= SHORT:
         reads = [
             a for a in stage.accesses if not a.stored and not a.variables.isdisjoint(stage.loops[n].var for n in along)
@@ -251,10 +242,10 @@ def grid_rows(kernel: GpuKernel, block: BlockRV) -> None:
     outer, inner = [loops[n] for n in stage.spatial], [loops[n] for n in stage.reduced]
     if [*stage.spatial, *stage.reduced] != sorted([*stage.spatial, *stage.reduced]):
         kernel.sch.reorder(*outer, *inner)
-    place = _fused(kernel, outer) if outer else kernel.sch.add_unit_loop(inner[0])
+    place = kernel.fused(outer) if outer else kernel.sch.add_unit_loop(inner[0])
     stage = kernel.stage(block)
     vector = fitting_vector(stage, list(stage.reduced), stage.element_bytes)
-    share = share_rows(kernel, times(stage, stage.spatial), times(stage, stage.reduced), vector, stage.element_bytes, 1)
+    share = share_rows(kernel, stage.times(stage.spatial), stage.times(stage.reduced), vector, stage.element_bytes, 1)
     kernel.sch.bind(place, "blockIdx.x")
     threads = max(share.threads, kernel.facts.warp)
     share_out_row(kernel, block, RowShare(share.length, vector, threads, 1, False), 1)

@@ -3,8 +3,6 @@ lines of global memory."""
 
 from __future__ import annotations
 
-from math import prod
-
 from mlcc.passes.auto_schedule.gpu.gemm_form import joined_axes
 from mlcc.passes.auto_schedule.gpu.nests import thread_nest
 from mlcc.passes.auto_schedule.inlining import inline_cheap
@@ -12,7 +10,7 @@ from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.auto_schedule.transposes import alike, crossing
-from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.handles import BlockRV
 
 WARP = 32  # threads that store, or load, a row of a tile
 ROWS = 8  # of threads
@@ -43,21 +41,16 @@ def _crossed(stage: Stage) -> tuple[list[int], list[int], Access] | None:
         return None
     store, read = pair
     stored, loaded = alike(stage, store, read), alike(stage, read, store)
-    if any((_times(stage, places) or WARP) < WARP for places in (stored, loaded)):
+    if any((stage.times(places) or WARP) < WARP for places in (stored, loaded)):
         return None
     steps = zip(stage.steps_by(read), stage.steps_by(store), stage.accesses, strict=True)
     return next(((stored, loaded, a) for along, across, a in steps if along == 1 and across not in (0, 1)), None)
 
 
-def _times(stage: Stage, places: list[int]) -> int | None:
-    extents = [stage.extents[n] for n in places]
-    return None if None in extents else prod(n for n in extents if n is not None)
-
-
 def _lanes(stage: Stage, *groups: list[int]) -> int:
     """How many elements a thread moves at a time: as many as divide both sides, which are to be as long as a tile."""
     lanes = max(WORD // stage.element_bytes, 1)
-    sides = [_times(stage, places) for places in groups]
+    sides = [stage.times(places) for places in groups]
     while lanes > 1 and any(n is None or n % lanes or n < WARP * lanes for n in sides):
         lanes //= 2
     return lanes
@@ -81,7 +74,7 @@ def _by_tiles(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: list
     far, column = sch.split(loops[stored[0]], [None, size])
     strip, row = sch.split(loops[loaded[0]], [None, size])
     sch.reorder(*outer, strip, far, row, column)
-    place = _one(kernel, [*outer, strip, far])
+    place = kernel.fused([*outer, strip, far])
     sch.bind(place, "blockIdx.x")
     sch.compute_at(tile, place)
     _threads(kernel, block, lanes)
@@ -108,10 +101,6 @@ def _joined(kernel: GpuKernel, block: BlockRV, stored: list[int], loaded: list[i
     outer = [[n] for n in given if n not in (*stored, *loaded)]
     kernel.sch.transform_block_layout(block, joined_axes(given, (*outer, loaded, stored), extents))
     return [len(outer) + 1], [len(outer)]
-
-
-def _one(kernel: GpuKernel, loops: list[LoopRV]) -> LoopRV:
-    return kernel.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _threads(kernel: GpuKernel, block: BlockRV, lanes: int) -> None:

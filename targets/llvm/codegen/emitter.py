@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from mlcc.arith.linear import is_index
 from mlcc.errors import CompileError, Label
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
@@ -80,9 +81,9 @@ class Emitter:
             if found is not None:
                 return found
         elif isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
-            if _is_index(node.dtype):
+            if is_index(node.dtype):
                 return fn.binary(_INDEX_OPS[type(node)], self.index(node.lhs), self.index(node.rhs))
-        elif isinstance(node, tir.Cast) and node.dtype is INT64 and _is_index(node.value.dtype):
+        elif isinstance(node, tir.Cast) and node.dtype is INT64 and is_index(node.value.dtype):
             return self.index(node.value)
         value = self.expr(node)
         if value.type == "i64":
@@ -253,10 +254,6 @@ def _flags(options: EmitOptions) -> str:
 
 
 _INDEX_OPS: dict[type, str] = {tir.Add: "add nsw", tir.Sub: "sub nsw", tir.Mul: "mul nsw"}
-
-
-def _is_index(dtype: DType) -> bool:
-    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
 
 
 _EXPRESSIONS: dict[type, Callable[[Emitter, Any], Value]] = {
