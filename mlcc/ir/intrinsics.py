@@ -57,8 +57,9 @@ class Intrinsic:
     same but for rounding in a wider float type; one that `jumps` changes by a lot where its argument changes by a
     little. A `collective` one is for threads that run together. The first argument of an `extern` or `packed` one names
     the function that it calls. A `place` is of an element that is not accessed by it, and may be one past the last.
-    What `leaves` ends the function. The result points into the memory of the argument `into`. `pointers` are the
-    arguments that point to what a call accesses; those of `fragments` are fragments of matrices.
+    What `leaves` ends the function. The result points into the memory of the argument `into`; the argument `barrier` is
+    a barrier in shared memory. `pointers` are the arguments that point to what a call accesses; those of `fragments`
+    are fragments of matrices.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Intrinsic:
     place: bool = False
     leaves: bool = False
     into: int | None = None
+    barrier: int | None = None
     pointers: tuple[Pointer, ...] = ()
     fragments: bool = False
 
@@ -177,12 +179,15 @@ _TABLE = """
 1+ explicit update any collective 6:r+7 8:r+9 10:rw+11 = ptx_mma
 1+ explicit update any collective 6:r+7 8:r+9 10:rw+11 12:r+13 = ptx_mma_sp
 1+ explicit update any collective 3:w+4 5:r+6 = ptx_ldmatrix
-5+ explicit update any collective 0:w+1 2:r+3 = ptx_cp_async ptx_cp_async_bulk
-1 void update any collective = ptx_wait_group ptx_cp_async_barrier ptx_arrive_barrier ptx_wgmma_wait_group
+5+ explicit update any collective 0:w+1 2:r+3 = ptx_cp_async
+5+ explicit update any collective 0:w+1 2:r+3 barrier=5 = ptx_cp_async_bulk
+1 void update any collective barrier=0 = ptx_cp_async_barrier ptx_arrive_barrier
+1 void update any collective = ptx_wait_group ptx_wgmma_wait_group
     create_barriers
-2 void update any collective = ptx_init_barrier_thread_count ptx_arrive_barrier_expect_tx
-1-2 void update any collective = ptx_wait_barrier ptx_cp_async_bulk_wait_group
-5+ explicit update any collective 0:w+1 = ptx_cp_async_bulk_tensor
+2 void update any collective barrier=0 = ptx_init_barrier_thread_count ptx_arrive_barrier_expect_tx
+1-2 void update any collective barrier=0 = ptx_wait_barrier
+1-2 void update any collective = ptx_cp_async_bulk_wait_group
+5+ explicit update any collective 0:w+1 barrier=3 = ptx_cp_async_bulk_tensor
 4+ explicit update any collective 0:r+1 = ptx_cp_async_bulk_tensor_store
 7+ handle pure any = tensor_map
 13 explicit update any collective 8:rw+9 = ptx_wgmma_ss
@@ -245,8 +250,9 @@ def _facts(words: list[str]) -> dict[str, Any]:
             kind, _, offset = access.partition("+")
             pointer = Pointer(int(at), kind, int(offset) if offset else None)
             made["pointers"] = (*made.get("pointers", ()), pointer)
-        elif word.startswith("into="):
-            made["into"] = int(word.removeprefix("into="))
+        elif "=" in word:
+            field, _, at = word.partition("=")
+            made[field] = int(at)
         else:
             made[word] = True
     return made

@@ -15,6 +15,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
+from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.form_kernels import change_kernels
@@ -24,11 +25,6 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
 UINT64 = DType.of("uint64")
-# intrinsic: which of its arguments is the barrier
-BARRIER_ARGUMENT: Mapping[str, int] = {
-    "ptx_init_barrier_thread_count": 0, "ptx_arrive_barrier": 0, "ptx_arrive_barrier_expect_tx": 0,
-    "ptx_wait_barrier": 0, "ptx_cp_async_barrier": 0, "ptx_cp_async_bulk": 5, "ptx_cp_async_bulk_tensor": 3,
-}  # fmt: skip
 
 
 def place_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -74,8 +70,7 @@ class _Named(TirMutator):
             return []
         if not isinstance(call, tir.Call) or not isinstance(call.op, tir.Op):
             return node
-        name = call.op.name.removeprefix("tir.")
-        at = BARRIER_ARGUMENT.get(name)
+        name, at = name_of(call), called(call).barrier
         if at is None or at >= len(call.args) or call.args[at].dtype.is_handle:
             return node
         number = call.args[at]
