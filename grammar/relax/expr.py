@@ -281,7 +281,7 @@ def _stated(fw: FunctionWalk, cst: Cst, name: str, kwargs: dict[str, Any]) -> re
     """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
     found = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
     known = signature(name.removeprefix("relax."))
-    if found is None or known is None or any(p.kind == "types" for p in known.params):
+    if found is None or known is None or any(p.is_types for p in known.params):
         return None
     given = kwargs.pop(found)
     types = tuple(given) if isinstance(given, (tuple, list)) else (given,)

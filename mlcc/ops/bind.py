@@ -21,11 +21,6 @@ PARAM_ALIASES = {
     "format_args": "values",
 }
 
-# Calls whose struct info arguments are a list of separate entries rather than one (perhaps a tuple).
-_TYPE_LISTS = frozenset(
-    {"call_builtin_with_ctx", "call_inplace_packed", "call_pure_packed", "invoke_closure", "invoke_pure_closure"}
-)
-
 
 def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span | None = None) -> relax.Call:
     """The call `name(*args, **kwargs)` with arguments sorted into args, attributes and struct info; not yet inferred.
@@ -48,8 +43,9 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
                 made = values.attribute(param, value)
                 if made is not None or not param.hidden:
                     attrs[param.name] = made
-            elif param.kind == "types":
-                types = () if value is None else values.result_types(value, given.get("dtype"), short in _TYPE_LISTS)
+            elif param.is_types:
+                several = param.kind == "typelist"
+                types = () if value is None else values.result_types(value, given.get("dtype"), several)
             elif param.kind == "rest":
                 if short == "assert_op" and len(value) == 1 and isinstance(value[0], (tuple, list)):
                     value = value[0]
@@ -86,7 +82,7 @@ def _assign(
             given[param.name] = remaining.pop(0)
     if remaining:
         raise _error("E0441", f"`R.{name}` takes {_count(sig)}, {len(args)} were given", span)
-    takes_types = any(p.kind == "types" for p in sig.params)
+    takes_types = any(p.is_types for p in sig.params)
     for key, value in _renamed(kwargs).items():
         key = _other_name(key, sig)
         if sig.param(key) is None and not (key == "dtype" and takes_types):
@@ -106,7 +102,7 @@ def _other_name(key: str, sig: Signature) -> str:
     """`out_sinfo` and `sinfo_args` stand for each other, as their order in text shows which is meant."""
     if key in ("out_sinfo", "sinfo_args") and sig.param(key) is None:
         for param in sig.params:
-            if param.kind == "types":
+            if param.is_types:
                 return param.name
     return key
 
@@ -255,7 +251,7 @@ def print_call_args(
         if len(call.args) > at:
             keywords.append(("format", call.args[at]))
     if call.sinfo_args:
-        keywords.append(_types_keyword(short, call.sinfo_args, old))
+        keywords.append(_types_keyword(short, sig, call.sinfo_args, old))
     attrs = [n for n in sig.attr_order if n in call.attrs] + [n for n in call.attrs if sig.param(n) is None]
     for name in attrs:
         value = call.attrs[name]
@@ -266,8 +262,8 @@ def print_call_args(
     return positional, tuple(keywords)
 
 
-def _types_keyword(name: str, types: tuple[relax.StructInfo, ...], old: bool) -> tuple[str, Any]:
-    if name in _TYPE_LISTS or name == "call_py_func":
+def _types_keyword(name: str, sig: Signature, types: tuple[relax.StructInfo, ...], old: bool) -> tuple[str, Any]:
+    if any(p.kind == "typelist" for p in sig.params) or name == "call_py_func":
         return ("sinfo_args" if old else "ty_args"), tuple(types)
     only = types[0]
     shown = list(only.fields) if isinstance(only, relax.TupleStructInfo) else only

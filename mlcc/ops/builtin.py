@@ -153,8 +153,8 @@ def _lower_wrap_param(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 OPS: dict[str, Impl] = {
     "call_dps_packed": Impl("func: func, args: exprs, out_sinfo: types"),
-    "call_inplace_packed": Impl("func: func, args: rest, inplace_indices: ints, sinfo_args: types"),
-    "call_pure_packed": Impl("func: func, args: rest, sinfo_args: types"),
+    "call_inplace_packed": Impl("func: func, args: rest, inplace_indices: ints, sinfo_args: typelist"),
+    "call_pure_packed": Impl("func: func, args: rest, sinfo_args: typelist"),
     "call_py_func": Impl("func_name: string, args: exprs, out_sinfo: types"),
     "call_tir": Impl("gvar: func, args: exprs, out_sinfo: types, tir_vars: shape? = None"),
     "call_tir_inplace": Impl(
@@ -167,15 +167,15 @@ OPS: dict[str, Impl] = {
     "dist.call_tir_local_view": Impl("gvar: func, args: exprs, out_sinfo: types, tir_vars: shape? = None"),
     "dist.redistribute": Impl("input, device_mesh: any, placement: any"),
     "dist.redistribute_replica_to_shard": Impl("input, num_workers: int, axis: int"),
-    "invoke_pure_closure": Impl("closure, args: exprs, sinfo_args: types"),
+    "invoke_pure_closure": Impl("closure, args: exprs, sinfo_args: typelist"),
     "shape_of": Impl("x", infer_shape_of, lambda call, x: tuple(int(n) for n in np.shape(x))),
     "size": Impl("x", infer_size, lambda call, x: np.asarray(np.size(x), np.int64), _lower_size, shape_only=(0,)),
     "tensor_to_shape": Impl("x", infer_tensor_to_shape, lambda call, x: tuple(int(n) for n in x)),
     "shape_to_tensor": Impl(
         "x", infer_shape_to_tensor, lambda call, shape: np.asarray(shape, np.int64), _lower_shape_to_tensor,
     ),
-    "call_builtin_with_ctx": Impl("func: func, args: exprs, sinfo_args: types = None", pure=False),
-    "invoke_closure": Impl("closure, args: exprs, sinfo_args: types", pure=False),
+    "call_builtin_with_ctx": Impl("func: func, args: exprs, sinfo_args: typelist = None", pure=False),
+    "invoke_closure": Impl("closure, args: exprs, sinfo_args: typelist", pure=False),
     "print": Impl("format: string, values: rest", infer_none, pure=False),
     "assert_op": Impl("condition, format: string, values: rest", infer_assert_op, pure=False),
     "null_value": Impl("", infer_object),

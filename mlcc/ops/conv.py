@@ -177,15 +177,10 @@ def parameters(n: int, transposed: bool) -> str:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d": blocked_impl(
         Impl(
-            parameters(n, transposed=False),
-            _conv(n),
-            _np_conv(n),
-            _lower(n),
-            FusionKind.OUT_EWISE_FUSABLE,
-            precision=Precision.HALF,
-            layout=layout_rules.conv,
+            parameters(n, transposed=False), _conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
+            precision=Precision.HALF, layout=layout_rules.conv,
         ),
         *CONV,
     )
     for n in (1, 2, 3)
-}
+}  # fmt: skip

@@ -150,15 +150,10 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d_transpose": blocked_impl(
         Impl(
-            parameters(n, transposed=True),
-            _transposed(n),
-            _np_transposed(n),
-            _lower(n),
-            FusionKind.OUT_EWISE_FUSABLE,
-            precision=Precision.HALF,
-            layout=layout_rules.conv,
+            parameters(n, transposed=True), _transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
+            precision=Precision.HALF, layout=layout_rules.conv,
         ),
         *CONV,
     )
     for n in (1, 2, 3)
-}
+}  # fmt: skip

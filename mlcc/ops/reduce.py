@@ -314,14 +314,9 @@ _PARAMETERS = "x, axis: ints? = None, keepdims: bool = False"
 def _entry(reducer: Any, name: str, identity: int | None = None) -> Impl:
     expand = None if identity is None else _filled_if_empty(identity)
     return Impl(
-        _PARAMETERS,
-        infer_reduce,
-        _np_reduce(name),
-        _lower_reduce(reducer),
-        FusionKind.COMM_REDUCE,
-        expand=expand,
+        _PARAMETERS, infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE, expand=expand,
         layout=layout_rules.reduce,
-    )
+    )  # fmt: skip
 
 
 OPS: dict[str, Impl] = {

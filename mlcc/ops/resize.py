@@ -310,13 +310,8 @@ def _parameters(n: int) -> str:
 
 OPS: dict[str, Impl] = {
     f"image.resize{n}d": Impl(
-        _parameters(n),
-        _resize(n),
-        _np_resize(n),
-        _lower(n),
-        FusionKind.INJECTIVE,
-        precision=Precision.FOLLOW,
+        _parameters(n), _resize(n), _np_resize(n), _lower(n), FusionKind.INJECTIVE, precision=Precision.FOLLOW,
         layout=layout_rules.resize,
     )
     for n in (2, 3)
-}
+}  # fmt: skip

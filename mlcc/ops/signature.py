@@ -1,12 +1,13 @@
 """What a call of an operator takes: parameters with their kinds and defaults, read from the text in its entry.
 
 Parameters stand in the order in which a call's text gives them. One without a kind is an argument of the call (any
-graph-level expression; a number stands for a scalar). Kinds of arguments: `exprs` (a tuple), `shape`,
-`scalar`, `scalars` (a tuple), `string`, `datatype`, `func` (a function, or the name of a packed one), `rest` (all
-remaining positional arguments), `types` (struct info of the results). All other kinds are attributes: `int`, `ints`,
-`ints2` (N numbers, one standing for all), `pads4` (numbers before and after each of N/2 dimensions, one or N/2
-standing for all), `sections`, `float`, `floats`, `bool`, `str`, `dtype`, `any`. `?` admits None; so does `??`, and
-the attribute is then not there at all. A default is a literal, or the name of a parameter whose value is taken.
+graph-level expression; a number stands for a scalar). Kinds of arguments: `exprs` (a tuple), `shape`, `scalar`,
+`scalars` (a tuple), `string`, `datatype`, `func` (a function, or the name of a packed one), `rest` (all remaining
+positional arguments), `types` (struct info of the result, perhaps a tuple), `typelist` (that of several results). All
+other kinds are attributes: `int`, `ints`, `ints2` (N numbers, one standing for all), `pads4` (numbers before and after
+each of N/2 dimensions, one or N/2 standing for all), `sections`, `float`, `floats`, `bool`, `str`, `dtype`, `any`. `?`
+admits None; so does `??`, and the attribute is then not there at all. A default is a literal, or the name of a
+parameter whose value is taken.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from mlcc.ops.entries import entries
 
 ARGUMENT_KINDS = frozenset(
-    {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types"}
+    {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types", "typelist"}
 )
 _KIND = re.compile(r"([a-z]+)(\d*)(\?{0,2})$")
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
@@ -44,6 +45,11 @@ class Param:
         return self.kind not in ARGUMENT_KINDS
 
     @property
+    def is_types(self) -> bool:
+        """Struct info rather than an argument."""
+        return self.kind in ("types", "typelist")
+
+    @property
     def required(self) -> bool:
         return self.default is REQUIRED and self.default_from is None and self.kind != "rest"
 
@@ -64,7 +70,7 @@ class Signature:
     @property
     def arguments(self) -> tuple[Param, ...]:
         """The parameters that are arguments of the call; struct info of results does not count."""
-        return tuple(p for p in self.params if not p.is_attr and p.kind != "types")
+        return tuple(p for p in self.params if not p.is_attr and not p.is_types)
 
 
 def short_name(name: str) -> str:
