@@ -19,6 +19,7 @@ from typing import ClassVar
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
+from mlcc.ir.intrinsics import called
 from mlcc.ir.node import children, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.bulk_tiles import TILE, is_call
@@ -36,7 +37,6 @@ from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.manage.stages import FLAT
 
 MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that it is to have
-_BY_HAND = ("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "ptx_init_barrier_thread_count")
 
 
 def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -47,9 +47,8 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
-    calls = {n.op.name for s in body for n in walk(s) if isinstance(n, tir.Call) and isinstance(n.op, tir.Op)}
-    if calls & {f"tir.{name}" for name in _BY_HAND}:
-        return body
+    if any(called(n).barrier is not None for s in body for n in walk(s)):
+        return body  # it orders accesses by barriers of its own
     return _Sync(loops, _results(body)).body(body)[0]
 
 

@@ -1,4 +1,4 @@
-"""What the pass `to-mixed-precision` knows of operators, and which values nothing needs in full precision."""
+"""Which values the pass `to-mixed-precision` may keep in half precision, since nothing needs them in full."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from mlcc import ops
 from mlcc.ir import relax, tir
-from mlcc.ops.registry import Precision as Policy
+from mlcc.ops.registry import Precision
 from mlcc.relax.queries import is_tensors, used_vars
 
 HALF, FULL = "float16", "float32"
-Precision = Any  # a dtype's name for a tensor ("" where nothing is required), a tuple of these for a tuple
+Dtypes = Any  # a dtype's name for a tensor ("" where nothing is required), a tuple of these for a tuple
 
 
-def policy(call: relax.Call) -> Policy | None:
-    """The policy of an operator; None for calls of functions."""
+def policy(call: relax.Call) -> Precision | None:
+    """What an operator computes in; None for calls of functions."""
     if not isinstance(call.op, tir.Op):
         return None
     op = ops.get(call.op.name)
-    return Policy.FULL if op is None or op.impl.infer is None else op.impl.precision
+    return Precision.FULL if op is None or op.impl.infer is None else op.impl.precision
 
 
-def precision(info: relax.StructInfo | None, of: str | None = None) -> Precision:
+def precision(info: relax.StructInfo | None, of: str | None = None) -> Dtypes:
     """The dtype `of` for every tensor of a value, or its own."""
     match info:
         case relax.TensorStructInfo(dtype=dtype):
@@ -31,7 +31,7 @@ def precision(info: relax.StructInfo | None, of: str | None = None) -> Precision
     return ""
 
 
-def requirements(func: relax.Function) -> dict[relax.Var, Precision]:
+def requirements(func: relax.Function) -> dict[relax.Var, Dtypes]:
     """What the uses of each variable in dataflow blocks and results need it in; users come before what they use."""
     found = _Requirements()
     found.sequence(func.body)
@@ -40,9 +40,9 @@ def requirements(func: relax.Function) -> dict[relax.Var, Precision]:
 
 class _Requirements:
     def __init__(self) -> None:
-        self.needs: dict[relax.Var, Precision] = {}
+        self.needs: dict[relax.Var, Dtypes] = {}
 
-    def require(self, expr: Any, needed: Precision) -> None:
+    def require(self, expr: Any, needed: Dtypes) -> None:
         if isinstance(expr, relax.Var):
             self.needs[expr] = _stricter(self.needs.get(expr, ""), needed)
         elif isinstance(expr, relax.Tuple):
@@ -66,7 +66,7 @@ class _Requirements:
                     parts[index] = self.needs.get(var) or parts[index]
                     self.require(source, tuple(parts))
             case relax.VarBinding(value=relax.Call() as call) if policy(call) is not None:
-                wanted = HALF if policy(call) is Policy.HALF else FULL
+                wanted = HALF if policy(call) is Precision.HALF else FULL
                 for arg in call.args:
                     if is_tensors(arg.struct_info):
                         self.require(arg, precision(arg.struct_info, wanted))
@@ -80,7 +80,7 @@ class _Requirements:
                 self.require(var, precision(var.struct_info, FULL))
 
 
-def _stricter(a: Precision, b: Precision) -> Precision:
+def _stricter(a: Dtypes, b: Dtypes) -> Dtypes:
     if isinstance(a, tuple) or isinstance(b, tuple):
         a, b = a or ("",) * len(b), b or ("",) * len(a)
         return tuple(map(_stricter, a, b))

@@ -11,10 +11,10 @@ from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
-from mlcc.ops.registry import Precision as Policy
+from mlcc.ops.registry import Precision
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Precision, policy, precision, requirements
+from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Dtypes, policy, precision, requirements
 from mlcc.relax.construct import get_item, make_function, make_tuple
 from mlcc.relax.queries import is_call, is_tensors
 
@@ -114,13 +114,13 @@ class _Rewriter(RelaxMutator):
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else make_tuple(fields)
         return expr
 
-    def cast(self, expr: relax.Expr, to: Precision) -> relax.Expr:
+    def cast(self, expr: relax.Expr, to: Dtypes) -> relax.Expr:
         """The expression in the wanted precision; what that takes is bound before."""
         if isinstance(to, tuple):
             return self.cast_fields(expr, to)
         return self.emit(_astype(expr, to)) if _differs(expr, to) else expr
 
-    def cast_fields(self, expr: relax.Expr, to: tuple[Precision, ...]) -> relax.Expr:
+    def cast_fields(self, expr: relax.Expr, to: tuple[Dtypes, ...]) -> relax.Expr:
         if isinstance(expr, relax.Tuple):
             fields = tuple(self.cast(f, t) for f, t in zip(expr.fields, to, strict=True))
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else make_tuple(fields)
@@ -128,7 +128,7 @@ class _Rewriter(RelaxMutator):
             return expr
         return make_tuple(self.cast(self.emit(get_item(expr, at)), part) for at, part in enumerate(to))
 
-    def result(self, value: relax.Expr, to: Precision) -> relax.Expr:
+    def result(self, value: relax.Expr, to: Dtypes) -> relax.Expr:
         """A value for a binding in the wanted precision."""
         if isinstance(value, relax.Tuple):
             return self.cast(value, to)
@@ -175,25 +175,25 @@ class _Rewriter(RelaxMutator):
         source = self.now(value.tuple_value)
         return value if source is value.tuple_value else get_item(source, value.index)
 
-    def call(self, binding: relax.VarBinding, call: relax.Call, kind: Policy) -> None:
+    def call(self, binding: relax.VarBinding, call: relax.Call, kind: Precision) -> None:
         args = tuple(map(self.now, call.args))
         if is_call(call, "relax.wrap_param"):
             self.rebind(binding, args[0])
             return
-        if kind is Policy.FULL:
+        if kind is Precision.FULL:
             old = call.args
             pairs = zip(args, old, strict=True)
             made = tuple(self.cast(a, precision(o.struct_info)) if a is not o else a for a, o in pairs)
             self.rebind(binding, self.updated(call, made, call.attrs))
             return
         wanted, attrs = HALF, call.attrs
-        if kind is Policy.FOLLOW and not all(map(_may_be_half, args)):
+        if kind is Precision.FOLLOW and not all(map(_may_be_half, args)):
             wanted = FULL
-        if kind is Policy.HALF and "out_dtype" in attrs:
+        if kind is Precision.HALF and "out_dtype" in attrs:
             attrs = attrs.with_item("out_dtype", self.out_dtype)
         made = tuple(self.cast(a, precision(a.struct_info, wanted)) if is_tensors(a.struct_info) else a for a in args)
         value: relax.Expr = self.updated(call, made, attrs)
-        if kind is Policy.HALF and isinstance(binding.var, relax.DataflowVar):
+        if kind is Precision.HALF and isinstance(binding.var, relax.DataflowVar):
             value = self.result(value, precision(value.struct_info, HALF))
         self.rebind(binding, self.stored(binding.var, value))
 
@@ -210,18 +210,18 @@ def _astype(expr: relax.Expr, dtype: str) -> relax.Call:
     return ops.bind_call("astype", (expr,), {"dtype": dtype})
 
 
-def _differs(expr: relax.Expr, to: Precision) -> bool:
+def _differs(expr: relax.Expr, to: Dtypes) -> bool:
     return _unlike(precision(expr.struct_info), to)
 
 
-def _unlike(have: Precision, to: Precision) -> bool:
+def _unlike(have: Dtypes, to: Dtypes) -> bool:
     """Only float16 and float32 are turned into each other."""
     if isinstance(to, tuple):
         return any(map(_unlike, have, to))
     return have != to and {have, to} == {HALF, FULL}
 
 
-def _halved(have: Precision, need: Precision) -> Precision:
+def _halved(have: Dtypes, need: Dtypes) -> Dtypes:
     if isinstance(have, tuple):
         return tuple(map(_halved, have, need or ("",) * len(have)))
     return HALF if need == HALF else have
