@@ -104,3 +104,10 @@ def has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
             case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
                 stack += inner
     return False
+
+
+def uncast(expr: tir.Expr) -> tir.Expr:
+    """What is cast, however often."""
+    while isinstance(expr, tir.Cast):
+        expr = expr.value
+    return expr

@@ -9,8 +9,8 @@ from math import prod
 from mlcc.arith.conditions import linear_parts
 from mlcc.arith.keys import same_expr
 from mlcc.ir import tir
+from mlcc.ir.visit import uncast
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.fusion.op_pattern import uncast
 
 
 @dataclass(frozen=True)

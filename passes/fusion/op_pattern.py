@@ -7,6 +7,7 @@ from typing import Any
 from mlcc.ir import tir
 from mlcc.ir.checked import checked_index
 from mlcc.ir.node import Node, children, walk
+from mlcc.ir.visit import uncast
 from mlcc.ops import FusionKind
 
 ATTRIBUTE = "op_pattern"
@@ -145,13 +146,6 @@ def _is_reused(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
 
 def _reduces_plainly(load: tir.BufferLoad, reduced: set[tir.Var]) -> bool:
     return all(index in reduced or not any(v in reduced for v in _vars(index)) for index in load.indices)
-
-
-def uncast(expr: tir.Expr) -> tir.Expr:
-    """What is cast, however often."""
-    while isinstance(expr, tir.Cast):
-        expr = expr.value
-    return expr
 
 
 def _vars(expr: tir.Expr) -> list[tir.Var]:
