@@ -27,7 +27,7 @@ _PUBLIC = {
     "run_passes": "mlcc.driver",
     "build": "mlcc.driver",
     "lint": "mlcc.verify",
-    "load": "mlcc.runtime.loader",
+    "load": "mlcc.loading",
     "apply_schedule": "mlcc.passes.schedule.mls.run",
     "Schedule": "mlcc.passes.schedule.schedule",
     "get_num_threads": "mlcc.runtime.threads",

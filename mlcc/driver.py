@@ -198,7 +198,7 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
 
 def run_emulated(target: str | Target, module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Lower a module for a target that is a GPU, from where it stands, and call one of its functions by emulation."""
-    from mlcc.runtime.loader import load
+    from mlcc.loading import load
 
     made = build(module, target, pipeline="", allow_native=False)
     return load(made, emulate=True)[func](*arrays)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ if __name__ != "mlcc.runtime":
     raise ImportError("import mlcc.runtime, not " + __name__)
 
 _PUBLIC = {
-    "Executable": "loader",
+    "Executable": "executable",
     "TensorView": "dlpack",
     "get_func": "registry",
     "get_num_threads": "threads",

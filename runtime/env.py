@@ -9,6 +9,7 @@ import runpy
 from mlcc.errors import LoadError, MlccError, error
 from mlcc.runtime import registry
 from mlcc.runtime.dlerror import said_by
+from mlcc.runtime.native_function import NativeFunction
 
 REGISTRY_VERSION = 1
 _AddFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -66,7 +67,7 @@ def _load_library(path: str) -> None:
             wrong.append("a name or function is null")
             return 1
         text = name.decode("utf-8", "replace")
-        registry.register_func(text, registry.NativeFunction(text, function, context or 0), override=True)
+        registry.register_func(text, NativeFunction(text, function, context or 0), override=True)
         return 0
 
     callback = _AddFn(add)

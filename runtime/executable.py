@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlcc.errors import CallError, did_you_mean, error
-from mlcc.runtime.call import Function
+from mlcc.runtime.function import Function
 from mlcc.runtime.manifest import Manifest
+from mlcc.runtime.timing import Timer
 
 
-class Functions:
+class Executable:
     """A loaded artifact: `exe["main"](x, w)` calls a function; `exe.functions` are all of them by name."""
 
     def __init__(self, facts: Manifest) -> None:
@@ -21,6 +22,14 @@ class Functions:
     def manifest(self) -> dict[str, Any]:
         """What the artifact says of itself; see `docs/abi.md`."""
         return self._facts.raw
+
+    def time_evaluator(self, name: str, number: int = 10, repeat: int = 5, min_seconds: float = 0.0) -> Timer:
+        """A timer for a function: `exe.time_evaluator("main", number=100)(x, w).median` is in seconds.
+
+        Machine code is called in a native loop. A device measures by its own clock, and what is copied to and from the
+        host is not counted.
+        """
+        return Timer(self[name], number, repeat, min_seconds)
 
     def __getitem__(self, name: str) -> Function:
         found = self.functions.get(name)

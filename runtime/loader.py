@@ -7,65 +7,67 @@ running in another thread, and other objects may use its thread pool.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlcc.errors import LoadError, error
-from mlcc.runtime import elf, externs, machine, manifest, registry, threads
-from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START, SetSlotFn, TimeFn
-from mlcc.runtime.call import Entry, Function
+from mlcc.runtime import elf, externs, machine, manifest, threads
+from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
 from mlcc.runtime.dlerror import said_by
-from mlcc.runtime.executable import Functions
+from mlcc.runtime.executable import Executable
 from mlcc.runtime.image import is_shared, link_image
 from mlcc.runtime.manifest import Manifest
-from mlcc.runtime.packed import Frames, make_trampoline
-from mlcc.runtime.timing import Timer
+from mlcc.runtime.native import NativeExecutable
 
 if TYPE_CHECKING:
     from mlcc.runtime.launch.device import Device
     from mlcc.runtime.launch.files import Parts
 
-
 _PLANS = (ZIP_START, MANIFEST_LINE)  # how files with a launch plan begin
-_TO_EMULATE = "compile it for a GPU: `mlcc run model.mlc -t cuda --emulate`, or name a .ptx or .mlca file"
+Maker = Callable[["Parts", "str | None"], "Device"]  # makes the device for the parts and path of an artifact
+
+
+class Content(NamedTuple):
+    """The bytes of an artifact, and its path if it is a file."""
+
+    data: bytes
+    path: str | None = None
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether this is, or should be, a launch plan for a device; else it is machine code."""
+        return self.data.startswith(_PLANS) or (self.path is not None and self.path.endswith((".ptx", ".mlca")))
 
 
 def load(
-    artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None, *,
-    emulate: bool = False, check: bool = True,
-) -> Functions:  # fmt: skip
+    artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | Maker | None = None
+) -> Executable:
     """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
 
-    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Code for a GPU runs on
-    `device`, by default the process's current CUDA device. With `emulate` what was built for a GPU runs on the CPU, and
-    with `check` calls raise what threads do wrong. Raises LoadError, for an artifact of another machine MachineError.
+    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. A launch plan runs on
+    `device`, or on the one that `device` makes for it; by default on the process's current CUDA device. Raises
+    LoadError, for an artifact of another machine MachineError.
     """
-    path = None
-    if emulate and hasattr(artifact, "emulator"):
-        device = artifact.emulator(check)
-    if isinstance(artifact, (bytes, bytearray, memoryview)):
-        data = bytes(artifact)
-    elif isinstance(artifact, (str, os.PathLike)):
-        path = os.fspath(artifact)
-        data = read_file(path)
-    elif hasattr(artifact, "emit"):
-        data = artifact.emit(artifact.loadable)
-    else:
-        raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
+    content = content_of(artifact)
     try:
-        if data.startswith(_PLANS):
-            return _load_plan(data, path, device, check if emulate else None)
-        if path is not None and path.endswith((".ptx", ".mlca")):
-            text = "its start is lost, or mlcc did not write it: there is no manifest" if data else "the file is empty"
-            raise LoadError(error("E0869", text, help="mlcc loads what `mlcc compile -t cuda` wrote, as a whole"))
-        if emulate:
-            text = "this was compiled for a CPU: there is nothing to emulate"
-            raise LoadError(error("E0748", text, help=_TO_EMULATE))
-        return _load(data, path, frozenset(allow_extern))
+        return _load_plan(content, device) if content.has_plan else _load(content.data, frozenset(allow_extern))
     except LoadError as exc:
-        raise (_named(exc, path) if path is not None else exc) from None
+        raise named(exc, content.path) from None
+
+
+def content_of(artifact: Any) -> Content:
+    """What lies at a path, in bytes, or in what `mlcc.build` returned. Raises LoadError, CompileError."""
+    if isinstance(artifact, Content):
+        return artifact
+    if isinstance(artifact, (bytes, bytearray, memoryview)):
+        return Content(bytes(artifact))
+    if isinstance(artifact, (str, os.PathLike)):
+        path = os.fspath(artifact)
+        return Content(read_file(path), path)
+    if hasattr(artifact, "emit"):
+        return Content(artifact.emit(artifact.loadable))
+    raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
 
 
 def read_manifest(path: str) -> dict[str, Any]:
@@ -73,9 +75,9 @@ def read_manifest(path: str) -> dict[str, Any]:
     try:
         data = read_file(path)
         if data.startswith(_PLANS):
-            from mlcc.runtime.launch import files as plan_files
+            from mlcc.runtime.launch.files import read_parts
 
-            raw = plan_files.read_parts(data, path, with_constants=False).manifest
+            raw = read_parts(data, path, with_constants=False).manifest
             manifest.read(raw)
             return raw
         raw = manifest.extract(data)
@@ -83,7 +85,7 @@ def read_manifest(path: str) -> dict[str, Any]:
         manifest.read(raw)
         return raw
     except LoadError as exc:
-        raise _named(exc, path) from None
+        raise named(exc, path) from None
 
 
 def read_file(path: str) -> bytes:
@@ -95,14 +97,16 @@ def read_file(path: str) -> bytes:
         raise LoadError(error("E0850", f"cannot read {path}: {exc.strerror or exc}")) from None
 
 
-def _named(exc: LoadError, path: str) -> LoadError:
-    """The same error with the file's name in front of each message."""
+def named(exc: LoadError, path: str | None) -> LoadError:
+    """The same error with the file's name, if there is one, in front of each message."""
     from dataclasses import replace
 
+    if path is None:
+        return exc
     return type(exc)([d if path in d.message else replace(d, message=f"{path}: {d.message}") for d in exc.diagnostics])
 
 
-def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Executable:
+def _load(data: bytes, allow_extern: frozenset[str]) -> Executable:
     kind, _, _ = elf.read_header(data)
     facts = manifest.read(manifest.extract(data))
     machine.check(facts.arch, facts.features)
@@ -112,28 +116,24 @@ def _load(data: bytes, path: str | None, allow_extern: frozenset[str]) -> Execut
     return _load_shared(data, facts, allow_extern)
 
 
-def _load_plan(data: bytes, path: str | None, device: Device | None, emulate: bool | None) -> Functions:
-    """`emulate`: with checks, without, or not at all."""
-    from mlcc.runtime.launch import files as plan_files
-    from mlcc.runtime.launch.executable import PlanExecutable
+def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
+    from mlcc.runtime.launch.executable import LaunchExecutable
+    from mlcc.runtime.launch.files import read_parts
 
-    parts = plan_files.read_parts(data, path)
+    if not content.data.startswith(_PLANS):
+        start = "its start is lost, or mlcc did not write it: there is no manifest"
+        text = start if content.data else "the file is empty"
+        raise LoadError(error("E0869", text, help="mlcc loads what `mlcc compile -t cuda` wrote, as a whole"))
+    parts = read_parts(*content)
     facts = manifest.read(parts.manifest)
-    if device is None and emulate is not None:
-        device = _emulator(parts, path, emulate)
+    if callable(device):
+        device = device(parts, content.path)
     if device is None:
         from mlcc.runtime.cuda import default_device
 
         device = default_device()
     device.require(facts.raw["target"])
-    return PlanExecutable(facts, parts.plan, parts.constants, parts.code, device)
-
-
-def _emulator(parts: Parts, path: str | None, check: bool) -> Device:
-    """A device that runs the kernels of an artifact on the CPU. This takes the compiler, which runtime/ never imports
-    for what it loads to run."""
-    made: Device = importlib.import_module("mlcc.targets.emulate.archive").emulator(parts, path, check)
-    return made
+    return LaunchExecutable(facts, parts.plan, parts.constants, parts.code, device)
 
 
 def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
@@ -152,7 +152,7 @@ def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
             raise elf.damaged(f"the function `{name}` of its manifest is not there")
         return image.functions[name]
 
-    return Executable(facts, find, image.constants)
+    return NativeExecutable(facts, find, image.constants)
 
 
 def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
@@ -174,7 +174,7 @@ def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
             raise elf.damaged(f"the function `{name}` of its manifest is not there") from None
         return address or 0
 
-    return Executable(facts, find, (0, 0))
+    return NativeExecutable(facts, find, (0, 0))
 
 
 def _open_library(data: bytes) -> ctypes.CDLL:
@@ -200,40 +200,3 @@ def _open_library(data: bytes) -> ctypes.CDLL:
     except BaseException:
         os.close(handle)
         raise
-
-
-class Executable(Functions):
-    """A loaded object or shared library."""
-
-    def __init__(self, facts: Manifest, find: Callable[[str], int], constants: tuple[int, int]) -> None:
-        super().__init__(facts)
-        self._find = find
-        self._frames = Frames() if facts.packed else None
-        self._bound_at = -1
-        self._slots: list[Any] = []
-        if facts.packed:
-            assert self._frames is not None
-            self._set_slot = SetSlotFn(find(f"{facts.prefix}_set_packed_slot"))
-            self._slots = [make_trampoline(spec, self._frames, constants) for spec in facts.packed]
-        for name, spec in facts.functions.items():
-            at = {part: find(f"{spec.symbol}_{part}") for part in ("query", "run", "error")}
-            entry = Entry.at(at["query"], at["run"], at["error"], self._frames, self._bind_packed)
-            self.functions[name] = Function(spec, entry)
-
-    def time_evaluator(self, name: str, number: int = 10, repeat: int = 5, min_seconds: float = 0.0) -> Timer:
-        """A timer for a function: `exe.time_evaluator("main", number=100)(x, w).median` is in seconds."""
-        loop = TimeFn(self._find(f"{self._facts.prefix}_time_run"))
-        return Timer(self[name], loop, number, repeat, min_seconds)
-
-    def _bind_packed(self) -> None:
-        """Point the slots of packed functions at what is registered now: native code directly, else a trampoline."""
-        now = registry.version()
-        if not self._slots or self._bound_at == now:
-            return
-        self._bound_at = now
-        for index, (spec, trampoline) in enumerate(zip(self._facts.packed, self._slots, strict=True)):
-            function = registry.get_func(spec.name)
-            if isinstance(function, registry.NativeFunction):
-                self._set_slot(index, function.address, function.context)
-            else:
-                self._set_slot(index, ctypes.cast(trampoline, ctypes.c_void_p), None)

@@ -1,4 +1,4 @@
-"""Packed functions at run time: Python callables behind C function pointers, and native ones called from Python.
+"""Packed functions at run time: Python callables behind C function pointers.
 
 An exception of a Python function is kept in the frame of the call that is running, reported to native code as an error
 code, and raised again when the native call has returned.
@@ -17,7 +17,7 @@ import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, Label, MlccError, error
 from mlcc.runtime import registry
-from mlcc.runtime.abi import CPU, DLTENSOR, KIND_BY_NAME, PackedFn
+from mlcc.runtime.abi import DLTENSOR, KIND_BY_NAME, PackedFn
 from mlcc.runtime.dlpack import NotATensor, Tensor, as_array, borrow, view
 from mlcc.runtime.manifest import PackedSpec
 
@@ -154,36 +154,3 @@ def accept(name: str, value: Any, outputs: list[Tensor]) -> None:
                 )
             )
         as_array(place)[...] = as_array(source)
-
-
-def call_native(function: registry.NativeFunction, args: tuple[Any, ...]) -> None:
-    """Call a registered C function from Python. Raises CallError if it fails or an argument is no compact array."""
-    tensors = []
-    for index, value in enumerate(args):
-        try:
-            tensor = borrow(value)
-        except NotATensor as exc:
-            raise CallError(error("E0803", f"argument {index} of `{function.name}` is {exc}")) from None
-        if tensor.strides is not None:
-            raise CallError(error("E0803", f"argument {index} of `{function.name}` is not contiguous"))
-        tensors.append(tensor)
-    memory = [write_tensor(t) for t in tensors]
-    pointers = (ctypes.c_void_p * len(memory))(*(ctypes.addressof(m) for m in memory))
-    code = PackedFn(function.address)(function.context, ctypes.addressof(pointers), len(memory))
-    if code != 0:
-        raise failed(function.name, code)
-
-
-def failed(name: str, code: int) -> CallError:
-    """The error for a native packed function that returned a code."""
-    return CallError(error("E0812", f"packed function `{name}` failed with code {code}"))
-
-
-def write_tensor(tensor: Tensor) -> ctypes.Array[ctypes.c_char]:
-    """A DLTensor with its shape behind it, for a compact tensor."""
-    ndim = len(tensor.shape)
-    memory = ctypes.create_string_buffer(DLTENSOR.size + 8 * ndim)
-    base = ctypes.addressof(memory)
-    DLTENSOR.pack_into(memory, 0, tensor.address, CPU, 0, ndim, *tensor.code, base + DLTENSOR.size, 0, 0)
-    struct.pack_into(f"<{ndim}q", memory, DLTENSOR.size, *tensor.shape)
-    return memory

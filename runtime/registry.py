@@ -8,25 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import CallError, did_you_mean, error
-
-
-@dataclass(frozen=True, slots=True)
-class NativeFunction:
-    """A packed function from a shared library: called from native code without Python in between."""
-
-    name: str
-    address: int
-    context: int = 0
-
-    def __call__(self, *args: Any) -> None:
-        """Call it from Python with arrays, the last of which it writes (like any packed function)."""
-        from mlcc.runtime.packed import call_native
-
-        call_native(self, args)
 
 
 def _print(format: str, *values: Any) -> None:

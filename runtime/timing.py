@@ -1,15 +1,12 @@
-"""Timing functions inside native code."""
+"""Timing functions: inside native code, or by the clock of a device."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mlcc.errors import CallError, error
-
-if TYPE_CHECKING:
-    from mlcc.runtime.call import BoundCall, Function
+from mlcc.runtime.function import Function
 
 
 class Timing(NamedTuple):
@@ -46,32 +43,26 @@ class Timing(NamedTuple):
 
 
 class Timer:
-    """Calls a function `number` times in a native loop, `repeat` times over, after one call to warm up.
+    """Calls a function `number` times in a row, `repeat` times over, after one call to warm up.
 
     With `min_seconds`, `number` grows until one repeat takes as long.
     """
 
-    def __init__(self, function: Function, loop: Any, number: int, repeat: int, min_seconds: float) -> None:
+    def __init__(self, function: Function, number: int, repeat: int, min_seconds: float) -> None:
         if number < 1 or repeat < 1:
             raise CallError(error("E0817", f"number and repeat are at least 1, got {number} and {repeat}"))
         self.function = function
         self.number = number
         self.repeat = repeat
         self.min_seconds = min_seconds
-        self._loop = loop
-        self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
 
     def __call__(self, *args: Any) -> Timing:
         """Time calls with these arguments."""
         call = self.function.bind(*args)
         call()
         number = self.number
-        spent = self.sample(call, number)
+        spent = call.timed(number)
         while spent < self.min_seconds:
             number = max(number + 1, int(number * min(100.0, 1.2 * self.min_seconds / max(spent, 1e-9))))
-            spent = self.sample(call, number)
-        return Timing(tuple(self.sample(call, number) / number for _ in range(self.repeat)))
-
-    def sample(self, call: BoundCall, number: int) -> float:
-        """Seconds that `number` calls take together."""
-        return call.timed(self._loop, number, self._clock)
+            spent = call.timed(number)
+        return Timing(tuple(call.timed(number) / number for _ in range(self.repeat)))

@@ -307,7 +307,7 @@ def load_executable(
     sanitize: bool = False,
 ) -> Any:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
-    from mlcc.runtime.loader import load
+    from mlcc.loading import load
 
     if emulate:
         if is_artifact(path):  # which says itself what it is for

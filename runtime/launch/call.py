@@ -1,144 +1,50 @@
-"""Calling a function of a launch plan: arguments to the device, checks, the run, results back.
+"""A checked call of a function of a launch plan: arguments to the device, the run, results back.
 
-Checks, messages and results are those of compiled CPU code (`mlcc.runtime.call`). NumPy arrays are copied in and out;
+Checks, messages and results are those of compiled CPU code (`mlcc.runtime.native`). NumPy arrays are copied in and out;
 an array in the device's memory is used where it is, and then the results stay there too.
 """
 
 from __future__ import annotations
 
-import math
 import struct
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import CallError, Diagnostic, error
-from mlcc.runtime.arguments import Argument, flatten
-from mlcc.runtime.call import Cut, Function
-from mlcc.runtime.dlpack import Located, as_array
+from mlcc.runtime.arguments import Argument
+from mlcc.runtime.dlpack import as_array
 from mlcc.runtime.explain import bind_symbols, differences, violated
-from mlcc.runtime.launch.device_array import DeviceArray, locate
-from mlcc.runtime.launch.plan import FunctionPlan
-from mlcc.runtime.launch.quick import QuickCalls
-from mlcc.runtime.launch.run import Failure, Loaded, Recorder, Recording, Run
+from mlcc.runtime.launch.device_array import DeviceArray
+from mlcc.runtime.launch.launcher import Launcher
+from mlcc.runtime.launch.loaded import Loaded
+from mlcc.runtime.launch.recording import Recording
+from mlcc.runtime.launch.run import Failure, Run
 from mlcc.runtime.launch.scalars import ROUND, Values
 from mlcc.runtime.launch.transfer import Transfer, span, transfer
-from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
-
-if TYPE_CHECKING:
-    from mlcc.runtime.launch.executable import PlanExecutable
+from mlcc.runtime.manifest import evaluate
+from mlcc.runtime.signature import BoundArguments, Cut, Signature
 
 _MOST_BYTES = 1 << 46  # of a workspace
-_MOST_RECORDINGS = 8
 
 
-class _Texts:
-    """What a Function asks its machine code for, but for the code."""
-
-    frames = None
-
-    def __init__(self, owner: PlanExecutable) -> None:
-        self.owner = owner
-
-    def error(self, code: int) -> bytes | None:
-        text = self.owner.plan.errors.get(code)
-        return None if text is None else text.encode()
-
-
-class PlanFunction(Function):
-    """A function of a launch plan."""
-
-    def __init__(self, spec: FunctionSpec, plan: FunctionPlan, owner: PlanExecutable) -> None:
-        super().__init__(spec, _Texts(owner))  # type: ignore[arg-type]
-        self._fast = None
-        self.plan = plan
-        self.owner = owner
-        self.recordings: OrderedDict[Any, Recording] = OrderedDict()
-        self._quick = QuickCalls.of(spec, plan)
-
-    def __call__(self, *args: Any, out: Any = None) -> Any:
-        """Call it. `out` takes the results of a relax function: an array, or a tuple of arrays."""
-        quick = self._quick
-        with self.owner.device.lock:
-            if quick is None or out is not None or len(args) != quick.count:
-                return self.bind(*args, out=out)()
-            key = quick.key(args, self.owner.device)
-            known = quick.known.get(key)
-            if known is not None:
-                return quick.call(self, known, args)
-            call = self.bind(*args)
-            result = call()
-            if key is not None:
-                quick.remember(key, call)
-            return result
-
-    def recorded(
-        self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int, values: Values
-    ) -> Recording:
-        """What was noted for these addresses and values, or is noted now. Raises Failure."""
-        key = (loaded.generation, room, tuple(addresses), tuple(values.items()))
-        found = self.recordings.get(key)
-        if found is None:
-            run, made = Run(loaded, self.plan, addresses, room, room + workspace), dict(values)
-            recorder = run.sink = Recorder()
-            run(made)
-            recorder.blocks = run.blocks
-            found = self.recordings[key] = Recording(recorder, made, loaded.device)
-            if len(self.recordings) > _MOST_RECORDINGS:
-                self.recordings.popitem(last=False)
-        else:
-            self.recordings.move_to_end(key)
-        return found
-
-    def bind(self, *args: Any, out: Any = None, _spare: Any = None) -> Any:
-        """Check the arguments now and get a call that costs little: `call = f.bind(x, out=y); call()`.
-
-        Every call reads the arrays anew and writes the same results. Where the device can, it replays as a whole.
-        Raises CallError, listing all that is wrong.
-        """
-        with self.owner.device.lock:
-            return super().bind(*args, out=out)
-
-    def _bound(self, given: list[Argument], results: list[Argument], returned: Any, spare: Any) -> Any:
-        return PlanCall(self, given, results, returned)
-
-    def _flatten(self, spec: Value, value: Any, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
-        try:
-            placed = locate(value, self.owner.device)
-        except CallError as exc:
-            wrong += exc.diagnostics
-            return
-        flatten(spec, placed, self.name, name, into, wrong)
-
-    def _fresh(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
-        if not any(a.located is not None for a in given):
-            return super()._fresh(value, symbols, given)
-        pool = self.owner.loaded().pool
-        return self._sized(value, symbols, lambda shape: DeviceArray.empty(pool, shape, value.dtype))
-
-    def _result(self, value: Value, array: Any) -> Argument:
-        if isinstance(array, DeviceArray):
-            return super()._result(value, Located(array.tensor, array))
-        return super()._result(value, array)
-
-
-class PlanCall:
+class LaunchCall:
     """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
 
-    def __init__(self, function: PlanFunction, given: list[Argument], results: list[Argument], returned: Any) -> None:
-        self.function = function
-        self.arguments = [*given, *results]
+    def __init__(self, signature: Signature, launcher: Launcher, bound: BoundArguments) -> None:
+        self.signature = signature
+        self.launcher = launcher
+        self.device = launcher.module.device
+        self.arguments = bound.all
         self.rearranged = [a for a in self.arguments if a.before is not None or a.after is not None]
-        self.returned = returned
+        self.returned = bound.returned
         self.calls = 0
         self.recording: Recording | None = None
-        self._check(len(given))
+        self._check(bound.given)
         self.loaded: Loaded | None = None
 
     def __call__(self) -> Any:
-        function = self.function
-        with function.owner.device.lock:
-            function.owner.device.attach()
+        with self.device.lock:
+            self.device.attach()
             loaded = self._ready()
             self._fetch()
             values = self._run(loaded)
@@ -146,10 +52,10 @@ class PlanCall:
                 moved.back(loaded)
             return self._read(self.returned, values)
 
-    def timed(self, loop: Any, number: int, clock: int) -> float:
+    def timed(self, number: int) -> float:
         """Seconds that `number` runs take on the device; copies to and from the host are not among them."""
-        with self.function.owner.device.lock:
-            self.function.owner.device.attach()
+        with self.device.lock:
+            self.device.attach()
             loaded = self._ready()
             self._fetch()
             self._run(loaded)
@@ -158,26 +64,34 @@ class PlanCall:
                 self._run(loaded, check=False)
             return loaded.device.elapsed(start, loaded.device.record())
 
+    @property
+    def is_on_device(self) -> bool:
+        """Whether an argument lies in the device's memory, and so the results do."""
+        return any(a.located is not None for a in self.arguments)
+
     # ------------------------------------------------------------ checks
 
-    def _check(self, inputs: int) -> None:
+    def _check(self, given: Sequence[Argument]) -> None:
         """Everything that can be wrong with arguments, each by itself and together. Raises CallError."""
-        function, spec = self.function, self.function.spec
         wrong = self._differences()
         if wrong:
             raise CallError(wrong)
         symbols = bind_symbols(self._given())
         for argument in self.arguments:
             self._memory(argument, symbols)
-        for constraint in spec.constraints:
+        for constraint in self.signature.spec.constraints:
             if violated(constraint, symbols) is not None:
-                raise function._failure(constraint.code, None, self.arguments[:inputs])
+                raise self.signature.failure(constraint.code, self._text(constraint.code), None, given)
         self.values = self._entry_values(symbols)
         self._overlaps()
 
     def _differences(self) -> list[Diagnostic]:
         """Every extent that is not as declared."""
-        return differences(self.function.name, self._given())
+        return differences(self.signature.name, self._given())
+
+    def _text(self, code: int) -> str | None:
+        """What the plan says of an error."""
+        return self.launcher.module.plan.errors.get(code)
 
     def _given(self) -> list[Argument]:
         """The arguments whose extents are known before the run."""
@@ -202,11 +116,11 @@ class PlanCall:
                 raise self._refused("E0805", f"stride {index} of `{argument.name}` is {have}, expected {expected}")
 
     def _refused(self, code: str, message: str) -> CallError:
-        return CallError(error(code, f"`{self.function.name}`: {message}"))
+        return CallError(error(code, f"`{self.signature.name}`: {message}"))
 
     def _entry_values(self, symbols: dict[str, int]) -> Values:
         """Symbols, scalars, and the ends of the parts of the workspace, whose size comes last."""
-        plan, spec = self.function.plan, self.function.spec
+        plan, spec = self.launcher.plan, self.signature.spec
         missing = [s for s in spec.symbols if s not in symbols]
         if missing:
             raise self._refused("E0805", f"`{missing[0]}` cannot be told from the arguments: pass what it is as one")
@@ -234,13 +148,13 @@ class PlanCall:
                     raise self._refused("E0809", f"`{argument.leaf.name}` shares memory with another argument")
 
     def _is_result(self, argument: Argument) -> bool:
-        return argument.name.partition("[")[0] == "out" and self.function.spec.kind == "relax"
+        return argument.name.partition("[")[0] == "out" and self.signature.spec.kind == "relax"
 
     # ------------------------------------------------------------ memory
 
     def _ready(self) -> Loaded:
         """Places for everything on the device, made anew where its memory was lost."""
-        loaded = self.function.owner.loaded()
+        loaded = self.launcher.module.loaded()
         if self.loaded is not loaded:
             for argument in self.arguments:
                 value = argument.located.value if argument.located is not None else None
@@ -257,7 +171,7 @@ class PlanCall:
         """Where the device finds an argument."""
         if argument.tensor is None:
             return argument.word  # an address that was given as such; a scalar's is not used
-        shift = self.function.plan.shifts.get(index)
+        shift = self.launcher.plan.shifts.get(index)
         made = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
         if made.moves:
             self.transfers.append(made)
@@ -276,7 +190,7 @@ class PlanCall:
 
     def _run(self, loaded: Loaded, check: bool = True) -> Values:
         """Have the device do it; gives the values that are known at the end. Raises CallError."""
-        function, plan = self.function, self.function.plan
+        plan = self.launcher.plan
         self.calls += 1
         try:
             if not plan.is_static:
@@ -284,7 +198,7 @@ class PlanCall:
                 run(values)
             else:
                 if self.recording is None:
-                    self.recording = function.recorded(
+                    self.recording = self.launcher.recorded(
                         loaded, self.addresses, self.room.address, self.workspace, self.values
                     )
                 self.recording.play(self.calls > 1)
@@ -293,11 +207,11 @@ class PlanCall:
                 self._new_run(loaded).check()
             return values
         except Failure as exc:
-            raise self.function._failure(exc.code, self._differences(), self.arguments, exc.numbers) from None
+            text, found = self._text(exc.code), self._differences()
+            raise self.signature.failure(exc.code, text, found, self.arguments, exc.numbers) from None
 
     def _new_run(self, loaded: Loaded) -> Run:
-        work = self.room.address
-        return Run(loaded, self.function.plan, self.addresses, work, work + self.workspace)
+        return self.launcher.run(loaded, self.addresses, self.room.address, self.workspace)
 
     # ------------------------------------------------------------ results
 
@@ -309,7 +223,7 @@ class PlanCall:
         if returned is None:
             return None
         numbers: dict[int, list[Any]] = {}
-        for index, value in self.function.plan.values:
+        for index, value in self.launcher.plan.values:
             numbers.setdefault(index, []).append(value(values))
         return self._returned(returned, values, numbers, {id(a): i for i, a in enumerate(self.arguments)})
 
@@ -318,7 +232,7 @@ class PlanCall:
         if isinstance(item, tuple):
             return tuple(self._returned(i, values, numbers, places) for i in item)
         if isinstance(item, Cut):
-            return self._cut(item, tuple(d(values) for d in self.function.plan.actual[places[id(item.argument)]]))
+            return self._cut(item, tuple(d(values) for d in self.launcher.plan.actual[places[id(item.argument)]]))
         if not isinstance(item, Argument):
             return item
         found = numbers.get(places[id(item)], [])
@@ -329,10 +243,8 @@ class PlanCall:
         if item.argument.located is not None:
             tensor = item.argument.located.tensor
             block = item.array._block if isinstance(item.array, DeviceArray) else None
-            return DeviceArray(self.function.owner.device, tensor, block).view(shape)
-        lanes = item.argument.leaf.code[2]
-        flat = item.array.reshape(-1)[: math.prod(shape) * lanes]
-        return flat.reshape((*shape, lanes) if lanes > 1 else shape)
+            return DeviceArray(self.device, tensor, block).view(shape)
+        return item.of_shape(shape)
 
 
 def _scalar(dtype: str, value: Any) -> Any:

@@ -6,7 +6,7 @@ What a host function writes is copied back to the device; `Loaded.host_copies` c
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,17 +14,26 @@ from mlcc.errors import CallError, MlccError, error
 from mlcc.runtime import registry
 from mlcc.runtime.abi import STORAGE, dtype_code, element_bytes
 from mlcc.runtime.dlpack import Located, Tensor, of_array, view
+from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.device_array import DeviceArray, locate
+from mlcc.runtime.launch.loaded import Loaded
+from mlcc.runtime.launch.plan import PackedArgument, Runner
 from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import PackedSpec
 from mlcc.runtime.packed import accept
 
-if TYPE_CHECKING:
-    from mlcc.runtime.launch.plan import PackedArgument
-    from mlcc.runtime.launch.run import Run
+
+class Caller(Runner, Protocol):
+    """The run that calls a packed function."""
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def loaded(self) -> Loaded: ...
 
 
-def call_packed(run: Run, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
+def call_packed(run: Caller, spec: PackedSpec, args: tuple[PackedArgument, ...], values: Values) -> None:
     """Call a packed function by its name. Raises CallError, or what the function raises."""
     function = registry.get_func(spec.name, run.device.kind)
     on_device = function is not None
@@ -46,13 +55,13 @@ def call_packed(run: Run, spec: PackedSpec, args: tuple[PackedArgument, ...], va
         raise
 
 
-def _tensor(run: Run, arg: PackedArgument, values: Values) -> Tensor:
+def _tensor(run: Caller, arg: PackedArgument, values: Values) -> Tensor:
     assert arg.place is not None
     shape = tuple(d(values) for d in arg.dims)
     return Tensor(arg.place(run, values), shape, None, dtype_code(arg.dtype), False, run)
 
 
-def _value(run: Run, arg: PackedArgument, values: Values, on_device: bool) -> Any:
+def _value(run: Caller, arg: PackedArgument, values: Values, on_device: bool) -> Any:
     """An input as the function gets it."""
     if arg.kind == "tensor":
         tensor = _tensor(run, arg, values)
@@ -66,7 +75,7 @@ def _value(run: Run, arg: PackedArgument, values: Values, on_device: bool) -> An
     return bool(value) if arg.kind == "bool" else float(value) if arg.kind == "float" else int(value)
 
 
-def of_host(run: Run, tensor: Tensor, filled: bool) -> Tensor:
+def of_host(run: Caller, tensor: Tensor, filled: bool) -> Tensor:
     """The tensor in host memory: a copy, or room for one."""
     name, _, lanes = tensor.dtype.partition("x")
     array = np.empty((*tensor.shape, int(lanes)) if lanes else tensor.shape, STORAGE.get(name, name))
@@ -77,7 +86,7 @@ def of_host(run: Run, tensor: Tensor, filled: bool) -> Tensor:
     return Tensor(of_array(array).address, tensor.shape, None, tensor.code, False, array)
 
 
-def _on_host(run: Run, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
+def _on_host(run: Caller, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
     outputs = [of_host(run, p, False) for p in places]
     if spec.style == "dps":
         function(*given, *(view(t) for t in outputs))
@@ -89,7 +98,7 @@ def _on_host(run: Run, spec: PackedSpec, function: Any, given: list[Any], places
             run.device.copy_in(place.address, output.address, output.owner.nbytes)
 
 
-def _on_device(run: Run, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
+def _on_device(run: Caller, spec: PackedSpec, function: Any, given: list[Any], places: list[Tensor]) -> None:
     outputs = [DeviceArray(run.device, p, None) for p in places]
     if spec.style == "dps":
         function(*given, *outputs)
@@ -103,7 +112,7 @@ def _on_device(run: Run, spec: PackedSpec, function: Any, given: list[Any], plac
         _store(run, spec.name, locate(value, run.device), place)
 
 
-def _store(run: Run, name: str, value: Any, place: Tensor) -> None:
+def _store(run: Caller, name: str, value: Any, place: Tensor) -> None:
     """A result of a function of the device to where it belongs."""
     if not isinstance(value, Located):
         output = of_host(run, place, False)

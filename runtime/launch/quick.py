@@ -1,14 +1,14 @@
 """The short way of a call on a device: compact arrays of shapes that were seen before, fresh results.
 
 What a call with such arrays comes to (symbols, sizes, that nothing is wrong) is remembered; it only copies in, plays
-what was noted for the addresses, and copies out. Anything unusual goes the long way, by `PlanFunction.bind`.
+what was noted for the addresses, and copies out. Anything unusual goes the long way, by `Function.bind`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,10 @@ from mlcc.runtime.fast import address_of, is_plain
 from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.device_array import DeviceArray
 from mlcc.runtime.launch.device_memory import Block
+from mlcc.runtime.launch.launcher import Launcher
 from mlcc.runtime.launch.plan import POINTER_ALIGNMENT, FunctionPlan
-from mlcc.runtime.launch.run import Failure, Run
 from mlcc.runtime.launch.scalars import Values
 from mlcc.runtime.manifest import FunctionSpec, Value, evaluate
-
-if TYPE_CHECKING:
-    from mlcc.runtime.launch.call import PlanCall, PlanFunction
 
 _MOST = 64  # combinations of shapes
 _COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
@@ -79,19 +76,17 @@ class QuickCalls:
                 return None
         return tuple(made)
 
-    def remember(self, key: Any, call: PlanCall) -> None:
-        """What the long way found out for a key."""
+    def remember(self, key: Any, values: Values, workspace: int, on_device: bool) -> None:
+        """Note what the long way found out for a key; `on_device`: whether an argument lies there."""
         if len(self.known) >= _MOST:
             self.known.clear()
-        symbols = {s: call.values[s] for s in call.function.spec.symbols}
-        shapes = tuple(tuple(evaluate(d, symbols) for d in r.dims) for r in self.results)
+        shapes = tuple(tuple(evaluate(d, values) for d in r.dims) for r in self.results)
         sizes = tuple(math.prod(s) * element_bytes(r.code) for s, r in zip(shapes, self.results, strict=True))
-        on_device = any(a.located is not None for a in call.arguments)
-        self.known[key] = Known(call.values, call.workspace, shapes, sizes, on_device)
+        self.known[key] = Known(values, workspace, shapes, sizes, on_device)
 
-    def call(self, function: PlanFunction, known: Known, args: tuple[Any, ...]) -> Any:
-        """Run it. Raises CallError."""
-        loaded = function.owner.loaded()
+    def call(self, launcher: Launcher, known: Known, args: tuple[Any, ...]) -> Any:
+        """Run it. Raises CallError, Failure."""
+        loaded = launcher.module.loaded()
         device, pool = loaded.device, loaded.pool
         device.attach()
         blocks: list[Block] = []
@@ -113,12 +108,9 @@ class QuickCalls:
                 blocks.append(pool.take(size))
                 addresses.append(blocks[-1].address)
         room = pool.take(known.workspace + loaded.record_bytes)
-        try:
-            function.recorded(loaded, addresses, room.address, known.workspace, known.values).play(False)
-            if loaded.plan.words:
-                Run(loaded, function.plan, addresses, room.address, room.address + known.workspace).check()
-        except Failure as exc:
-            raise function._failure(exc.code, numbers=exc.numbers) from None
+        launcher.recorded(loaded, addresses, room.address, known.workspace, known.values).play(False)
+        if loaded.plan.words:
+            launcher.run(loaded, addresses, room.address, known.workspace).check()
         if not known.on_device:
             for at, (shape, dtype) in enumerate(zip(known.shapes, self.result_dtypes, strict=True)):
                 made.append(np.empty(shape, dtype))

@@ -15,8 +15,8 @@ from mlcc.runtime.abi import element_bytes
 from mlcc.runtime.arguments import Argument
 from mlcc.runtime.dlpack import Tensor, as_array
 from mlcc.runtime.launch.device_memory import Block
+from mlcc.runtime.launch.loaded import Loaded
 from mlcc.runtime.launch.plan import POINTER_ALIGNMENT
-from mlcc.runtime.launch.run import Loaded
 
 
 @dataclass(slots=True)

@@ -51,9 +51,9 @@ class _FencedNumpy:
 @contextmanager
 def fenced_results() -> Iterator[None]:
     """Calls of compiled functions put results and workspaces against such pages."""
-    from mlcc.runtime import call, fast
+    from mlcc.runtime import fast, native, signature
 
-    modules: tuple[Any, ...] = (call, fast)
+    modules: tuple[Any, ...] = (signature, native, fast)
     for module in modules:
         module.np = _FencedNumpy()
     try:

@@ -12,7 +12,7 @@ import mlcc
 from mlcc.errors import CallError
 from mlcc.runtime import manifest
 from mlcc.runtime.abi import KIND_BY_NAME
-from mlcc.runtime.launch.executable import PlanExecutable
+from mlcc.runtime.launch.executable import LaunchExecutable
 from tests.launch.texts import MLP, built
 from tests.runtime.devices import PythonDevice, array
 
@@ -27,7 +27,7 @@ def add(grid: Any, block: Any, shared: int, x: int, y: int, z: int, n: int, word
         array(word, (1,), "int32")[0] = BAD[0]
 
 
-def executable(can_capture: bool = False) -> tuple[PlanExecutable, PythonDevice]:
+def executable(can_capture: bool = False) -> tuple[LaunchExecutable, PythonDevice]:
     """The module of `texts` whose kernel `add` has two assertions."""
     artifact = built(MLP)
     plan = json.loads(json.dumps(artifact.plan))
@@ -35,7 +35,7 @@ def executable(can_capture: bool = False) -> tuple[PlanExecutable, PythonDevice]
     plan["kernels"]["add_kernel"]["asserts"] = list(CODES)
     plan["errors"] = [[CODES[0], "the first"], [CODES[1], "the second"]]
     device = PythonDevice({"add_kernel": add, "scale_kernel": lambda *args: None}, can_capture)
-    return PlanExecutable(manifest.read(artifact.manifest), plan, [], b"", device), device
+    return LaunchExecutable(manifest.read(artifact.manifest), plan, [], b"", device), device
 
 
 @pytest.mark.parametrize("can_capture", [False, True])
@@ -76,8 +76,8 @@ def test_packed_functions_are_not_called_after_a_failure() -> None:
 
     from dataclasses import replace
 
-    function: Any = exe["main"]
-    function.plan = replace(function.plan, steps=(*steps, packed), is_static=False)
+    executor: Any = exe["main"].executor
+    executor.launcher.plan = replace(executor.launcher.plan, steps=(*steps, packed), is_static=False)
     x = np.ones(4, np.float32)
     BAD[0] = 1
     with pytest.raises(CallError, match="the first"):

@@ -171,6 +171,53 @@ def test_runtime_needs_little() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import one another (Tarjan's strongly connected components of more than one)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        order[module] = low[module] = len(order)
+        stack.append(module)
+        for other in edges[module]:
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == order[module]:
+            group = stack[stack.index(module) :]
+            del stack[-len(group) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in edges:
+        if module not in order:
+            visit(module)
+    return sorted(found)
+
+
+def import_edges(prefix: str) -> dict[str, set[str]]:
+    """What each module under a prefix imports there: at the top, inside functions, or for types alone."""
+    known = {m: p for m, p in modules().items() if m.startswith(prefix)}
+    targets = {m: {t if t in known else t.rpartition(".")[0] for t in imported(p)} for m, p in known.items()}
+    return {m: {t for t in found if t in known and t != m} for m, found in targets.items()}
+
+
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert not cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+ACYCLIC = ("runtime", "te", "verify", "passes.auto_schedule", "passes.gpu", "passes.lowering", "targets.launch")
+
+
+@pytest.mark.parametrize("folder", ACYCLIC)
+def test_modules_of_a_folder_import_one_way(folder: str) -> None:
+    assert not cycles(import_edges(f"mlcc.{folder}."))
+
+
 def test_packages_are_the_folders() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")

@@ -19,7 +19,7 @@ from typing import Any
 
 from mlcc.runtime import manifest
 from mlcc.runtime.launch.device import SCALARS, KernelSpec
-from mlcc.runtime.launch.plan import read_plan
+from mlcc.runtime.launch.reader import read_plan
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.emulate.device import EmulatedDevice
 from tests.runtime.fake_driver import LIMITS

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mlcc.errors import CallError
-from mlcc.runtime.loader import Executable, load
+from mlcc.runtime.executable import Executable
+from mlcc.runtime.loader import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hand_made import artifact, manifest, tensor  # noqa: E402

@@ -9,8 +9,9 @@ import pytest
 
 import mlcc
 from mlcc.errors import CallError
-from mlcc.runtime.call import Function
 from mlcc.runtime.fast import address_of
+from mlcc.runtime.function import Function
+from mlcc.runtime.native import NativeExecutor
 
 TEXT = """
 @I.ir_module
@@ -54,7 +55,8 @@ def test_extents_may_change_and_come_back(functions: dict[str, Function]) -> Non
     for n, m in ((2, 5), (2, 5), (7, 5), (7, 1), (0, 4), (2, 0), (64, 33), (2, 5)):
         x, w = given(n, m)
         np.testing.assert_allclose(functions["main"](x, w), want(x, w), rtol=1e-5)
-    assert len(functions["main"]._fast.areas) == 1  # type: ignore[union-attr]
+    executor = functions["main"].executor
+    assert isinstance(executor, NativeExecutor) and executor.fast is not None and len(executor.fast.areas) == 1
 
 
 def test_refused_extents_stay_refused(functions: dict[str, Function]) -> None:

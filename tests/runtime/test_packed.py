@@ -16,7 +16,9 @@ from mlcc.errors import CallError, LoadError
 from mlcc.runtime import registry
 from mlcc.runtime.dlpack import TensorView
 from mlcc.runtime.env import load_env
-from mlcc.runtime.loader import Executable, load
+from mlcc.runtime.executable import Executable
+from mlcc.runtime.loader import load
+from mlcc.runtime.native_function import NativeFunction
 from mlcc.runtime.packed import raised_by
 from mlcc.runtime.registry import get_func, register_func, remove_func
 
@@ -322,7 +324,7 @@ def test_a_c_library_registers_functions(exe: Executable, tmp_path: Path) -> Non
     register_func("t.second", lambda *a: np.array([0, 0], np.float32))
     y = np.zeros(2, np.float32)
     first_native = get_func("t.first")
-    assert isinstance(first_native, registry.NativeFunction)
+    assert isinstance(first_native, NativeFunction)
     first_native(X, X, y)
     assert y.tolist() == [6, 9]
     exe["f"](X)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mlcc.driver import run_passes
 from mlcc.grammar.parser import parse
 from mlcc.machine.target import Target
-from mlcc.runtime.loader import Executable, load
+from mlcc.runtime.executable import Executable
+from mlcc.runtime.loader import load
 from mlcc.targets.llvm import compile_module
 from mlcc.targets.llvm.artifact import Artifact
 

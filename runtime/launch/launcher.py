@@ -1,0 +1,46 @@
+"""Running the steps of one function of a plan, at once or as they were noted for the same addresses and values."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.runtime.launch.loaded import DeviceModule, Loaded
+from mlcc.runtime.launch.plan import FunctionPlan
+from mlcc.runtime.launch.recording import Recorder, Recording
+from mlcc.runtime.launch.run import Run
+from mlcc.runtime.launch.scalars import Values
+
+_MOST_RECORDINGS = 8
+
+
+class Launcher:
+    """One function of a plan, its module on the device, and recordings of recent calls."""
+
+    def __init__(self, plan: FunctionPlan, module: DeviceModule) -> None:
+        self.plan = plan
+        self.module = module
+        self._recordings: OrderedDict[Any, Recording] = OrderedDict()
+
+    def run(self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int) -> Run:
+        """A run over arguments at `addresses`, with a workspace at `room`, and error records behind it."""
+        return Run(loaded, self.plan, addresses, room, workspace)
+
+    def recorded(
+        self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int, values: Values
+    ) -> Recording:
+        """What was noted for these addresses and values, or is noted now. Raises Failure."""
+        key = (loaded.generation, room, tuple(addresses), tuple(values.items()))
+        found = self._recordings.get(key)
+        if found is not None:
+            self._recordings.move_to_end(key)
+            return found
+        run, made = self.run(loaded, addresses, room, workspace), dict(values)
+        recorder = run.sink = Recorder()
+        run(made)
+        recorder.blocks = run.blocks
+        found = self._recordings[key] = Recording(recorder, made, loaded.device)
+        if len(self._recordings) > _MOST_RECORDINGS:
+            self._recordings.popitem(last=False)
+        return found

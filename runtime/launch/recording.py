@@ -1,0 +1,74 @@
+"""Work for a device noted down, to be played again.
+
+A run whose plan is static issues nothing but launches, copies and fills whose arguments follow from its symbols and
+addresses: `Recorder` takes them in place of the device, and `play` gives them to it as often as they are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.runtime.launch.device import Device, Extents
+from mlcc.runtime.launch.device_memory import Block
+from mlcc.runtime.launch.scalars import Values
+
+
+class Recorder:
+    """Notes what it is asked to do. `blocks` is memory that this needs."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.blocks: list[Block] = []
+
+    def launch(self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None:
+        self.calls.append(("launch", (kernel, grid, block, shared_bytes, tuple(args))))
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        self.calls.append(("copy", (target, source, size)))
+
+    def memset(self, target: int, value: int, size: int) -> None:
+        self.calls.append(("memset", (target, value, size)))
+
+    def play(self, device: Device) -> None:
+        """Do what was noted."""
+        does: dict[str, Any] = {"launch": device.launch, "copy": device.copy, "memset": device.memset}
+        for name, args in self.calls:
+            does[name](*args)
+
+
+_WORTH_A_GRAPH = 3  # calls of the driver
+
+
+class Recording:
+    """What a call with certain addresses and symbols has the device do."""
+
+    def __init__(self, recorder: Recorder, values: Values, device: Device) -> None:
+        self.recorder = recorder
+        self.values = values
+        self.device = device
+        self.generation = device.generation
+        self.graph: Any = None
+        self.tried = False  # to make it one
+        self.plays = 0
+
+    def play(self, often: bool) -> None:
+        """Do it; as a graph where the device can and it pays."""
+        device = self.device
+        self.plays += 1
+        worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)
+        if not self.tried and device.can_capture and worth:
+            self.tried = True
+            device.begin_capture()
+            try:
+                self.recorder.play(device)
+            finally:
+                self.graph = device.end_capture()
+        if self.graph is not None:
+            device.replay(self.graph)
+        else:
+            self.recorder.play(device)
+
+    def __del__(self) -> None:
+        if self.graph is not None and self.generation == self.device.generation:
+            self.device.drop(self.graph)

@@ -1,0 +1,264 @@
+"""Run machine code: the executor of functions of objects and shared libraries, and the executable of such a file."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mlcc.errors import CallError, error
+from mlcc.runtime import registry
+from mlcc.runtime.abi import ALIGNMENT, ErrorFn, QueryFn, RunFn, SetSlotFn, TimeFn
+from mlcc.runtime.arguments import Argument, extent, pack
+from mlcc.runtime.dlpack import as_array, of_array
+from mlcc.runtime.executable import Executable
+from mlcc.runtime.explain import differences
+from mlcc.runtime.fast import FastPath
+from mlcc.runtime.function import Function
+from mlcc.runtime.manifest import Manifest
+from mlcc.runtime.native_function import NativeFunction
+from mlcc.runtime.packed import Frame, Frames, make_trampoline
+from mlcc.runtime.signature import BoundArguments, Cut, Signature
+
+
+@dataclass(slots=True)
+class Entry:
+    """The machine code of one function. `frames` is None if nothing packed can be called."""
+
+    query: Any
+    run: Any
+    error: Any
+    frames: Frames | None
+    prepare: Callable[[], None]  # called before each call: binds packed functions that were registered meanwhile
+    time_loop: Callable[[], Any]  # gives native code that runs a function so and so often
+
+    def framed(self, frame: Frame, native: Any, *args: Any) -> int:
+        """Call native code that may call packed functions; an exception of one of them comes out here."""
+        assert self.frames is not None
+        self.prepare()
+        self.frames.push(frame)
+        try:
+            code: int = native(*args)
+        finally:
+            self.frames.pop()
+        if frame.exception is not None:
+            raise frame.exception
+        return code
+
+    def text(self, code: int) -> str | None:
+        """What the code says of an error."""
+        found = self.error(code)
+        return found.decode("utf-8", "replace") if found else None
+
+
+class NativeExecutor:
+    """Calls machine code, with workspaces that calls hand on."""
+
+    def __init__(self, signature: Signature, entry: Entry) -> None:
+        self.signature = signature
+        self.entry = entry
+        self.fast = FastPath.of(signature.spec)
+        self.spare: list[Workspace] = []
+
+    def call(self, args: tuple[Any, ...], out: Any) -> Any:
+        """The results of a call, by the short way where the arguments are as most are. Raises CallError."""
+        fast = self.fast
+        if fast is not None and len(args) == fast.count and (out is None or fast.takes(out)):
+            ready = fast.prepare(args, out)
+            if ready is not None:
+                area, results = ready
+                entry = self.entry
+                code = 0
+                if area.workspace < 0:  # other extents than in the call before: have them checked
+                    code = entry.query(area.base, area.facts, 1)
+                    area.workspace = area.cells[len(fast.dtypes)] if code == 0 else -1
+                if code == 0:
+                    workspace = take_workspace(self.signature.name, area.workspace, self.spare)
+                    if entry.frames is None:
+                        code = entry.run(area.base, area.facts + 8, workspace.address)
+                    else:
+                        readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
+                        frame = Frame((args, results, area, workspace), readonly)
+                        code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
+                    if code != 0:
+                        raise self.signature.failure(code, entry.text(code))
+                    fast.areas.append(area)
+                    if workspace.size:
+                        self.spare.append(workspace)
+                    return out if out is not None else results[0] if fast.single else tuple(results)
+                fast.areas.append(area)  # the long way finds the same, and says what is wrong
+        call = NativeCall(self, self.signature.bind(args, out), self.spare)
+        result = call()
+        if call.workspace.size:
+            self.spare.append(call.workspace)
+        return result
+
+    def bind(self, args: Sequence[Any], out: Any) -> NativeCall:
+        return NativeCall(self, self.signature.bind(args, out))
+
+
+class Workspace:
+    """Aligned memory for intermediates."""
+
+    __slots__ = ("address", "memory", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.memory = np.empty(size + ALIGNMENT, np.uint8) if size else None
+        start = 0 if self.memory is None else self.memory.__array_interface__["data"][0]
+        self.address = -(-start // ALIGNMENT) * ALIGNMENT
+
+
+NO_WORKSPACE = Workspace(0)
+
+
+class NativeCall:
+    """A checked call. Calling it runs the function on the arrays it was bound to and returns its results."""
+
+    __slots__ = ("_frame", "_places", "_run", "_simple", "arguments", "executor", "memory", "returned", "workspace")
+
+    def __init__(self, executor: NativeExecutor, bound: BoundArguments, spare: list[Workspace] | None = None) -> None:
+        self.executor = executor
+        self.arguments = bound.all
+        self.returned = bound.returned
+        entry, spec = executor.entry, executor.signature.spec
+        self.memory, base, query = pack(self.arguments, len(bound.results), 1 + len(spec.symbols))
+        entry.prepare()
+        code = entry.query(base, query, 1)
+        if code != 0:
+            self._refuse(code)
+        size = struct.unpack_from("<q", self.memory, query - base)[0]
+        self.workspace = take_workspace(spec.name, size, spare)
+        self._places = (base, query + 8, self.workspace.address)
+        self._frame: Frame | None = None
+        if entry.frames is not None:
+            readonly = tuple(extent(a.tensor) for a in bound.given if a.tensor is not None and a.tensor.readonly)
+            self._frame = Frame((self.memory, self.workspace, self.arguments), readonly)
+        self._run = entry.run
+        copies = any(a.before is not None or a.after is not None for a in self.arguments)
+        plain = all(a.leaf.kind == "tensor" and not a.leaf.at_most for a in bound.results)
+        self._simple = self._frame is None and not copies and plain
+
+    def __call__(self) -> Any:
+        if self._simple:
+            code = self._run(*self._places)
+            if code == 0:
+                return self.returned
+            self._refuse(code)
+        for argument in self.arguments:
+            if argument.before is not None:
+                as_array(argument.tensor)[...] = argument.before  # type: ignore[arg-type]
+        code = self._framed(self._run, *self._places)
+        if code != 0:
+            self._refuse(code)
+        for argument in self.arguments:
+            if argument.after is not None:
+                argument.after[...] = as_array(argument.tensor)  # type: ignore[arg-type]
+        return self._read(self.returned)
+
+    def timed(self, number: int) -> float:
+        """Seconds that `number` runs in a native loop take."""
+        nanoseconds = ctypes.c_int64()
+        loop = self.executor.entry.time_loop()
+        run = ctypes.cast(self._run, ctypes.c_void_p).value
+        code = self._framed(loop, run, *self._places, number, _clock(), ctypes.addressof(nanoseconds))
+        if code != 0:
+            self._refuse(code)
+        return nanoseconds.value * 1e-9
+
+    def _framed(self, native: Any, *args: Any) -> int:
+        """Call native code; where it may call packed functions, with what they need to know of this call."""
+        if self._frame is None:
+            return native(*args)  # type: ignore[no-any-return]
+        frame = Frame(self._frame.owner, self._frame.readonly)
+        return self.executor.entry.framed(frame, native, *args)
+
+    def _read(self, returned: Any) -> Any:
+        """Results that are no arrays, read from where the function wrote them."""
+        if isinstance(returned, tuple):
+            return tuple(self._read(r) for r in returned)
+        if isinstance(returned, Cut):
+            count = len(returned.argument.leaf.dims)
+            return returned.of_shape(struct.unpack_from(f"<{count}q", self.memory, self._offset(returned.argument)))
+        if not isinstance(returned, Argument):
+            return returned
+        if returned.leaf.kind == "shape":
+            return struct.unpack_from(f"<{len(returned.words)}q", self.memory, self._offset(returned))
+        kind, _, _ = returned.leaf.code
+        code = "<d" if kind in (2, 4, 10, 12) else "<?" if kind == 6 else "<Q" if kind == 1 else "<q"
+        return struct.unpack_from(code, self.memory, self._offset(returned))[0]
+
+    def _offset(self, argument: Argument) -> int:
+        """Where in the memory of the call the function wrote a result, or its shape."""
+        return argument.word - ctypes.addressof(self.memory)
+
+    def _refuse(self, code: int) -> NoReturn:
+        """Raise the error for a code of native code, with what the arguments show of its cause."""
+        signature = self.executor.signature
+        seen = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
+        raise signature.failure(code, self.executor.entry.text(code), differences(signature.name, seen), seen)
+
+
+@functools.cache
+def _clock() -> int:
+    """The address of the clock that native code reads."""
+    return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
+
+
+def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Workspace:
+    """Memory of at least `size` bytes, from an earlier call if there is some. Raises CallError."""
+    if not size:
+        return NO_WORKSPACE
+    while spare:
+        try:
+            found = spare.pop()
+        except IndexError:  # another thread was faster
+            break
+        if found.size >= size:
+            return found
+    try:
+        return Workspace(size)
+    except (MemoryError, ValueError):
+        raise CallError(error("E0810", f"`{name}` needs a workspace of {size} bytes, which cannot be had")) from None
+
+
+class NativeExecutable(Executable):
+    """A loaded object or shared library."""
+
+    def __init__(self, facts: Manifest, find: Callable[[str], int], constants: tuple[int, int]) -> None:
+        """`find` gives the address of a symbol; `constants` is the range of addresses where constants lie."""
+        super().__init__(facts)
+        self._find = find
+        self._frames = Frames() if facts.packed else None
+        self._bound_at = -1
+        self._slots: list[Any] = []
+        if self._frames is not None:
+            self._set_slot = SetSlotFn(find(f"{facts.prefix}_set_packed_slot"))
+            self._slots = [make_trampoline(spec, self._frames, constants) for spec in facts.packed]
+        for name, spec in facts.functions.items():
+            query, run, text = (find(f"{spec.symbol}_{part}") for part in ("query", "run", "error"))
+            code = QueryFn(query), RunFn(run), ErrorFn(text)
+            entry = Entry(*code, self._frames, self._bind_packed, self._time_loop)
+            signature = Signature(spec)
+            self.functions[name] = Function(signature, NativeExecutor(signature, entry))
+
+    def _time_loop(self) -> Any:
+        return TimeFn(self._find(f"{self._facts.prefix}_time_run"))
+
+    def _bind_packed(self) -> None:
+        """Point the slots of packed functions at what is registered now: native code directly, else a trampoline."""
+        now = registry.version()
+        if not self._slots or self._bound_at == now:
+            return
+        self._bound_at = now
+        for index, (spec, trampoline) in enumerate(zip(self._facts.packed, self._slots, strict=True)):
+            function = registry.get_func(spec.name)
+            if isinstance(function, NativeFunction):
+                self._set_slot(index, function.address, function.context)
+            else:
+                self._set_slot(index, ctypes.cast(trampoline, ctypes.c_void_p), None)

@@ -1,0 +1,241 @@
+"""What a function takes and returns: convert and check arguments, make results, and explain what was refused.
+
+Native code checks shapes, symbols and overlap; what it refuses is looked at again here, to say which argument differs
+and how.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mlcc.errors import CallError, Diagnostic, error
+from mlcc.runtime.abi import STORAGE, filled, kind_of
+from mlcc.runtime.arguments import Argument, convert_tensor, flatten, shared_memory
+from mlcc.runtime.explain import bind_symbols, violated
+from mlcc.runtime.manifest import FunctionSpec, Value, evaluate, show_tensor
+
+_CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E0810", "PACKED_UNSET": "E0811",
+          "PACKED_FAILED": "E0812", "OVERLAP": "E0809", "VALUE": "E0817", "INDEX": "E0818",
+          "OUTSIDE": "E0870", "UNWRITTEN": "E0871", "RACE": "E0873"}  # fmt: skip
+
+
+class Placement(Protocol):
+    """Where arguments lie and results are made: in the host's memory, or that of a device as well."""
+
+    def locate(self, value: Any) -> Any:
+        """An argument as `arguments.flatten` takes it: `Located` for an array of a device. Raises CallError."""
+
+    def empty(self, value: Value, shape: tuple[int, ...], given: Sequence[Argument]) -> Any:
+        """A new array for a result of a call with the arguments `given`."""
+
+
+class HostPlacement:
+    """Arguments in the host's memory, and results as NumPy arrays."""
+
+    def locate(self, value: Any) -> Any:
+        return value
+
+    def empty(self, value: Value, shape: tuple[int, ...], given: Sequence[Argument]) -> np.ndarray:
+        name, _, lanes = value.dtype.partition("x")
+        array = np.empty((*shape, int(lanes)) if value.code[2] > 1 else shape, STORAGE.get(name, name))
+        exotic = next((a.exotic for a in given if a.exotic is not None), None)
+        return array.view(exotic) if exotic is not None and exotic.name == value.dtype else array
+
+
+HOST = HostPlacement()
+
+
+class BoundArguments(NamedTuple):
+    """The arguments of one call, converted. `returned` is what the call returns, nested as declared; an `Argument` or
+    `Cut` in it is read when the call is over."""
+
+    given: list[Argument]
+    results: list[Argument]
+    returned: Any
+
+    @property
+    def all(self) -> list[Argument]:
+        return [*self.given, *self.results]
+
+
+@dataclass(slots=True)
+class Cut:
+    """A result whose extents the data decide, in an array of the greatest extents that it can have."""
+
+    argument: Argument
+    array: Any
+
+    def of_shape(self, shape: tuple[int, ...]) -> Any:
+        """The elements that were written, as a view of their shape."""
+        lanes = self.argument.leaf.code[2]
+        return self.array.reshape(-1)[: math.prod(shape) * lanes].reshape((*shape, lanes) if lanes > 1 else shape)
+
+
+class Signature:
+    """The parameters, results and constraints of a function, and where its arrays lie."""
+
+    def __init__(self, spec: FunctionSpec, placement: Placement = HOST) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.placement = placement
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return [p.name for p in self.spec.params]
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The parameters of a PrimFunc that may be left out at the end of a call, because it writes them."""
+        names: list[str] = []
+        if self.spec.kind == "prim":
+            for param in reversed(self.spec.params):
+                if param.kind != "tensor" or param.role == "in":
+                    break
+                names.insert(0, param.name)
+        return tuple(names)
+
+    def bind(self, args: Sequence[Any], out: Any) -> BoundArguments:
+        """Convert the arguments of a call and make what they leave out. Raises CallError, listing all that is wrong."""
+        given = self._arguments(args)
+        if self.spec.kind == "prim":
+            returned = self._add_outputs(given) if len(args) < len(self.spec.params) else None
+            if out is not None:
+                text = f"`{self.name}` is a PrimFunc: pass its outputs as arguments, not as `out`"
+                raise CallError(error("E0802", text))
+            self._apart(given)
+            return BoundArguments(given, [], returned)
+        assert self.spec.results is not None
+        results, returned = self._results(self.spec.results, given, out)
+        self._apart([*given, *results])
+        return BoundArguments(given, results, returned)
+
+    def fresh_outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """New arrays for the outputs of a PrimFunc that is called with these inputs. Raises CallError."""
+        return self._outputs(self._arguments(inputs))
+
+    def failure(
+        self, code: int, text: str | None, found: list[Diagnostic] | None = None, given: Sequence[Argument] = (),
+        numbers: tuple[int, int] | None = None,
+    ) -> CallError:  # fmt: skip
+        """The error for a code of the function, which has the text for it; `found` is what the arguments `given` show
+        of its cause, `numbers` those that the text mentions, where it does not have them yet."""
+        kind = kind_of(code)
+        if found and kind is not None and kind.name not in _CODES:
+            return CallError(found)
+        message = text.removeprefix(f"{self.name}: ") if text else f"error {code}"
+        if numbers is not None:
+            message = filled(message, *numbers)
+        broken = next((c for c in self.spec.constraints if c.code == code), None)
+        if broken is not None:
+            message = violated(broken, bind_symbols(given)) or message
+        line = dict(self.spec.lines).get(code)
+        if line is not None:
+            message += f", in line {line}"
+        return CallError(error(_CODES.get(kind.name if kind else "", "E0805"), f"`{self.name}`: {message}"))
+
+    # ------------------------------------------------------------ arguments
+
+    def _arguments(self, args: Sequence[Any]) -> list[Argument]:
+        params = self.spec.params
+        count, most = len(args), len(params)
+        if count != most and count != most - len(self.output_names):
+            names = ", ".join(self.parameter_names)
+            allowed = f"{most}" if not self.output_names else f"{most - len(self.output_names)} or {most}"
+            text = f"`{self.name}` takes {allowed} argument{'s' if allowed != '1' else ''} ({names}), got {count}"
+            raise CallError(error("E0802", text))
+        made: list[Argument] = []
+        self._add(params[:count], args, made)
+        return made
+
+    def _add(self, params: Sequence[Value], args: Sequence[Any], into: list[Argument]) -> None:
+        wrong: list[Diagnostic] = []
+        for param, value in zip(params, args, strict=True):
+            self._flatten(param, value, param.name, into, wrong)
+        if wrong:
+            raise CallError(wrong)
+
+    def _flatten(self, spec: Value, value: Any, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:
+        """Convert one parameter, or the results as `out`."""
+        try:
+            placed = self.placement.locate(value)
+        except CallError as exc:
+            wrong += exc.diagnostics
+            return
+        flatten(spec, placed, self.name, name, into, wrong)
+
+    def _apart(self, arguments: list[Argument]) -> None:
+        """Refuse what is written through a copy and shares memory with another argument; native code sees the rest."""
+        pair = shared_memory(arguments)
+        if pair is not None:
+            written, other = pair
+            message = f"`{self.name}`: `{written.name}` shares memory with `{other.name}`"
+            raise CallError(error("E0809", message))
+
+    # ------------------------------------------------------------ results
+
+    def _outputs(self, given: list[Argument]) -> list[Any]:
+        symbols = bind_symbols(given)
+        count = len(self.output_names)
+        return [self._fresh(p, symbols, given) for p in self.spec.params[len(self.spec.params) - count :]]
+
+    def _add_outputs(self, given: list[Argument]) -> Any:
+        """Make the outputs that a call of a PrimFunc leaves out, among its arguments; gives what the call returns."""
+        inputs = len(given)
+        outputs = self._outputs(given)
+        self._add(self.spec.params[len(self.spec.params) - len(outputs) :], outputs, given)
+        for fresh in given[inputs:]:
+            fresh.is_result = True
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
+        """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
+        made: list[Argument] = []
+        if out is None:
+            return made, self._made(spec, bind_symbols(given), given, made)
+        wrong: list[Diagnostic] = []
+        self._flatten(spec, out, "out", made, wrong)
+        if wrong:
+            raise CallError(wrong)
+        return made, _cut(spec, out, iter(made))
+
+    def _made(self, value: Value, symbols: dict[str, int], given: list[Argument], into: list[Argument]) -> Any:
+        """A fresh result, or a tuple of them, whose places go to `into`."""
+        if value.kind == "tuple":
+            return tuple(self._made(f, symbols, given, into) for f in value.fields)
+        if value.kind == "tensor":
+            array = self._fresh(value, symbols, given)
+            into.append(convert_tensor(value, self.placement.locate(array), "the result", True))
+            into[-1].name = "out"
+            return Cut(into[-1], array) if value.at_most else array
+        count = len(value.dims) if value.kind == "shape" else 1
+        into.append(Argument(value, "the result", "out", is_result=True, words=(0,) * count))
+        return into[-1]
+
+    def _fresh(self, value: Value, symbols: dict[str, int], given: Sequence[Argument]) -> Any:
+        """A new array for something that the function writes. Raises CallError."""
+        try:
+            return self.placement.empty(value, tuple(evaluate(d, symbols) for d in value.dims), given)
+        except KeyError as exc:
+            text = f"the shape of `{value.name}` of `{self.name}` depends on `{exc.args[0]}`: pass it as an argument"
+            raise CallError(error("E0805", text)) from None
+        except CallError:
+            raise
+        except (ValueError, MemoryError, OverflowError) as exc:
+            wrong = next(filter(None, (violated(c, symbols) for c in self.spec.constraints)), None)
+            if wrong is not None:
+                raise CallError(error("E0814", f"`{self.name}`: {wrong}")) from None
+            text = f"cannot make a result of `{self.name}`, {show_tensor(value)}: {exc}"
+            raise CallError(error("E0810", text)) from None
+
+
+def _cut(spec: Value, out: Any, made: Iterator[Argument]) -> Any:
+    """`out` as the caller gave it, with what has to be cut to its extents marked."""
+    if spec.kind == "tuple":
+        return tuple(_cut(f, o, made) for f, o in zip(spec.fields, out, strict=True))
+    argument = next(made)
+    return Cut(argument, out) if spec.at_most else out
