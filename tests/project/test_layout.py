@@ -69,6 +69,7 @@ STOREYS = """
     mlcc.targets.emulate
     mlcc.targets.cuda
     mlcc.targets
+    mlcc.loading
     mlcc.driver mlcc.passes.check_each
     mlcc.cli
     mlcc.__main__
