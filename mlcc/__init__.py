@@ -1,16 +1,15 @@
 """mlcc: a compiler driver for tensor programs written as text. Importing it is cheap: parts load on first use."""
 
-from __future__ import annotations
-
-import importlib
-import os
-from typing import Any
+# what has no underscore is offered by editors that complete `mlcc.`
+import importlib as _importlib
+import os as _os
+from typing import Any as _Any
 
 __version__ = "0.1.0"
 
 # In a checkout with nothing installed, mlcc.passes is ../passes, and so on.
-_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-if os.path.isfile(os.path.join(_root, "setup.cfg")) and os.path.isdir(os.path.join(_root, "passes")):
+_root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
+if _os.path.isfile(_os.path.join(_root, "setup.cfg")) and _os.path.isdir(_os.path.join(_root, "passes")):
     __path__.append(_root)
 
 _PUBLIC = {
@@ -19,7 +18,11 @@ _PUBLIC = {
     "LoadError": "mlcc.errors",
     "MachineError": "mlcc.errors",
     "MlccError": "mlcc.errors",
+    "Artifact": "mlcc.targets.artifact",
+    "Executable": "mlcc.runtime.executable",
     "IRModule": "mlcc.ir.module",
+    "Pipeline": "mlcc.passes.manage.manager",
+    "Target": "mlcc.machine.target",
     "assert_structural_equal": "mlcc.ir.equal",
     "structural_equal": "mlcc.ir.equal",
     "parse": "mlcc.grammar.parser",
@@ -38,16 +41,16 @@ _PUBLIC = {
 _MODULES = ("ir", "relax", "runtime", "te")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     where = _PUBLIC.get(name)
     if where is not None:
-        value = getattr(importlib.import_module(where), name)
+        value = getattr(_importlib.import_module(where), name)
         globals()[name] = value
         return value
     if name in _MODULES:
-        return importlib.import_module(f"mlcc.{name}")
+        return _importlib.import_module(f"mlcc.{name}")
     raise AttributeError(f"module 'mlcc' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC, *_MODULES])
+    return sorted([*_PUBLIC, *_MODULES, *(name for name in globals() if name.startswith("__"))])

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
-from mlcc.ir.module import IRModule
+from mlcc.ir.module import Func, IRModule
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
     from mlcc.passes.manage.manager import Observer, Pipeline
-    from mlcc.targets.cuda.artifact import CudaArtifact
-    from mlcc.targets.llvm.artifact import Artifact as Artifact
+    from mlcc.targets.artifact import Artifact
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -97,17 +96,17 @@ def run_passes(
 
 
 def build(
-    mod: IRModule | Any, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
+    mod: IRModule | Func, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
     prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True, sanitize: bool = False,
     observers: Sequence[Observer] = (),
-) -> Any:  # fmt: skip
+) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
     Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
     symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
     LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops
-    run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Gives an
-    `Artifact`, for cuda a `CudaArtifact`: both have `save`, `emit` and `manifest`. Raises CompileError.
+    run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Raises
+    CompileError.
     """
     from mlcc.machine.target import Target
     from mlcc.passes.manage.levels import LOWERING
@@ -167,7 +166,7 @@ def build_pipeline(
 def _generate(
     module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
     allow_native: bool, sanitize: bool,
-) -> Artifact | CudaArtifact:  # fmt: skip
+) -> Artifact:  # fmt: skip
     from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
     wrong = _operators_left(module, NATIVE_OPERATORS)

@@ -5,20 +5,26 @@ Only emulation takes the compiler; what runs compiled code is `mlcc.runtime`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlcc.errors import LoadError, error
 from mlcc.runtime import loader
 
 if TYPE_CHECKING:
+    import os
+    from typing import TypeAlias
+
     from mlcc.runtime.executable import Executable
     from mlcc.runtime.launch.device import Device
+    from mlcc.targets.artifact import Artifact
+
+    Loadable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Artifact
 
 _TO_EMULATE = "compile it for a GPU: `mlcc run model.mlc -t cuda --emulate`, or name a .ptx or .mlca file"
 
 
 def load(
-    artifact: Any, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None, *,
+    artifact: Loadable, allow_extern: tuple[str, ...] | list[str] = (), device: Device | None = None, *,
     emulate: bool = False, check: bool = True,
 ) -> Executable:  # fmt: skip
     """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
@@ -30,7 +36,7 @@ def load(
     return _emulated(artifact, check) if emulate else loader.load(artifact, allow_extern, device)
 
 
-def _emulated(artifact: Any, check: bool) -> Executable:
+def _emulated(artifact: Loadable, check: bool) -> Executable:
     """Load code for a GPU to run on the CPU. Raises LoadError E0748 for what was compiled for a CPU."""
     if hasattr(artifact, "emulator"):  # it has the kernels as they were lowered
         return loader.load(artifact, device=artifact.emulator(check))

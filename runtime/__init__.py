@@ -10,6 +10,7 @@ if __name__ != "mlcc.runtime":
 
 _PUBLIC = {
     "Executable": "executable",
+    "Function": "function",
     "TensorView": "dlpack",
     "get_func": "registry",
     "get_num_threads": "threads",

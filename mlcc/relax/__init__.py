@@ -3,10 +3,8 @@
 Names and behaviour are those of TVM's `relax`; see docs/python.md. Parts load on first use.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import Any as _Any
 
 _NODES = (
     "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "ExternFunc", "FuncStructInfo",
@@ -36,19 +34,19 @@ _ALIASES = {  # TVM's newer names
 _MODULES = ("analysis", "block_builder", "expr_functor", "op")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     where = _PUBLIC.get(_ALIASES.get(name, name))
     if where is not None:
-        value = getattr(importlib.import_module(where), _ALIASES.get(name, name))
+        value = getattr(_importlib.import_module(where), _ALIASES.get(name, name))
         globals()[name] = value
         return value
     if name in _MODULES:
-        return importlib.import_module(f"mlcc.relax.{name}")
+        return _importlib.import_module(f"mlcc.relax.{name}")
     raise AttributeError(f"module 'mlcc.relax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC, *_ALIASES, *_MODULES])
+    return sorted([*(n for n in globals() if n.startswith("__")), *_PUBLIC, *_ALIASES, *_MODULES])
 
 
 from mlcc.relax.operators import install as _install  # noqa: E402  (operators are there as soon as anything is)

@@ -12,7 +12,7 @@ from mlcc.ops import values
 from mlcc.relax import convert
 from mlcc.relax.construct import prim_value as _prim_value
 from mlcc.relax.convert import newer_names
-from mlcc.relax.op import call
+from mlcc.relax.op_call import call
 
 OutInfo = relax.StructInfo | Sequence[relax.StructInfo]
 

@@ -33,7 +33,7 @@ def install() -> None:
 def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], Any]:
     def method(self: relax.Expr, other: Any) -> Any:
         from mlcc.relax import convert
-        from mlcc.relax.op import call
+        from mlcc.relax.op_call import call
 
         if isinstance(other, Number):
             raise TypeError(f"the dtype of {other} is not known: write relax.const({other}, dtype)")
@@ -46,7 +46,7 @@ def _binary(operator: str, swapped: bool) -> Callable[[relax.Expr, Any], Any]:
 
 
 def _negative(self: relax.Expr) -> relax.Call:
-    from mlcc.relax.op import call
+    from mlcc.relax.op_call import call
 
     return call("negative", self)
 
@@ -68,7 +68,7 @@ def _iterate(self: relax.Expr) -> Any:
     info = self.struct_info
     if not isinstance(info, relax.TupleStructInfo):
         raise TypeError("only tuples and shapes are taken apart")
-    return (self[i] for i in range(len(info.fields)))  # type: ignore[index]
+    return (self[i] for i in range(len(info.fields)))
 
 
 def _call(self: relax.Expr, *args: Any) -> relax.Call:

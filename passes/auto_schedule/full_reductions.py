@@ -74,12 +74,12 @@ def _chunks(
         near = [size] if not several else [n for n in range(2 * CHUNK, CHUNK // 4, -1) if size % n == 0]
         exact = [n for n in near if n % lanes == 0]
         if exact:
-            return sch.split(kernel.fused(loops), [None, exact[0]])[0]  # type: ignore[no-any-return]
+            return sch.split(kernel.fused(loops), [None, exact[0]])[0]
     if len(loops) > 1:
         return kernel.fused(loops[:-1])
     step = CHUNK if several or size is None else -(-size // lanes) * lanes
     sch.pad_reduction(loops[0], step)
-    return sch.split(loops[0], [None, step])[0]  # type: ignore[no-any-return]
+    return sch.split(loops[0], [None, step])[0]
 
 
 def _along_memory(stage: Stage) -> list[int]:

@@ -127,7 +127,7 @@ def _flip(kernel: Kernel, block: BlockRV, operand: Operand) -> BlockRV:
     if len(readers) == 1 and not kernel.stage(readers[0]).reduced:
         try_inline(kernel, rest)
     copies = [p for p in sch.get_producers(block) if sch.get(p).reads[0].buffer is operand.buffer]
-    return copies[0]  # type: ignore[no-any-return]
+    return copies[0]
 
 
 def inline_into(kernel: Kernel, block: BlockRV) -> None:

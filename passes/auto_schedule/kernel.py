@@ -114,14 +114,14 @@ class AnyKernel(Generic[Facts]):
         if len(set(names)) == len(names) and "root" not in names:
             return [self.sch.get_block(name, func_name=self.name) for name in names]
         root = self.sch.get_block("root", func_name=self.name)
-        return self.sch.get_child_blocks(root)  # type: ignore[no-any-return]
+        return self.sch.get_child_blocks(root)
 
     def fused(self, loops: list[LoopRV]) -> LoopRV:
         """One loop of several."""
         return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
     def loops(self, block: BlockRV) -> list[LoopRV]:
-        return self.sch.get_loops(block)  # type: ignore[no-any-return]
+        return self.sch.get_loops(block)
 
 
 Kernel = AnyKernel[CpuFacts]

@@ -53,10 +53,10 @@ def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
     for producer in kernel.sch.get_producers(block):
         found = kernel.sch.get(producer)
         if found.reads and found.reads[0].buffer is buffer and found.writes[0].buffer.name == f"{buffer.name}_pad":
-            return producer  # type: ignore[no-any-return]
+            return producer
         if found.writes[0].buffer is buffer:
-            return producer  # type: ignore[no-any-return]
-    return kernel.sch.cache_read(block, number_of(kernel, block, buffer), "global")  # type: ignore[no-any-return]
+            return producer
+    return kernel.sch.cache_read(block, number_of(kernel, block, buffer), "global")
 
 
 def place_copies(kernel: Kernel, copies: list[BlockRV], outer: list[LoopRV], lanes: int) -> int:

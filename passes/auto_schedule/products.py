@@ -58,7 +58,7 @@ def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
     by_axes = bool(loads) and same and all(isinstance(i, tir.Var) for i in loads[0].indices)
     if reader.reduced or not reader.plain or not by_axes or len(set(loads[0].indices)) != len(reader.loops):
         return None
-    return readers[0]  # type: ignore[no-any-return]
+    return readers[0]
 
 
 def element_lanes(kernel: Kernel, product: Contraction) -> int:
@@ -100,7 +100,7 @@ def in_registers(
         if after is not None and try_inline(kernel, last):
             last = after
     if last is None:
-        return sch.cache_write(block, 0, "local")  # type: ignore[no-any-return]
+        return sch.cache_write(block, 0, "local")
     sch.set_scope(block, 0, "local")
     return last
 
@@ -110,7 +110,7 @@ def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> Bl
     for producer in kernel.sch.get_producers(block):
         found = kernel.sch.get(producer)
         if found.name == f"{buffer.name}_pad" and found.reads[0].buffer is buffer:
-            return producer  # type: ignore[no-any-return]
+            return producer
     return None
 
 

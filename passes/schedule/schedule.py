@@ -18,8 +18,13 @@ from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.recursion import deep
 
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.primitives import Primitives
+else:
+    Primitives = object  # the primitives are set below
 
-class Schedule:
+
+class Schedule(Primitives):
     """Primitives applied to a module's TensorIR functions. The module that is given stays as it is.
 
     Every primitive is a method (`sch.split(loop, factors=[None, 4])`); a step that would change what the program
@@ -28,10 +33,6 @@ class Schedule:
     >>> sch = Schedule(mod)
     >>> i, j = sch.get_loops(sch.get_block("B"))
     """
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...  # the primitives, which are set below
 
     def __init__(self, mod: IRModule | Func, *, seed: int | None = None) -> None:
         """`seed` makes sampling repeatable; None, or a negative one, does not."""

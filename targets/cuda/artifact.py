@@ -15,6 +15,7 @@ from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.runtime.launch.files import Parts, write_archive, write_text
+from mlcc.targets.artifact import Artifact
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal": ".metal"}
 
 
-@dataclass(eq=False)
-class CudaArtifact:
-    """Kernels for a GPU and what the host does with them. `mlcc.load(artifact)` runs it; `save` writes it."""
+@dataclass(eq=False, repr=False)
+class CudaArtifact(Artifact):
+    """Kernels for a GPU and what the host does with them."""
 
     code: PtxModule
     launch: LaunchModule
     prefix: str | None = None
-    loadable: ClassVar[str] = "mlca"  # the form that holds everything
+    loadable: ClassVar[str] = "mlca"
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mlcc.ir.module import IRModule
     from mlcc.machine.target import Target
-    from mlcc.targets.llvm.artifact import Artifact
+    from mlcc.targets.llvm.artifact import ObjectArtifact
 
 
 def compile_module(
     module: IRModule, target: Target, *, prefix: str | None = None, opt_level: int = 2, pipeline: str = "",
     allow_extern: tuple[str, ...] = (), allow_native: bool = True, sanitize: bool = False,
-) -> Artifact:  # fmt: skip
+) -> ObjectArtifact:  # fmt: skip
     """Generate code for a lowered module. With `sanitize` its accesses are
     checked as they are made. Raises CompileError for all that has no native form."""
     from mlcc.targets.llvm.module import compile_module as work

@@ -19,6 +19,7 @@ from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLA
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.native_functions import Natives
+from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
 from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library
@@ -29,12 +30,9 @@ from mlcc.targets.plan.exports import c_identifier
 KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}
 
 
-@dataclass(eq=False)
-class Artifact:
-    """Compiled code for a target. `mlcc.load(artifact)` runs it; `save` writes it.
-
-    `prefix` starts the exported C symbols; if it is None, the name of the file that is written does.
-    """
+@dataclass(eq=False, repr=False)
+class ObjectArtifact(Artifact):
+    """Machine code for a CPU."""
 
     text: str
     machine: Machine
@@ -43,7 +41,7 @@ class Artifact:
     constants: list[TensorData]
     prefix: str | None = None
     natives: Natives = Natives()
-    loadable: ClassVar[str] = "obj"  # the form that holds everything
+    loadable: ClassVar[str] = "obj"
     _code: bytes = field(default=b"", repr=False)
 
     @property

@@ -7,7 +7,7 @@ from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.machine import required
-from mlcc.targets.llvm.artifact import Artifact
+from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
@@ -22,7 +22,7 @@ from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 def compile_module(
     module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
     allow_native: bool, sanitize: bool = False,
-) -> Artifact:  # fmt: skip
+) -> ObjectArtifact:  # fmt: skip
     """Emit every public function and what it calls. Raises CompileError."""
     with deep(), uncollected():
         return _compile(module, target, prefix, opt_level, pipeline, allow_extern, allow_native, sanitize)
@@ -31,7 +31,7 @@ def compile_module(
 def _compile(
     module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
     allow_native: bool, sanitize: bool,
-) -> Artifact:  # fmt: skip
+) -> ObjectArtifact:  # fmt: skip
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
@@ -54,6 +54,6 @@ def _compile(
         {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level, **sanitized},
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
-    artifact = Artifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
+    artifact = ObjectArtifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
     artifact.compile()
     return artifact

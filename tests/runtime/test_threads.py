@@ -32,7 +32,7 @@ def {name}(A: T.Buffer((64, 4000), "float32"), B: T.Buffer((64, 4000), "float32"
 CC = shutil.which("cc")
 
 
-def artifact(name: str = "f", by: float = 2.0) -> mlcc.driver.Artifact:  # type: ignore[name-defined]
+def artifact(name: str = "f", by: float = 2.0) -> mlcc.Artifact:
     return mlcc.build(mlcc.parse(TEXT.format(name=name, by=by)))
 
 
@@ -42,7 +42,7 @@ def exe() -> Iterator[mlcc.runtime.Executable]:
     mlcc.set_num_threads(None)
 
 
-def older(name: str = "f", by: float = 2.0) -> mlcc.driver.Artifact:  # type: ignore[name-defined]
+def older(name: str = "f", by: float = 2.0) -> mlcc.Artifact:
     """An artifact of the time when pools were not told the work: it has `mlcc_pool_v1_run` and what went with that."""
     made = artifact(name, by)
     later = ("i32 @mlcc_pool_v1_run_work", "void @mlcc_pool_v1_set_shared_run")

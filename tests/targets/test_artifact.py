@@ -21,7 +21,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.tir import IntImm
 from mlcc.runtime import elf, image
 from mlcc.runtime.loader import load, read_manifest
-from mlcc.targets.llvm.artifact import Artifact
+from mlcc.targets.llvm.artifact import ObjectArtifact
 
 sys.path.insert(0, str(Path(__file__).parent))
 from texts import ADD_ONE, RELU, artifact, module  # noqa: E402
@@ -114,7 +114,7 @@ int main(void) {
 """
 
 
-def built(folder: Path, made: Artifact, source: str, *more: str) -> str:
+def built(folder: Path, made: ObjectArtifact, source: str, *more: str) -> str:
     """Save as model.o, compile a program against it, run it, and give what it printed."""
     made.save(folder / "model.o")
     (folder / "model.h").write_text(made.header("model.o"))

@@ -8,7 +8,7 @@ from mlcc.machine.target import Target
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.loader import load
 from mlcc.targets.llvm import compile_module
-from mlcc.targets.llvm.artifact import Artifact
+from mlcc.targets.llvm.artifact import ObjectArtifact
 
 RELU = """
     @T.prim_func(private=True)
@@ -41,7 +41,7 @@ def module(*parts: str) -> str:
     return "@I.ir_module\nclass Module:\n" + "\n".join(parts)
 
 
-def artifact(text: str, target: str = "llvm", opt_level: int = 1, **options: object) -> Artifact:
+def artifact(text: str, target: str = "llvm", opt_level: int = 1, **options: object) -> ObjectArtifact:
     """The artifact of a text."""
     given, where = parse(text), Target.parse(target)
     lowered = run_passes(given, "" if options.get("sanitize") else "lower", target=where, verify_each=False)

@@ -250,7 +250,7 @@ def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopR
     sch.reorder(far_i, far_j, near_i, near_j)
     sch.unroll(far_i)
     sch.unroll(far_j)
-    return near_i  # type: ignore[no-any-return]
+    return near_i
 
 
 def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.IndexMap:

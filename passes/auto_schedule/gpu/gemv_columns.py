@@ -141,4 +141,4 @@ def _over_threads(kernel: GpuKernel, it: Skinny, results: LoopRV, share: Share) 
         y = sch.fuse(idle, y)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
-    return x  # type: ignore[no-any-return]
+    return x

@@ -133,8 +133,8 @@ def share_out_row(kernel: GpuKernel, block: BlockRV, share: RowShare, outer: int
     inner = [n for n in (stage.reduced or range(outer, len(loops))) if stage.extents[n] != 1]
     if not inner:
         if share.threads > 1 and not all(region.buffer.scope == "local" for region in stage.block.writes):
-            _, lane = sch.split(sch.add_unit_loop(block), [None, share.threads])
-            sch.bind(lane, "threadIdx.x")  # the first thread's
+            _, single = sch.split(sch.add_unit_loop(block), [None, share.threads])
+            sch.bind(single, "threadIdx.x")  # the first thread's
         return
     along = kernel.fused([loops[n] for n in inner])
     turn, thread, lane = _parts(kernel, along, share, stage.times(inner) == share.length)
@@ -153,7 +153,8 @@ def _parts(
     sch, vector = kernel.sch, share.vector if whole else 1
     lane = thread = None
     if vector > 1 and share.threads > 1 and share.even:
-        return tuple(sch.split(along, [None, share.threads, vector]))
+        turn, thread, lane = sch.split(along, [None, share.threads, vector])
+        return turn, thread, lane
     if vector > 1:
         along, lane = sch.split(along, [None, vector])
     if share.threads > 1:
