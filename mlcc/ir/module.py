@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.global_info import GlobalInfo
-from mlcc.ir.node import Attrs
+from mlcc.ir.node import Attrs, one_line
 
 Func = tir.PrimFunc | relax.Function
 
@@ -92,6 +92,9 @@ class IRModule:
 
     def __str__(self) -> str:
         return self.script()
+
+    def __repr__(self) -> str:
+        return f"<IRModule {self.name}: {one_line(', '.join(self.functions) or 'no functions')}>"
 
 
 def _name(key: str | relax.GlobalVar) -> str:

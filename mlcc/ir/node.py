@@ -80,8 +80,11 @@ class Node(_Spanned):
         raise AttributeError(f"{type(self).__name__} is immutable: cannot delete `{name}`")
 
     def __repr__(self) -> str:
-        parts = (f"{n}={getattr(self, n)!r}" for n in field_names(type(self)))
-        return f"{type(self).__name__}({', '.join(parts)})"
+        """One line: the class, and where the text begins."""
+        try:
+            return f"<{type(self).__name__} {one_line(str(self))}>"
+        except Exception:  # noqa: BLE001 - a node with fields of the wrong kind, as it is debugged
+            return f"<{type(self).__name__} that cannot be printed>"
 
     def __str__(self) -> str:
         from mlcc.grammar.printer.printer import script
@@ -91,6 +94,14 @@ class Node(_Spanned):
 
 _fields[Node], _meaning[Node], _child_fields[Node], _defaults[Node] = (), (), (), {}
 _define_init(Node, (), {})
+
+
+def one_line(text: str, width: int = 90) -> str:
+    """The first line of a text that says something, and dots where there is more."""
+    lines = [line for line in text.splitlines() if line and not line.startswith(("#", "@"))] or [""]
+    if len(lines) == 1 and len(lines[0]) <= width:
+        return lines[0]
+    return f"{lines[0][:width].rstrip()} ..."
 
 
 class Attrs(Mapping[str, Any]):

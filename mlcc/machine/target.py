@@ -75,6 +75,9 @@ class Target:
     def __str__(self) -> str:
         return format_item(self.kind, [(name, value) for name, value in given_fields(self) if name != "kind"])
 
+    def __repr__(self) -> str:
+        return f"<Target {self}>"
+
     @property
     def is_native(self) -> bool:
         """Whether the code is for the very CPU that compiles it."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import one_line
 from mlcc.machine.target import Target
 from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
@@ -109,6 +110,9 @@ class Pipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {one_line(str(self))}>"
 
     def files(self) -> list[str]:
         """The files that options of its passes name."""

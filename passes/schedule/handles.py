@@ -22,15 +22,27 @@ class Handle:
 
 
 class BlockRV(Handle):
-    """A block."""
+    """A block. `hint` is the name that it had when the handle was made."""
 
-    __slots__ = ()
+    __slots__ = ("hint",)
+
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
+
+    def __repr__(self) -> str:
+        return f"<BlockRV {self.hint}>"
 
 
 class LoopRV(Handle):
-    """A loop."""
+    """A loop. `hint` is the name that its variable had when the handle was made."""
 
-    __slots__ = ()
+    __slots__ = ("hint",)
+
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
+
+    def __repr__(self) -> str:
+        return f"<LoopRV {self.hint}>"
 
 
 def _floordiv(a: int, b: int) -> int:
@@ -72,6 +84,9 @@ class ExprRV(Handle):
         self.size: int = 1 + sum(x.size for x in (lhs, rhs) if isinstance(x, ExprRV))
         if self.size > MOST_OPERATIONS:
             raise ValueError(f"arithmetic over sampled values of more than {MOST_OPERATIONS} operations")
+
+    def __repr__(self) -> str:
+        return "<ExprRV>" if self.is_leaf else f"<ExprRV {self.expr}>"
 
     @property
     def is_leaf(self) -> bool:

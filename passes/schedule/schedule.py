@@ -42,6 +42,9 @@ class Schedule(Primitives):
         self._state = State(module, seed)
         self._trace = Trace()
 
+    def __repr__(self) -> str:
+        return f"<Schedule of {', '.join(self._state.module.functions)}: {len(self._trace)} steps>"
+
     # ------------------------------------------------------------ what it is
 
     @property

@@ -180,13 +180,13 @@ class State:
 
     def new_block(self, func_name: str, block: tir.Block) -> BlockRV:
         """A new handle of a block of the function as it stands."""
-        rv = BlockRV()
+        rv = BlockRV(block.name)
         self._blocks[rv] = (func_name, _now(block, self._completed))
         return rv
 
     def new_loop(self, func_name: str, var: tir.Var | str) -> LoopRV:
         """A new handle of the loop over `var`, or of INLINE or ROOT."""
-        rv = LoopRV()
+        rv = LoopRV(var if isinstance(var, str) else var.name)
         self._loops[rv] = (func_name, var)
         return rv
 

@@ -131,6 +131,9 @@ class Trace:
             "    " + line for line in lines
         ]) + "\n"  # fmt: skip
 
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.insts)} steps>"
+
     def show(self) -> None:
         """Print it."""
         print(self)

@@ -37,7 +37,7 @@ class Notes:
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
         self.calls.append((name, args, kwargs))
         if name == "loops":
-            made = [LoopRV() for _ in range(min(args[0], 100))]
+            made = [LoopRV("l") for _ in range(min(args[0], 100))]
             self.names |= {loop: "ijklmn"[at] for at, loop in enumerate(made)}
             return made
         if name == "sampled":
