@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
+    from mlcc.runtime.executable import Executable
     from mlcc.runtime.npz import Judge
 
 
@@ -305,7 +306,7 @@ def load_executable(
     emulate: bool = False,
     check: bool = True,
     sanitize: bool = False,
-) -> Any:
+) -> Executable:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.loading import load
 
