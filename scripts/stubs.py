@@ -26,7 +26,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "mlcc" / "__init__.pyi": package(),
         ROOT / "mlcc" / "relax" / "__init__.pyi": relax(),
         ROOT / "mlcc" / "relax" / "op.pyi": operators(),
-        ROOT / "passes" / "schedule" / "primitives.pyi": primitives(),
+        ROOT / "passes" / "schedule" / "methods.pyi": primitives(),
     }
 
 

@@ -19,7 +19,7 @@ from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.recursion import deep
 
 if TYPE_CHECKING:
-    from mlcc.passes.schedule.primitives import Primitives
+    from mlcc.passes.schedule.methods import Primitives
 else:
     Primitives = object  # the primitives are set below
 
