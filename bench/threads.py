@@ -99,17 +99,16 @@ def _work() -> None:
     import mlcc
 
     exes = {kind: mlcc.load(mlcc.build(mlcc.parse(WORK.replace("KIND", kind)))) for kind in ("serial", "parallel")}
-    timers = {kind: exe.time_evaluator("f", number=1) for kind, exe in exes.items()}
     data = np.ones((16, 3), np.float32)
     trial = exes["serial"]["f"].bind(data, 1000)
-    once = min(timers["serial"].sample(trial, 10) / 10 for _ in range(20)) / 1000
+    once = min(trial.timed(10) / 10 for _ in range(20)) / 1000
     for wanted in (15e-6, 150e-6, 1.5e-3):
         steps = max(round(wanted / once), 1)
         number = max(round(2e-3 / wanted), 1)
         calls = {kind: exe["f"].bind(data, steps) for kind, exe in exes.items()}
         found: dict[str, list[float]] = {kind: [] for kind in exes}
         for kind in [*exes] * 41:
-            found[kind].append(timers[kind].sample(calls[kind], number) / number * 1e6)
+            found[kind].append(calls[kind].timed(number) / number * 1e6)
         for kind, samples in found.items():
             base = statistics.median(found["serial"])
             least = min(found["serial"]) / min(samples)

@@ -30,7 +30,8 @@ def lay_out(farm: Path) -> None:
 def main(files: list[str]) -> int:
     lay_out(FARM)
     what = [os.path.abspath(f) for f in files] or ["-p", "mlcc"]
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "setup.cfg"), *what]
+    options = ["--config-file", str(ROOT / "setup.cfg"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    command = [sys.executable, "-m", "mypy", *options, *what]
     return subprocess.run(command, cwd=FARM, check=False, env={**os.environ, "MYPYPATH": str(FARM)}).returncode
 
 

@@ -78,17 +78,16 @@ def interleave(
         while outputs and given and given[-1] is None:
             given.pop()
             outputs -= 1
-        timer = exe.time_evaluator(func, number=number or 1)
         call = callee.bind(*given)
         call()
         count = number or 1
-        while number is None and timer.sample(call, count) < LEAST_SECONDS:
+        while number is None and call.timed(count) < LEAST_SECONDS:
             count *= 2
-        running.append((timer, call, count))
+        running.append((call, count))
     samples: list[list[float]] = [[] for _ in running]
     for _ in range(repeat):
-        for at, (timer, call, count) in enumerate(running):
-            samples[at].append(timer.sample(call, count) / count)
+        for at, (call, count) in enumerate(running):
+            samples[at].append(call.timed(count) / count)
     return samples
 
 
