@@ -1,4 +1,4 @@
-"""Write the type stubs of what is found by name at run time: `mlcc.`, `relax.`, `relax.op.` and the primitives.
+"""Write the type stubs of what is found by name at run time: `mlcc.`, its parts, operators and primitives.
 
 `python scripts/stubs.py` rewrites them from the registries; a test holds them equal.
 """
@@ -26,6 +26,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "mlcc" / "__init__.pyi": package(),
         ROOT / "mlcc" / "relax" / "__init__.pyi": relax(),
         ROOT / "mlcc" / "relax" / "op.pyi": operators(),
+        ROOT / "runtime" / "__init__.pyi": runtime(),
         ROOT / "passes" / "schedule" / "methods.pyi": primitives(),
     }
 
@@ -65,6 +66,14 @@ def package() -> str:
     lines += [f"from mlcc import {name} as {name}" for name in mlcc._MODULES]
     lines += [f"from {where} import {name} as {name}" for name, where in mlcc._PUBLIC.items()]
     return "\n".join([*lines, "", "__version__: str", ""])
+
+
+def runtime() -> str:
+    from mlcc import runtime
+
+    lines = [HEAD.format(first_line(runtime.__doc__))]
+    lines += [f"from mlcc.runtime.{where} import {name} as {name}" for name, where in runtime._PUBLIC.items()]
+    return "\n".join([*lines, ""])
 
 
 MADE = ("PrimStructInfo", "ShapeStructInfo", "TensorStructInfo", "TupleStructInfo", "FuncStructInfo", "ShapeExpr",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,8 @@ from mlcc.cli.options import env_option, extern_options, level_option, pipeline_
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.runtime.executable import Executable
 
 LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 
@@ -65,7 +67,7 @@ def command(
 
 
 def interleave(
-    loaded: list[Any], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
+    loaded: list[Executable], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
 ) -> list[list[float]]:
     """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
     from mlcc.cli.cmd_run import arguments, find_function

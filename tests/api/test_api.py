@@ -114,6 +114,7 @@ def test_completion_offers_what_is_public(installed: Path) -> None:
     assert {"matmul", "nn", "add"} <= completed("from mlcc import relax", "relax.op.")
     assert {"relu", "conv2d"} <= completed("from mlcc import relax", "relax.op.nn.")
     assert {"BlockBuilder", "Var", "op"} <= completed("from mlcc import relax", "relax.")
+    assert {"Executable", "load_env", "read_manifest"} <= completed("import mlcc.runtime", "mlcc.runtime.")
     assert {"save", "emit", "manifest"} <= completed("import mlcc", "mlcc.build(mod).")
     assert {"functions", "time_evaluator"} <= completed("import mlcc", "mlcc.load('m.o').")
     source = "import mlcc\nsch = mlcc.Schedule(mod)\nsch.split("
