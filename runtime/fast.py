@@ -111,16 +111,18 @@ class FastPath:
             return None
         return FastPath(spec, results, spec.results.kind != "tuple")
 
-    def takes(self, out: Any) -> bool:
-        """Whether `out` is nested like the results."""
-        return self.single or (type(out) is tuple and len(out) == len(self.outputs))
-
     def prepare(self, args: tuple[Any, ...], out: Any = None) -> tuple[Area, list[np.ndarray]] | None:
         """An area that holds the arguments, and the results, fresh unless given as `out`.
 
         None if something needs the long way.
         """
-        given = args if out is None else (*args, *((out,) if self.single else out))
+        if len(args) != self.count:
+            return None
+        given = args
+        if out is not None:
+            if not self.single and (type(out) is not tuple or len(out) != len(self.outputs)):
+                return None
+            given = (*args, out) if self.single else (*args, *out)
         for array, dtype, ndim in zip(given, self.dtypes, self.ndims, strict=False):
             if type(array) is not np.ndarray or array.dtype is not dtype or array.ndim != ndim:
                 return None

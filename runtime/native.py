@@ -67,31 +67,32 @@ class NativeExecutor:
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
         """The results of a call, by the short way where the arguments are as most are. Raises CallError."""
-        fast = self.fast
-        if fast is not None and len(args) == fast.count and (out is None or fast.takes(out)):
-            ready = fast.prepare(args, out)
-            if ready is not None:
-                area, results = ready
-                entry = self.entry
-                code = 0
-                if area.workspace < 0:  # other extents than in the call before: have them checked
-                    code = entry.query(area.base, area.facts, 1)
-                    area.workspace = area.cells[len(fast.dtypes)] if code == 0 else -1
-                if code == 0:
-                    workspace = take_workspace(self.signature.name, area.workspace, self.spare)
-                    if entry.frames is None:
-                        code = entry.run(area.base, area.facts + 8, workspace.address)
-                    else:
-                        readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
-                        frame = Frame((args, results, area, workspace), readonly)
-                        code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
-                    if code != 0:
-                        raise self.signature.failure(code, entry.text(code))
-                    fast.areas.append(area)
-                    if workspace.size:
-                        self.spare.append(workspace)
-                    return out if out is not None else results[0] if fast.single else tuple(results)
-                fast.areas.append(area)  # the long way finds the same, and says what is wrong
+        fast, entry = self.fast, self.entry
+        ready = None if fast is None else fast.prepare(args, out)
+        if fast is None or ready is None:
+            return self._checked_call(args, out)
+        area, results = ready
+        if area.workspace < 0:  # other extents than in the call before: have them checked
+            if entry.query(area.base, area.facts, 1) != 0:
+                fast.areas.append(area)
+                return self._checked_call(args, out)  # which finds the same, and says what is wrong
+            area.workspace = area.cells[len(fast.dtypes)]
+        workspace = take_workspace(self.signature.name, area.workspace, self.spare)
+        if entry.frames is None:
+            code = entry.run(area.base, area.facts + 8, workspace.address)
+        else:
+            readonly = tuple(extent(of_array(a)) for a in args if not a.flags.writeable)
+            frame = Frame((args, results, area, workspace), readonly)
+            code = entry.framed(frame, entry.run, area.base, area.facts + 8, workspace.address)
+        if code != 0:
+            raise self.signature.failure(code, entry.text(code))
+        fast.areas.append(area)
+        if workspace.size:
+            self.spare.append(workspace)
+        return out if out is not None else results[0] if fast.single else tuple(results)
+
+    def _checked_call(self, args: tuple[Any, ...], out: Any) -> Any:
+        """The results of a call of any arguments. Raises CallError."""
         call = NativeCall(self, self.signature.bind(args, out), self.spare)
         result = call()
         if call.workspace.size:
