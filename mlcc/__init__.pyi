@@ -15,17 +15,17 @@ from mlcc.errors import MlccError as MlccError
 from mlcc.targets.artifact import Artifact as Artifact
 from mlcc.runtime.executable import Executable as Executable
 from mlcc.ir.module import IRModule as IRModule
-from mlcc.passes.manage.manager import Pipeline
-from mlcc.machine.target import Target
+from mlcc.passes.manage.manager import Pipeline as Pipeline
+from mlcc.machine.target import Target as Target
 from mlcc.ir.equal import assert_structural_equal as assert_structural_equal
 from mlcc.ir.equal import structural_equal as structural_equal
 from mlcc.grammar.parser import parse as parse
-from mlcc.grammar.printer.printer import script
+from mlcc.grammar.printer.printer import script as script
 from mlcc.driver import run_passes as run_passes
 from mlcc.driver import build as build
 from mlcc.verify import lint as lint
 from mlcc.loading import load as load
-from mlcc.passes.schedule.mls.run import apply_schedule
+from mlcc.passes.schedule.mls.run import apply_schedule as apply_schedule
 from mlcc.passes.schedule.schedule import Schedule as Schedule
 from mlcc.runtime.threads import get_num_threads as get_num_threads
 from mlcc.runtime.threads import set_num_threads as set_num_threads

@@ -148,7 +148,7 @@ _Dtype: _TypeAlias = str | type | _DType
 KINDS = {
     "expr": "_Expr", "exprs": "_Exprs", "rest": "_Expr", "shape": "_Shape", "scalar": "_Scalar",
     "scalars": "_relax.Expr | _Sequence[_Scalar]", "string": "str", "datatype": "_Dtype", "dtype": "_Dtype",
-    "func": "str | _relax.Expr", "types": "_Info", "int": "int", "ints": "int | _Sequence[int]",
+    "func": "str | _relax.Expr", "types": "_Info", "typelist": "_Info", "int": "int", "ints": "int | _Sequence[int]",
     "pads": "int | _Sequence[int]", "sections": "int | _Sequence[int]", "float": "float",
     "floats": "float | _Sequence[float]", "bool": "bool", "str": "str", "any": "_Any",
 }  # fmt: skip

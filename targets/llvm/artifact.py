@@ -17,9 +17,9 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import check_suffix, kind_of
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
+from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.native_functions import Natives
-from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
 from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library

@@ -60,7 +60,7 @@ STOREYS = """
     mlcc.passes.fusion mlcc.passes.precision
     mlcc.passes.patterns
     mlcc.passes.attention mlcc.passes.layout
-    mlcc.targets.plan
+    mlcc.targets.plan mlcc.targets.artifact
     mlcc.targets.launch
     mlcc.targets.llvm.codegen
     mlcc.targets.llvm.object mlcc.targets.llvm.host
