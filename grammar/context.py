@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from mlcc.errors import Diagnostic, Label, Source, Span, error, nearest
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.global_info import GlobalInfo
 from mlcc.ir.relax import GlobalVar
@@ -54,7 +54,7 @@ class Walk:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=lambda: dict(MODULES))
     self_names: set[str] = field(default_factory=set)  # names of the module itself: the class, `cls`
-    definitions: dict[str, Cst] = field(default_factory=dict)  # the `def` of every function, by name
+    definitions: dict[str, tree.Def] = field(default_factory=dict)  # the `def` of every function, by name
     return_dtypes: dict[str, DType] = field(default_factory=dict)  # what PrimFuncs return, where they do
     prelude: Scope = field(default_factory=lambda: Scope())  # what module-level lines bind
     tirx: bool = False  # whether the text is of TVM 0.27, by its header
@@ -65,12 +65,12 @@ class Walk:
     constants: Any = None  # where references find their data, made on first use
     relax: dict[str, Any] | None = None  # relax functions that are walked already
 
-    def span(self, cst: Cst) -> Span:
-        """The place of a syntax node (or of anything else that has its offsets at 1 and 2)."""
-        return Span(self.source, cst[1], cst[2])
+    def span(self, cst: tree.Node) -> Span:
+        """The place of a syntax node."""
+        return Span(self.source, cst.start, cst.end)
 
     def note(
-        self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
+        self, code: str, message: str, at: tree.Node | Span | None, text: str = "", *,
         help: str | None = None, related: tuple[Label, ...] = (),
     ) -> None:  # fmt: skip
         """Record an error and go on. Raises Enough after `MAX_ERRORS`."""
@@ -80,7 +80,7 @@ class Walk:
             raise Enough
 
     def fail(
-        self, code: str, message: str, at: Cst | Span | None, text: str = "", *,
+        self, code: str, message: str, at: tree.Node | Span | None, text: str = "", *,
         help: str | None = None, related: tuple[Label, ...] = (),
     ) -> NoReturn:  # fmt: skip
         """Record an error and give up what is being walked."""
@@ -93,15 +93,15 @@ class Walk:
         with contextlib.suppress(Skip):
             yield
 
-    def dotted(self, cst: Cst, scope: Scope | None = None) -> str | None:
+    def dotted(self, cst: tree.Expr, scope: Scope | None = None) -> str | None:
         """`T.axis.spatial` for that attribute chain, whatever the text calls `T`; None for anything else."""
         names: list[str] = []
-        while cst[0] == "attr":
-            names.append(cst[4])
-            cst = cst[3]
-        if cst[0] != "name" or (scope is not None and scope.find(cst[3]) is not None):
+        while isinstance(cst, tree.Attribute):
+            names.append(cst.name)
+            cst = cst.base
+        if not isinstance(cst, tree.Name) or (scope is not None and scope.find(cst.id) is not None):
             return None
-        root = self.modules.get(cst[3])
+        root = self.modules.get(cst.id)
         if root is None:
             return None
         names.append(root)
@@ -114,14 +114,14 @@ class Walk:
                     return f"{known}.{rest}" if rest else known
         return path
 
-    def bind_import(self, cst: Cst) -> None:
+    def bind_import(self, cst: tree.Import) -> None:
         """Take the names that an import line binds."""
-        for path, name in cst[3]:
+        for path, name in cst.names:
             found = _IMPORTS.get(path)
             if found is not None:
                 self.modules[name] = found
 
-    def unknown_name(self, cst: Cst, name: str, scope: Scope) -> NoReturn:
+    def unknown_name(self, cst: tree.Expr, name: str, scope: Scope) -> NoReturn:
         """Say that a name is not bound here, and what may have been meant."""
         shown = name if len(name) <= 60 else f"{name[:60]}..."
         gone = scope.gone.get(name)
@@ -132,7 +132,7 @@ class Walk:
         known = [*scope.names(), *self.functions]
         close = nearest(name, known, 1)
         help = f"did you mean `{close[0]}`?" if close else None
-        if help is None and self.source.text[cst[1] : cst[1] + 1] in ("'", '"'):  # a size such as "n * 2"
+        if help is None and self.source.text[cst.start : cst.start + 1] in ("'", '"'):  # a size such as "n * 2"
             help = f'bind it where it stands alone: by a dimension, or by a parameter `R.Shape(["{shown}"])`'
         self.fail("E0201", f"unknown name `{shown}`", cst, "not bound here", help=help)
 

@@ -4,47 +4,49 @@ from __future__ import annotations
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Scope, Walk
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.attribute_values import attribute
 from mlcc.grammar.tir.values import Evaluator
 from mlcc.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice, device_name, find_device
 from mlcc.ir.node import Attrs
 
 
-def read_global_infos(walk: Walk, call: Cst) -> dict[str, tuple[GlobalInfo, ...]]:
+def read_global_infos(walk: Walk, call: tree.Call) -> dict[str, tuple[GlobalInfo, ...]]:
     """The lists of infos by their keys."""
-    if len(call[4]) != 1 or call[5] or call[4][0][0] != "dict":
+    if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], tree.Dict):
         walk.fail("E0304", '`I.module_global_infos` takes one dict, such as `{"vdevice": [I.vdevice("cuda")]}`', call)
     made: dict[str, tuple[GlobalInfo, ...]] = {}
-    for key, items in call[4][0][3]:
-        if key[0] != "str" or items[0] not in ("list", "tuple"):
+    for key, items in call.args[0].entries:
+        if not isinstance(key, tree.Str) or not isinstance(items, tree.Display):
             walk.fail("E0304", "global infos are lists, by strings", key)
-        made[key[3]] = tuple(_info(walk, item) for item in items[3])
+        made[key.value] = tuple(_info(walk, item) for item in items.items)
     return made
 
 
-def _info(walk: Walk, cst: Cst) -> GlobalInfo:
-    path = walk.dotted(cst[3]) if cst[0] == "call" else None
-    if path == "I.dummy_global_info" and not cst[4] and not cst[5]:
-        return DummyGlobalInfo(span=walk.span(cst))
-    if path == "I.vdevice":
-        return _vdevice(walk, cst)
+def _info(walk: Walk, cst: tree.Expr) -> GlobalInfo:
+    if isinstance(cst, tree.Call):
+        path = walk.dotted(cst.function)
+        if path == "I.dummy_global_info" and not cst.args and not cst.keywords:
+            return DummyGlobalInfo(span=walk.span(cst))
+        if path == "I.vdevice":
+            return _vdevice(walk, cst)
     return walk.fail("E0304", "a global info is `I.vdevice(...)` or `I.dummy_global_info()`", cst)
 
 
-def _vdevice(walk: Walk, cst: Cst) -> VDevice:
+def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
     names = ("target", "vdevice_id", "memory_scope")
-    given = dict(zip(names, cst[4], strict=False))
-    for name, start, end, item in cst[5]:
+    given = dict(zip(names, cst.args, strict=False))
+    for keyword in cst.keywords:
+        name = keyword.name
         if name not in names or name in given:
             walk.fail(
                 "E0304",
                 f"`I.vdevice` has no argument `{name}` here",
-                ("name", start, end),
+                keyword,
                 did_you_mean(name, names) or "",
             )
-        given[name] = item
-    if len(cst[4]) > len(names) or "target" not in given:
+        given[name] = keyword.value
+    if len(cst.args) > len(names) or "target" not in given:
         walk.fail("E0304", "`I.vdevice` takes a target, the number of the device, and a memory scope", cst)
     ev = Evaluator(walk, Scope())
     target, number, scope = (
@@ -63,7 +65,7 @@ def _vdevice(walk: Walk, cst: Cst) -> VDevice:
     return made
 
 
-def resolve_device(walk: Walk, name: str, cst: Cst) -> str:
+def resolve_device(walk: Walk, name: str, cst: tree.Expr) -> str:
     """The full name of a device: the module's, or what the name says itself if the module declares none."""
     declared = walk.global_infos.get("vdevice")
     if declared is not None:

@@ -12,7 +12,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import TensorData, storage_dtype
 
@@ -49,15 +49,17 @@ def metadata_of(text: str) -> tuple[dict[str, TensorData], dict[str, str]]:
         raise ValueError(f"{type(problem).__name__}: {problem}") from None
 
 
-def metadata_key(cst: Cst) -> str | None:
+def metadata_key(cst: tree.Index) -> str | None:
     """`ir.StringImm[0]` for `metadata["ir.StringImm"][0]`; None for anything else."""
-    inner = cst[3]
-    if cst[0] != "index" or inner[0] != "index" or inner[3][0] != "name" or inner[3][3] != "metadata":
+    inner = cst.base
+    if not isinstance(inner, tree.Index) or not isinstance(inner.base, tree.Name) or inner.base.id != "metadata":
         return None
-    section, number = inner[4], cst[4]
-    if len(section) != 1 or len(number) != 1 or section[0][0] != "str" or number[0][0] != "int":
+    if len(inner.items) != 1 or len(cst.items) != 1:
         return None
-    return f"{section[0][3]}[{number[0][3]}]"
+    section, number = inner.items[0], cst.items[0]
+    if not isinstance(section, tree.Str) or not isinstance(number, tree.Int):
+        return None
+    return f"{section.value}[{number.value}]"
 
 
 def _string(nodes: list[Any], node: Any) -> str | None:

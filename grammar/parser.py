@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlcc.errors import CompileError, Label, Source, did_you_mean
+from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
 from mlcc.grammar.context import Enough, Scope, Skip, TypeVar, Walk
 from mlcc.grammar.global_infos import read_global_infos
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
-from mlcc.grammar.syntax.tree import Cst
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.calls import declared_dtype
 from mlcc.grammar.tir.types import result_annotation
@@ -53,40 +53,41 @@ def parse(
 class _Found:
     """What a text holds: functions in order, and what is said of the module."""
 
-    functions: list[Cst] = field(default_factory=list)
-    attrs: list[Cst] = field(default_factory=list)
-    module: Cst | None = None
+    functions: list[tree.Def] = field(default_factory=list)
+    attrs: list[tree.Call] = field(default_factory=list)
+    module: tree.Class | None = None
 
 
 class _Reader:
     """Reads one text: first the names of all functions, then their bodies."""
 
     def __init__(
-        self, source: Source, tree: Tree, data: Mapping[str, Any] | None, folder: str | os.PathLike[str] | None
+        self, source: Source, text: Tree, data: Mapping[str, Any] | None, folder: str | os.PathLike[str] | None
     ) -> None:
         self.walk = Walk(source, folder=folder, data=data)
-        self.tree = tree
-        head = tree.body[0][1] if tree.body else 0
-        self.walk.tirx = any(_TIRX.match(text) for start, _, text in tree.comments if start < head)
+        self.text = text
+        head = text.body[0].start if text.body else 0
+        self.walk.tirx = any(_TIRX.match(comment) for start, _, comment in text.comments if start < head)
         self.found = _Found()
 
     def module(self) -> IRModule:
         """The whole module."""
         walk = self.walk
-        for stmt in self.tree.body:
+        for stmt in self.text.body:
             with walk.attempt():
                 self._top(stmt)
         self._declare()
         made: dict[str, Func] = {}
         for cst in self.found.functions:
             with walk.attempt():
-                made[cst[3]] = self._function(cst)
+                made[cst.name] = self._function(cst)
         attrs = {}
         for call in self.found.attrs:
             with walk.attempt():
                 attrs.update(self._module_attrs(call))
         if not self.found.functions and self.found.module is None and not walk.diagnostics:
-            span = None if not walk.source.text.strip() else ("text", 0, len(walk.source.text.rstrip()))
+            end = len(walk.source.text.rstrip())
+            span = Span(walk.source, 0, end) if end else None
             help = "a text has a class under `@I.ir_module`, or functions under `@T.prim_func` and `@R.function`"
             walk.note("E0207", "the text has no functions", span, help=help)
         if walk.diagnostics:
@@ -95,50 +96,49 @@ class _Reader:
 
     # ------------------------------------------------------------ the outside
 
-    def _top(self, stmt: Cst) -> None:
-        walk, kind = self.walk, stmt[0]
-        if kind == "class":
+    def _top(self, stmt: tree.Stmt) -> None:
+        walk = self.walk
+        if isinstance(stmt, tree.Class):
             self._class(stmt)
-        elif kind == "def":
+        elif isinstance(stmt, tree.Def):
             self._add(stmt)
-        elif kind == "import":
+        elif isinstance(stmt, tree.Import):
             walk.bind_import(stmt)
-            walk.tirx = walk.tirx or any(path.endswith(".tirx") for path, _ in stmt[3])
-        elif kind == "assign" and stmt[3][0] == "name" and stmt[5] is not None:
-            self._prelude(stmt)
+            walk.tirx = walk.tirx or any(path.endswith(".tirx") for path, _ in stmt.names)
+        elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
+            self._prelude(stmt.target, stmt.value)
         elif not _means_nothing(stmt):
             help = 'outside of functions there are imports, and lines such as `n = TypeVar("n")`'
             walk.fail("E0208", "this cannot stand outside a function", stmt, help=help)
 
-    def _class(self, cst: Cst) -> None:
+    def _class(self, cst: tree.Class) -> None:
         walk = self.walk
         if self.found.module is not None:
             related = (Label(walk.span(self.found.module), "the first one is here"),)
             walk.fail("E0208", "a text holds one module", cst, "a second class", related=related)
-        self.found.module = ("class", cst[1], cst[2])
-        decorators = [walk.dotted(d[3] if d[0] == "call" else d) for d in cst[5]]
-        plain = [d[3] for d in cst[5] if d[0] == "name"]
+        self.found.module = cst
+        decorators = [walk.dotted(tree.head(d)) for d in cst.decorators]
+        plain = [d.id for d in cst.decorators if isinstance(d, tree.Name)]
         if not _CLASSES.intersection(d for d in decorators if d) and "ir_module" not in plain:
-            walk.note("E0208", f"class `{cst[3]}` is not marked as a module", cst, help="write `@I.ir_module` above it")
-        walk.module_name = cst[3]
-        walk.self_names.update((cst[3], "cls"))
-        for stmt in cst[6]:
+            walk.note(
+                "E0208", f"class `{cst.name}` is not marked as a module", cst, help="write `@I.ir_module` above it"
+            )
+        walk.module_name = cst.name
+        walk.self_names.update((cst.name, "cls"))
+        for stmt in cst.body:
             with walk.attempt():
                 self._member(stmt)
 
-    def _member(self, stmt: Cst) -> None:
+    def _member(self, stmt: tree.Stmt) -> None:
         walk = self.walk
-        if stmt[0] == "def":
+        if isinstance(stmt, tree.Def):
             self._add(stmt)
-        elif stmt[0] == "import":
+        elif isinstance(stmt, tree.Import):
             walk.bind_import(stmt)
-        elif stmt[0] == "expr" and stmt[3][0] == "call" and walk.dotted(stmt[3][3]) in _MODULE_CALLS:
-            if walk.dotted(stmt[3][3]) == "I.module_global_infos":
-                walk.global_infos |= read_global_infos(walk, stmt[3])
-            else:
-                self.found.attrs.append(stmt[3])
-        elif stmt[0] == "assign" and stmt[3][0] == "name" and stmt[5] is not None:
-            self._prelude(stmt)
+        elif isinstance(stmt, tree.Expression) and self._says_of_module(stmt.value):
+            pass
+        elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
+            self._prelude(stmt.target, stmt.value)
         elif not _means_nothing(stmt):
             walk.fail(
                 "E0208",
@@ -147,42 +147,52 @@ class _Reader:
                 help="a module has functions, `I.module_attrs` and `I.module_global_infos`",
             )
 
-    def _add(self, cst: Cst) -> None:
-        walk, name, at = self.walk, cst[3], ("name", *cst[4])
+    def _says_of_module(self, cst: tree.Expr) -> bool:
+        """`I.module_attrs(...)` and `I.module_global_infos(...)`; False for anything else."""
+        path = self.walk.dotted(cst.function) if isinstance(cst, tree.Call) else None
+        if not isinstance(cst, tree.Call) or path not in ("I.module_attrs", "I.module_global_infos"):
+            return False
+        if path == "I.module_attrs":
+            self.found.attrs.append(cst)
+        else:
+            self.walk.global_infos |= read_global_infos(self.walk, cst)
+        return True
+
+    def _add(self, cst: tree.Def) -> None:
+        walk, name, at = self.walk, cst.name, cst.place
         self._function_kind(cst)
         before = walk.definitions.get(name)
         if before is not None:
-            related = (Label(walk.span(("name", *before[4])), "it is defined here"),)
+            related = (Label(walk.span(before.place), "it is defined here"),)
             walk.fail("E0209", f"function `{name}` is defined twice", at, related=related)
         walk.definitions[name] = cst
         self.found.functions.append(cst)
 
-    def _function_kind(self, cst: Cst) -> str:
+    def _function_kind(self, cst: tree.Def) -> str:
         """`T` for a PrimFunc, `R` for a relax function, as the decorator says."""
         walk = self.walk
-        for decorator in cst[7]:
-            head = decorator[3] if decorator[0] == "call" else decorator
+        for decorator in cst.decorators:
+            head = tree.head(decorator)
             path = walk.dotted(head)
             kind = _FUNCTIONS.get(path) if path is not None else None
             if kind is not None:
                 return kind
-            written = walk.source.text[head[1] : head[2]]
+            written = walk.source.text[head.start : head.end]
             hint = did_you_mean(written, _FUNCTIONS)
             walk.fail("E0203", f"there is no decorator `@{written}`", decorator, help=hint)
         help = "`@T.prim_func` for a loop-level function, `@R.function` for a graph-level one"
-        return walk.fail("E0208", f"function `{cst[3]}` has no decorator", ("name", *cst[4]), help=help)
+        return walk.fail("E0208", f"function `{cst.name}` has no decorator", cst.place, help=help)
 
-    def _prelude(self, stmt: Cst) -> None:
+    def _prelude(self, target: tree.Name, value: tree.Expr) -> None:
         """`n = TypeVar("n")`, `n = T.int64()`, `cls = Module`: names for all functions that follow."""
-        walk, target, value = self.walk, stmt[3], stmt[5]
-        name, span = target[3], walk.span(target)
-        if value[0] == "name" and value[3] in walk.self_names:
+        walk, name, span = self.walk, target.id, self.walk.span(target)
+        if isinstance(value, tree.Name) and value.id in walk.self_names:
             walk.self_names.add(name)
             return
-        if value[0] == "call" and walk.dotted(value[3]) == "I.load_json":
+        if isinstance(value, tree.Call) and walk.dotted(value.function) == "I.load_json":
             self._metadata(value)
             return
-        if value[0] == "call" and value[3][0] == "name" and value[3][3] == "TypeVar":
+        if isinstance(value, tree.Call) and isinstance(value.function, tree.Name) and value.function.id == "TypeVar":
             walk.prelude.define(name, TypeVar(name, INT64), span)
             return
         dtype = declared_dtype(Evaluator(walk, walk.prelude), value)
@@ -192,24 +202,24 @@ class _Reader:
         made = Evaluator(walk, walk.prelude).value(value)
         walk.prelude.define(name, made, span)
 
-    def _metadata(self, call: Cst) -> None:
+    def _metadata(self, call: tree.Call) -> None:
         """`metadata = tvm.ir.load_json("...")`: data for the constants that the text refers to."""
         walk = self.walk
-        if len(call[4]) != 1 or call[5] or call[4][0][0] != "str":
+        if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], tree.Str):
             walk.fail("E0907", "`tvm.ir.load_json` takes one string", call)
         from mlcc.grammar.metadata import metadata_of
 
         try:
-            tensors, strings = metadata_of(call[4][0][3])
+            tensors, strings = metadata_of(call.args[0].value)
         except ValueError as problem:
-            walk.fail("E0907", "this is not the metadata of a module", call[3], str(problem))
+            walk.fail("E0907", "this is not the metadata of a module", call.function, str(problem))
         walk.data = {**tensors, **(walk.data or {})}
         walk.strings |= strings
 
-    def _module_attrs(self, call: Cst) -> dict[str, Any]:
-        if len(call[4]) != 1 or call[5]:
+    def _module_attrs(self, call: tree.Call) -> dict[str, Any]:
+        if len(call.args) != 1 or call.keywords:
             self.walk.fail("E0304", "`I.module_attrs` takes one dict", call)
-        return attribute_values.attributes(Evaluator(self.walk, Scope()), call[4][0], "module attributes")
+        return attribute_values.attributes(Evaluator(self.walk, Scope()), call.args[0], "module attributes")
 
     # ------------------------------------------------------------ functions
 
@@ -217,17 +227,17 @@ class _Reader:
         """The handles of all functions, and the dtypes that PrimFuncs return."""
         walk = self.walk
         for cst in self.found.functions:
-            name = cst[3]
-            walk.functions[name] = GlobalVar(name, span=walk.span(("name", *cst[4])))
+            name = cst.name
+            walk.functions[name] = GlobalVar(name, span=walk.span(cst.place))
             if self._function_kind(cst) == "T":
                 quiet = len(walk.diagnostics)
                 with walk.attempt():
-                    dtype = result_annotation(Evaluator(walk, Scope(walk.prelude)), cst[6])
+                    dtype = result_annotation(Evaluator(walk, Scope(walk.prelude)), cst.returns)
                     if dtype is not None:
                         walk.return_dtypes[name] = dtype
                 del walk.diagnostics[quiet:]  # said again when the function is walked
 
-    def _function(self, cst: Cst) -> Func:
+    def _function(self, cst: tree.Def) -> Func:
         if self._function_kind(cst) == "T":
             return walk_prim_func(self.walk, cst)
         from mlcc.grammar.relax.walk import walk_function
@@ -239,9 +249,6 @@ class _Reader:
         return made
 
 
-_MODULE_CALLS = {"I.module_attrs", "I.module_global_infos"}
-
-
-def _means_nothing(stmt: Cst) -> bool:
+def _means_nothing(stmt: tree.Stmt) -> bool:
     """`pass`, and strings that document."""
-    return bool(stmt[0] == "pass" or (stmt[0] == "expr" and stmt[3][0] == "str"))
+    return bool(isinstance(stmt, tree.Pass) or (isinstance(stmt, tree.Expression) and isinstance(stmt.value, tree.Str)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mlcc.errors import CompileError, Source
 from mlcc.grammar.context import Walk
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import parse_syntax
-from mlcc.grammar.syntax.tree import Cst
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*(?!\w*\s*[.(])")
 
@@ -18,23 +17,18 @@ def names_in(text: str) -> list[str]:
     return list(dict.fromkeys(_NAME.findall(text)))
 
 
-def parse_quoted(walk: Walk, string: Cst) -> Cst:
+def parse_quoted(walk: Walk, string: tree.Str) -> tree.Expr:
     """The syntax tree of the expression in a string; every node of it has the place of the string."""
-    text = string[3].strip()
+    text = string.value.strip()
     if text.isidentifier():
-        return ("name", string[1], string[2], text)
+        return tree.Name(string.start, string.end, text)
     try:
         body = parse_syntax(Source("<string>", f"({text})\n")).body
     except CompileError as bad:
         walk.fail("E0302", f"`{text}` is not an expression: {bad.diagnostics[0].message}", string)
-    if len(body) != 1 or body[0][0] != "expr":
+    if len(body) != 1 or not isinstance(body[0], tree.Expression):
         walk.fail("E0302", f"`{text}` is not an expression", string)
-    return _moved(body[0][3], string[1], string[2])  # type: ignore[no-any-return]
-
-
-def _moved(node: Any, start: int, end: int) -> Any:
-    if not isinstance(node, tuple):
-        return node
-    if len(node) > 2 and isinstance(node[0], str) and type(node[1]) is int and type(node[2]) is int:
-        return (node[0], start, end, *(_moved(part, start, end) for part in node[3:]))
-    return tuple(_moved(part, start, end) for part in node)
+    quoted = body[0].value
+    for node in tree.nodes(quoted):
+        node.start, node.end = string.start, string.end
+    return quoted

@@ -8,7 +8,7 @@ from mlcc.errors import Label
 from mlcc.grammar.context import Skip
 from mlcc.grammar.relax import expr as relax_expr
 from mlcc.grammar.relax.scope import Collector
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.ir import relax
 from mlcc.ir.node import replace
 from mlcc.ops.relations import common
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from mlcc.grammar.relax.walk import _Walker
 
 
-def if_statement(walker: _Walker, cst: Cst) -> None:
+def if_statement(walker: _Walker, cst: tree.If) -> None:
     """Walk an `if`, and bind its value."""
     fw, walk = walker.fw, walker.walk
     if fw.out.in_dataflow:
-        walk.fail("E0417", "no `if` inside a dataflow block", cst[3], help="end the block before it")
-    if not cst[5]:
-        walk.fail("E0417", "an `if` of a relax function has an `else`", cst[3], help="its value is that of one branch")
-    condition = _condition(walker, cst[3])
+        walk.fail("E0417", "no `if` inside a dataflow block", cst.condition, help="end the block before it")
+    if not cst.other:
+        help = "its value is that of one branch"
+        walk.fail("E0417", "an `if` of a relax function has an `else`", cst.condition, help=help)
+    condition = _condition(walker, cst.condition)
     before = len(walk.diagnostics)
-    then, name, place = _branch(walker, cst, cst[4], "then")
-    other, second, at = _branch(walker, cst, cst[5], "else")
+    then, name, place = _branch(walker, cst, cst.then, "then")
+    other, second, at = _branch(walker, cst, cst.other, "else")
     if name != second:
         related = (Label(walk.span(place), f"the other branch ends by binding `{name}`"),)
         walk.fail("E0417", f"this branch ends by binding `{second}`", at, "both bind one name", related=related)
     if len(walk.diagnostics) != before:
         raise Skip
     info = common(_known(then), _known(other))
-    made = relax.If(condition, then, other, info, span=walk.span(cst[3]))
-    var = fw.variable(name, place[1], info, walk.span(place))
-    fw.out.bindings.append(relax.VarBinding(var, made, span=walk.span(cst[3])))
+    made = relax.If(condition, then, other, info, span=walk.span(cst.condition))
+    var = fw.variable(name, place.start, info, walk.span(place))
+    fw.out.bindings.append(relax.VarBinding(var, made, span=walk.span(cst.condition)))
     fw.define(place, var)
 
 
@@ -44,7 +45,7 @@ def _known(branch: relax.SeqExpr) -> relax.StructInfo:
     return branch.struct_info or relax.ObjectStructInfo()
 
 
-def _condition(walker: _Walker, cst: Cst) -> relax.Expr:
+def _condition(walker: _Walker, cst: tree.Expr) -> relax.Expr:
     """A bool: a scalar, or a tensor without dimensions."""
     made = walker.fw.leaf(relax_expr.expression(walker.fw, cst))
     info = made.struct_info
@@ -59,7 +60,7 @@ def _condition(walker: _Walker, cst: Cst) -> relax.Expr:
     return made
 
 
-def _branch(walker: _Walker, cst: Cst, body: tuple[Cst, ...], which: str) -> tuple[relax.SeqExpr, str, Cst]:
+def _branch(walker: _Walker, cst: tree.If, body: tree.Body, which: str) -> tuple[relax.SeqExpr, str, tree.Name]:
     """A branch as a sequence, the name that it binds last, and where."""
     fw, walk = walker.fw, walker.walk
     saved, fw.out = fw.out, Collector()
@@ -77,9 +78,9 @@ def _branch(walker: _Walker, cst: Cst, body: tuple[Cst, ...], which: str) -> tup
         raise Skip
     last = blocks[-1].bindings[-1] if blocks and blocks[-1].bindings else None
     if last is None or isinstance(last.var, relax.DataflowVar) or last.var.span is None or last.var.name == "_":
-        at = body[-1] if body else cst
+        at: tree.Stmt = body[-1] if body else cst
         walk.fail("E0417", "a branch ends by binding its value to a name", at, help="and the other branch to the same")
-    place = ("name", last.var.span.start, last.var.span.end, last.var.name)
+    place = tree.Name(last.var.span.start, last.var.span.end, last.var.name)
     return _as_sequence(blocks, last, which), last.var.name, place
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from mlcc.grammar.relax.scope import FunctionWalk
 from mlcc.grammar.relax.types import struct_info, tensor_dtype, type_of
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import encode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
 
-Arguments = dict[str, Cst]
+Arguments = dict[str, tree.Expr]
 
 
-def constant(data: TensorData, fw: FunctionWalk, cst: Cst) -> relax.Constant:
+def constant(data: TensorData, fw: FunctionWalk, cst: tree.Expr) -> relax.Constant:
     """A graph-level constant; one that is not there and whose type nobody stated is some tensor."""
     if data.dtype.is_void:
         info = relax.TensorStructInfo(None, None, -1)
@@ -28,49 +28,55 @@ def constant(data: TensorData, fw: FunctionWalk, cst: Cst) -> relax.Constant:
 # ---------------------------------------------------------------- R.const
 
 
-def const(fw: FunctionWalk, cst: Cst, given: Arguments) -> relax.Constant:
+def const(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
     """`R.const(value, dtype)`: a number, a bool, or nested lists; int32, float32 or bool unless stated."""
     value = literal(fw, given["value"])
     dtype, shape = _stated(fw, given["dtype"]) if "dtype" in given else (None, None)
     return constant(_tensor(fw, given["value"], value, dtype, shape), fw, cst)
 
 
-def number(fw: FunctionWalk, cst: Cst, value: Any, dtype: DType | None = None) -> relax.Constant:
+def number(fw: FunctionWalk, cst: tree.Expr, value: Any, dtype: DType | None = None) -> relax.Constant:
     """A Python number as a constant tensor without dimensions."""
     return constant(_tensor(fw, cst, value, dtype, None), fw, cst)
 
 
-def literal(fw: FunctionWalk, cst: Cst) -> Any:
+def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
     """Numbers in nested lists, as Python values."""
-    kind = cst[0]
-    if kind in ("int", "float"):
-        return cst[3]
-    if kind in ("list", "tuple"):
-        return [literal(fw, item) for item in cst[3]]
-    if kind == "unary" and cst[4][0] in ("int", "float") and cst[3] in ("-", "+"):
-        return -cst[4][3] if cst[3] == "-" else cst[4][3]
-    if kind == "const" and isinstance(cst[3], bool):
-        return cst[3]
-    if kind == "call" and cst[3][0] == "name" and cst[3][3] == "float" and len(cst[4]) == 1 and cst[4][0][0] == "str":
-        text = cst[4][0][3]
+    if isinstance(cst, (tree.Int, tree.Float)):
+        return cst.value
+    if isinstance(cst, tree.Display):
+        return [literal(fw, item) for item in cst.items]
+    if isinstance(cst, tree.Unary) and isinstance(cst.operand, (tree.Int, tree.Float)) and cst.op in ("-", "+"):
+        return -cst.operand.value if cst.op == "-" else cst.operand.value
+    if isinstance(cst, tree.Const):
+        if isinstance(cst.value, bool):
+            return cst.value
+    elif (text := _float_text(cst)) is not None:
         if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
             return float(text)
-    elif kind != "const":
+    else:
         value = values.plain(fw.scalar(cst))
         if isinstance(value, (bool, int, float)):
             return value
     fw.walk.fail("E0905", "a constant is made of numbers", cst, help='write float("inf") for infinity')
 
 
-def _stated(fw: FunctionWalk, cst: Cst) -> tuple[DType | None, tuple[int, ...] | None]:
+def _float_text(cst: tree.Expr) -> str | None:
+    """The string of `float("inf")`; None for anything else."""
+    if not isinstance(cst, tree.Call) or not isinstance(cst.function, tree.Name) or cst.function.id != "float":
+        return None
+    return cst.args[0].value if len(cst.args) == 1 and isinstance(cst.args[0], tree.Str) else None
+
+
+def _stated(fw: FunctionWalk, cst: tree.Expr) -> tuple[DType | None, tuple[int, ...] | None]:
     """The dtype, and perhaps the shape, that follow the value: a string or `R.Tensor(...)`."""
-    info = type_of(fw, cst) if cst[0] != "str" else None
+    info = type_of(fw, cst) if not isinstance(cst, tree.Str) else None
     if isinstance(info, relax.TensorStructInfo):
         return info.dtype, _static(fw, cst, info)
     return tensor_dtype(fw, cst), None
 
 
-def _static(fw: FunctionWalk, cst: Cst, info: relax.TensorStructInfo) -> tuple[int, ...] | None:
+def _static(fw: FunctionWalk, cst: tree.Expr, info: relax.TensorStructInfo) -> tuple[int, ...] | None:
     if info.dims is None:
         return None
     sizes = tuple(tir.const_int(d) for d in info.dims)
@@ -79,7 +85,9 @@ def _static(fw: FunctionWalk, cst: Cst, info: relax.TensorStructInfo) -> tuple[i
     return sizes  # type: ignore[return-value]
 
 
-def _tensor(fw: FunctionWalk, cst: Cst, value: Any, dtype: DType | None, shape: tuple[int, ...] | None) -> TensorData:
+def _tensor(
+    fw: FunctionWalk, cst: tree.Expr, value: Any, dtype: DType | None, shape: tuple[int, ...] | None
+) -> TensorData:
     import numpy as np
 
     try:
@@ -110,7 +118,7 @@ def _default(array: Any) -> DType:
     return DType.of("int64" if most < 2**63 else "uint64")
 
 
-def _check_range(fw: FunctionWalk, cst: Cst, array: Any, dtype: DType) -> None:
+def _check_range(fw: FunctionWalk, cst: tree.Expr, array: Any, dtype: DType) -> None:
     """Whole numbers in range where the dtype asks for them. Floats are rounded."""
     import numpy as np
 
@@ -131,7 +139,7 @@ def _check_range(fw: FunctionWalk, cst: Cst, array: Any, dtype: DType) -> None:
 # ---------------------------------------------------------------- references
 
 
-def data(fw: FunctionWalk, cst: Cst, given: Arguments) -> relax.Constant:
+def data(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
     """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data that lie beside the text."""
     key = fw.scalar(given["key"])
     if not isinstance(key, str) or not key:
@@ -151,30 +159,32 @@ def data(fw: FunctionWalk, cst: Cst, given: Arguments) -> relax.Constant:
         return constant(found, fw, cst)
 
 
-def metadata(fw: FunctionWalk, cst: Cst) -> relax.Constant | None:
+def metadata(fw: FunctionWalk, cst: tree.Index) -> relax.Constant | None:
     """`metadata["relax.expr.Constant"][0]` or `meta[relay.Constant][0]`; None for anything else."""
-    inner = cst[3]
-    if inner[0] != "index" or inner[3][0] != "name" or len(inner[4]) != 1 or len(cst[4]) != 1:
+    inner = cst.base
+    if not isinstance(inner, tree.Index) or not isinstance(inner.base, tree.Name):
         return None
-    root, section, number = inner[3][3], inner[4][0], cst[4][0]
-    if root not in ("metadata", "meta") or fw.scope.find(root) is not None or number[0] != "int":
+    if len(inner.items) != 1 or len(cst.items) != 1:
         return None
-    if section[0] == "str":
-        key = f"{section[3]}[{number[3]}]"
+    root, section, number = inner.base.id, inner.items[0], cst.items[0]
+    if root not in ("metadata", "meta") or fw.scope.find(root) is not None or not isinstance(number, tree.Int):
+        return None
+    if isinstance(section, tree.Str):
+        key = f"{section.value}[{number.value}]"
     else:
         name = _dotted(section)
         if name is None:
             return None
-        key = f"{root}[{name}][{number[3]}]"
+        key = f"{root}[{name}][{number.value}]"
     with fw.guard(cst):
         return constant(fw.constants.resolve(key, None, None, None, fw.walk.span(cst)), fw, cst)
 
 
-def _dotted(cst: Cst) -> str | None:
-    if cst[0] == "attr":
-        base = _dotted(cst[3])
-        return None if base is None else f"{base}.{cst[4]}"
-    return cst[3] if cst[0] == "name" else None
+def _dotted(cst: tree.Expr) -> str | None:
+    if isinstance(cst, tree.Attribute):
+        base = _dotted(cst.base)
+        return None if base is None else f"{base}.{cst.name}"
+    return cst.id if isinstance(cst, tree.Name) else None
 
 
 __all__ = ["const", "data", "literal", "metadata", "number"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax.forms import FORMS, Form, sort_arguments
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
 from mlcc.grammar.relax.types import struct_info, type_of
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.parts import index_map_of
 from mlcc.grammar.tir.values import Evaluator
 from mlcc.ir import relax, tir
@@ -36,12 +37,12 @@ class Cast:
 # ---------------------------------------------------------------- any value
 
 
-def expression(fw: FunctionWalk, cst: Cst) -> relax.Expr:
+def expression(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     """A graph-level expression, nested as the text has it."""
     return as_expr(fw, value(fw, cst), cst)
 
 
-def as_expr(fw: FunctionWalk, made: Any, cst: Cst) -> relax.Expr:
+def as_expr(fw: FunctionWalk, made: Any, cst: tree.Expr) -> relax.Expr:
     """A value as a graph-level expression. Fails for what is none."""
     if isinstance(made, Cast):
         fw.walk.fail("E0405", "R.match_cast stands alone on the right of `=`", cst)
@@ -67,45 +68,46 @@ def _as_value(function: relax.GlobalVar) -> relax.GlobalVar:
     return relax.GlobalVar(function.name, substitute(info, renamed), span=function.span)
 
 
-def value(fw: FunctionWalk, cst: Cst) -> Any:
+def value(fw: FunctionWalk, cst: tree.Expr) -> Any:
     """What an expression means: a graph-level expression, a scalar, a type, a Python value, or several of these."""
-    kind = cst[0]
-    if kind in ("int", "float", "str", "const"):
-        if cst[3] is Ellipsis:
-            fw.walk.fail("E0406", "`...` is no value", cst, "something is still to be written here")
-        return cst[3]
-    if kind == "name":
-        return _name(fw, cst)
-    if kind == "tuple":
-        return tuple(value(fw, item) for item in cst[3])
-    if kind == "list":
-        return [value(fw, item) for item in cst[3]]
-    if kind == "dict":
-        return _dict(fw, cst)
-    if kind == "attr":
-        return _attribute(fw, cst)
-    if kind == "call":
-        return call(fw, cst)
-    if kind == "index":
-        return _index(fw, cst)
-    if kind in ("binary", "compare", "unary") and fw.is_graph_level(cst):
-        return _operator(fw, cst)
-    if kind in ("binary", "compare", "unary", "bool", "ifexp"):
-        return fw.scalar(cst)
-    if kind == "lambda":
-        with fw.guard(cst):
-            return index_map_of(Evaluator(fw.walk, Scope(fw.scalars)), cst)
-    fw.walk.fail("E0406", "this cannot stand in a relax function", cst)
+    walk = _VALUE.get(type(cst))
+    if walk is None:
+        fw.walk.fail("E0406", "this cannot stand in a relax function", cst)
+    return walk(fw, cst)
 
 
-def _name(fw: FunctionWalk, cst: Cst) -> Any:
+def _literal(fw: FunctionWalk, cst: tree.Literal) -> Any:
+    if cst.value is Ellipsis:
+        fw.walk.fail("E0406", "`...` is no value", cst, "something is still to be written here")
+    return cst.value
+
+
+def _scalar(fw: FunctionWalk, cst: tree.Expr) -> Any:
+    return fw.scalar(cst)
+
+
+def _infix(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) -> Any:
+    return _operator(fw, cst) if fw.is_graph_level(cst) else fw.scalar(cst)
+
+
+def _lambda(fw: FunctionWalk, cst: tree.Lambda) -> tir.IndexMap:
+    with fw.guard(cst):
+        return index_map_of(Evaluator(fw.walk, Scope(fw.scalars)), cst)
+
+
+def _display(fw: FunctionWalk, cst: tree.Display) -> tuple[Any, ...] | list[Any]:
+    items = [value(fw, item) for item in cst.items]
+    return items if isinstance(cst, tree.List) else tuple(items)
+
+
+def _name(fw: FunctionWalk, cst: tree.Name) -> Any:
     found = type_of(fw, cst)
     return found if found is not None else fw.resolve(cst)
 
 
-def _dict(fw: FunctionWalk, cst: Cst) -> Attrs:
+def _dict(fw: FunctionWalk, cst: tree.Dict) -> Attrs:
     made = {}
-    for key, item in cst[3]:
+    for key, item in cst.entries:
         name = value(fw, key)
         if not isinstance(name, str):
             fw.walk.fail("E0407", "keys are strings here", key)
@@ -113,52 +115,52 @@ def _dict(fw: FunctionWalk, cst: Cst) -> Attrs:
     return Attrs(made)
 
 
-def _attribute(fw: FunctionWalk, cst: Cst) -> Any:
+def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
     """`cls.f`, or a type such as `R.Object` and `T.int64`."""
     found = type_of(fw, cst)
     if found is not None:
         return found
-    if is_module(fw, cst[3]):
-        return fw.member(cst, cst[4])
+    if is_module(fw, cst.base):
+        return fw.member(cst, cst.name)
     path = fw.walk.dotted(cst, fw.scope)
     if path is not None:
         fw.walk.fail("E0406", f"`{path}` is no value", cst)
-    fw.walk.fail("E0406", f"values of a relax function have no attribute `{cst[4]}`", cst)
+    fw.walk.fail("E0406", f"values of a relax function have no attribute `{cst.name}`", cst)
 
 
-def is_module(fw: FunctionWalk, cst: Cst) -> bool:
+def is_module(fw: FunctionWalk, cst: tree.Expr) -> bool:
     """Whether an expression is the module itself: its name, or `cls`."""
-    if cst[0] != "name":
+    if not isinstance(cst, tree.Name):
         return False
-    found = fw.scope.find(cst[3])
+    found = fw.scope.find(cst.id)
     if found is not None:
         return found.value is MODULE
-    return cst[3] in fw.walk.self_names or cst[3] == fw.walk.module_name
+    return cst.id in fw.walk.self_names or cst.id == fw.walk.module_name
 
 
-def _index(fw: FunctionWalk, cst: Cst) -> Any:
+def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
     """An item of a tuple, or metadata."""
-    if cst[3][0] == "index" and fw.walk.strings:
+    if isinstance(cst.base, tree.Index) and fw.walk.strings:
         text = fw.walk.strings.get(metadata_key(cst) or "")
         if text is not None:
             return text
     found = relax_const.metadata(fw, cst)
     if found is not None:
         return found
-    if len(cst[4]) != 1 or cst[4][0][0] == "slice":
+    if len(cst.items) != 1 or isinstance(cst.items[0], tree.Slice):
         fw.walk.fail("E0408", "a tuple is indexed by one number", cst)
-    at = values.plain(fw.scalar(cst[4][0]))
-    base = value(fw, cst[3])
+    at = values.plain(fw.scalar(cst.items[0]))
+    base = value(fw, cst.base)
     if isinstance(at, bool) or not isinstance(at, int):
-        fw.walk.fail("E0408", "a tuple is indexed by a number", cst[4][0])
+        fw.walk.fail("E0408", "a tuple is indexed by a number", cst.items[0])
     if isinstance(base, (tuple, list)):
         if not -len(base) <= at < len(base):
-            fw.walk.fail("E0408", f"the tuple has {len(base)} items, there is no item {at}", cst[4][0])
+            fw.walk.fail("E0408", f"the tuple has {len(base)} items, there is no item {at}", cst.items[0])
         return base[at]
-    return item(fw, as_expr(fw, base, cst[3]), at, cst)
+    return item(fw, as_expr(fw, base, cst.base), at, cst)
 
 
-def item(fw: FunctionWalk, base: relax.Expr, at: int, cst: Cst) -> relax.TupleGetItem:
+def item(fw: FunctionWalk, base: relax.Expr, at: int, cst: tree.Expr) -> relax.TupleGetItem:
     """`base[at]`; negative numbers count from the end of a tuple of known length."""
     known = base.struct_info
     if isinstance(known, relax.TupleStructInfo):
@@ -182,32 +184,33 @@ _BINARY = {
 }  # fmt: skip
 
 
-def _operator(fw: FunctionWalk, cst: Cst) -> relax.Expr:
+def _operator(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) -> relax.Expr:
     """Infix operators on tensors; a Python number takes the dtype of the tensor beside it."""
-    if cst[0] == "unary":
-        if cst[3] != "-":
+    if isinstance(cst, tree.Unary):
+        if cst.op != "-":
             fw.walk.fail(
-                "E0406", f"tensors have no operator `{cst[3]}`", cst, help="use an operator such as R.logical_not"
+                "E0406", f"tensors have no operator `{cst.op}`", cst, help="use an operator such as R.logical_not"
             )
-        return _bind(fw, cst, "negative", (expression(fw, cst[4]),), {})
-    name = _BINARY.get(cst[3])
+        return _bind(fw, cst, "negative", (expression(fw, cst.operand),), {})
+    name = _BINARY.get(cst.op)
     if name is None:
-        fw.walk.fail("E0406", f"tensors have no operator `{cst[3]}`", cst, help="use an operator such as R.equal")
-    sides = [value(fw, cst[4]), value(fw, cst[5])]
+        fw.walk.fail("E0406", f"tensors have no operator `{cst.op}`", cst, help="use an operator such as R.equal")
+    operands = (cst.left, cst.right)
+    sides = [value(fw, operand) for operand in operands]
     for at, other in ((0, 1), (1, 0)):
         if isinstance(sides[at], (bool, int, float)):
             info = sides[other].struct_info if isinstance(sides[other], relax.Expr) else None
             dtype = info.dtype if isinstance(info, relax.TensorStructInfo) else None
-            sides[at] = relax_const.number(fw, cst[4 + at], sides[at], dtype)
-    return _bind(fw, cst, name, tuple(as_expr(fw, s, c) for s, c in zip(sides, cst[4:6], strict=True)), {})
+            sides[at] = relax_const.number(fw, operands[at], sides[at], dtype)
+    return _bind(fw, cst, name, tuple(as_expr(fw, s, c) for s, c in zip(sides, operands, strict=True)), {})
 
 
 # ---------------------------------------------------------------- calls
 
 
-def call(fw: FunctionWalk, cst: Cst) -> Any:
+def call(fw: FunctionWalk, cst: tree.Call) -> Any:
     """A call: of an operator, a form of the language, a function of the module, or a closure."""
-    head = cst[3]
+    head = cst.function
     found = type_of(fw, cst)
     if found is not None:
         return found
@@ -232,41 +235,41 @@ def call(fw: FunctionWalk, cst: Cst) -> Any:
         return _bind(fw, cst, name, args, kwargs)
     if path.startswith("T."):
         return fw.scalar(cst)
-    if path in ("I.meta_var",) and len(cst[4]) == 1:
-        return value(fw, cst[4][0])
+    if path in ("I.meta_var",) and len(cst.args) == 1:
+        return value(fw, cst.args[0])
     fw.walk.fail("E0406", f"`{path}` cannot be called here", cst)
 
 
-def _arguments(fw: FunctionWalk, cst: Cst, skip: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    for argument in cst[4]:
-        if argument[0] == "star":
+def _arguments(fw: FunctionWalk, cst: tree.Call, skip: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    for argument in cst.args:
+        if isinstance(argument, tree.Star):
             fw.walk.fail("E0406", "a tuple is not unpacked in a call", argument, help="write its items one by one")
-    args = tuple(value(fw, a) for a in cst[4][skip:])
-    kwargs = {k[0]: value(fw, k[3]) for k in cst[5]}
-    for made, at in zip((*args, *kwargs.values()), (*cst[4][skip:], *(k[3] for k in cst[5])), strict=True):
+    args = tuple(value(fw, a) for a in cst.args[skip:])
+    kwargs = {k.name: value(fw, k.value) for k in cst.keywords}
+    for made, at in zip((*args, *kwargs.values()), (*cst.args[skip:], *(k.value for k in cst.keywords)), strict=True):
         if isinstance(made, Cast) or made is MODULE:
             as_expr(fw, made, at)
     return args, kwargs
 
 
 def _with_device(
-    fw: FunctionWalk, cst: Cst, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fw: FunctionWalk, cst: tree.Call, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of `R.to_vdevice` with the full name of the device."""
     if len(args) == 2 and isinstance(args[1], str):
-        args = (args[0], resolve_device(fw.walk, args[1], cst[4][1]))
+        args = (args[0], resolve_device(fw.walk, args[1], cst.args[1]))
     elif isinstance(kwargs.get("dst_vdevice"), str):
-        place = next(k[3] for k in cst[5] if k[0] == "dst_vdevice")
+        place = next(k.value for k in cst.keywords if k.name == "dst_vdevice")
         kwargs = {**kwargs, "dst_vdevice": resolve_device(fw.walk, kwargs["dst_vdevice"], place)}
     return args, kwargs
 
 
-def _bind(fw: FunctionWalk, cst: Cst, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> relax.Call:
+def _bind(fw: FunctionWalk, cst: tree.Expr, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> relax.Call:
     """The call of an operator."""
     if not ops.is_operator(name):
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
-        fw.walk.fail("E0440", f"there is no operator `R.{name}`", cst[3], help=did_you_mean(name, known))
-    stated = _stated(fw, cst, name, kwargs)
+        fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=did_you_mean(name, known))
+    stated = _stated(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
     with fw.guard(cst):
         made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
     inferred = made.struct_info
@@ -277,7 +280,7 @@ def _bind(fw: FunctionWalk, cst: Cst, name: str, args: tuple[Any, ...], kwargs: 
     return made if made.struct_info is not None else _known(made, None)
 
 
-def _stated(fw: FunctionWalk, cst: Cst, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
+def _stated(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
     """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
     found = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
     known = signature(name.removeprefix("relax."))
@@ -286,7 +289,8 @@ def _stated(fw: FunctionWalk, cst: Cst, name: str, kwargs: dict[str, Any]) -> re
     given = kwargs.pop(found)
     types = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if len(types) != 1 or not isinstance(types[0], relax.StructInfo):
-        fw.walk.fail("E0442", f"`{found}` takes the type of the result", next(k for k in cst[5] if k[0] == found)[3])
+        at = next(k.value for k in cst.keywords if k.name == found)
+        fw.walk.fail("E0442", f"`{found}` takes the type of the result", at)
     return types[0]
 
 
@@ -295,10 +299,10 @@ def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
     return relax.Call(made.op, made.args, made.attrs, made.sinfo_args, info or relax.ObjectStructInfo(), span=made.span)
 
 
-def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
+def _call_value(fw: FunctionWalk, cst: tree.Call) -> relax.Call:
     """A call of what an expression gives: a function of the module, a closure, a packed function."""
-    head = cst[3]
-    if head[0] == "attr" and not is_module(fw, head[3]):
+    head = cst.function
+    if isinstance(head, tree.Attribute) and not is_module(fw, head.base):
         method = _method(fw, cst)
         if method is not None:
             return method
@@ -307,11 +311,11 @@ def _call_value(fw: FunctionWalk, cst: Cst) -> relax.Call:
     if isinstance(callee, relax.ExternFunc):
         return _packed(fw, cst, callee, args, kwargs)
     if kwargs:
-        fw.walk.fail("E0406", "functions take their arguments by position", cst[5][0])
+        fw.walk.fail("E0406", "functions take their arguments by position", cst.keywords[0])
     if not isinstance(callee, (relax.GlobalVar, relax.Var, relax.Call, relax.TupleGetItem)):
         fw.walk.fail("E0406", "this is no function, it cannot be called", head)
     op = callee if isinstance(callee, (relax.GlobalVar, relax.Var)) else fw.leaf(callee)
-    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst[4], strict=True))
+    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True))
     made = relax.Call(op, given, span=fw.walk.span(cst))
     if isinstance(op, relax.GlobalVar) and fw.is_prim_func(op.name):
         return _known(made, _written(fw, op.name))
@@ -326,12 +330,14 @@ def _written(fw: FunctionWalk, name: str) -> relax.StructInfo:
     return relax.TupleStructInfo(()) if dtype is None else relax.PrimStructInfo(dtype)
 
 
-def _method(fw: FunctionWalk, cst: Cst) -> relax.Call | None:
+def _method(fw: FunctionWalk, cst: tree.Call) -> relax.Call | None:
     """`x.astype("float16")`, the one method that tensors have."""
-    head = cst[3]
-    if head[4] != "astype" or fw.walk.dotted(head, fw.scope) is not None or len(cst[4]) != 1:
+    head = cst.function
+    if not isinstance(head, tree.Attribute) or head.name != "astype":
         return None
-    return _bind(fw, cst, "astype", (expression(fw, head[3]), value(fw, cst[4][0])), {})
+    if fw.walk.dotted(head, fw.scope) is not None or len(cst.args) != 1:
+        return None
+    return _bind(fw, cst, "astype", (expression(fw, head.base), value(fw, cst.args[0])), {})
 
 
 # Operators whose first argument is a function: a string or a bare name stands for one of the module, if it has it.
@@ -346,17 +352,16 @@ _TYPES_OF_RESULTS = ("sinfo_args", "ty_args", "type_args")  # by the names of th
 _STATEMENTS = ("func_attr", "output", "dataflow", "function", "func_name", "func_ret_value")
 
 
-def _call_function(fw: FunctionWalk, cst: Cst, name: str) -> relax.Call:
+def _call_function(fw: FunctionWalk, cst: tree.Call, name: str) -> relax.Call:
     """`R.call_tir(f, ...)` and its kin.
 
     A PrimFunc of the module is always called by call_tir, and a packed function by call_dps_packed, whatever the text
     wrote: the two mean the same, and which one it is depends on whether the module has a function of that name.
     """
-    keyword = {k[0]: k for k in cst[5]}
-    first = next((n for n in ("gvar", "func") if n in keyword), None)
-    if not cst[4] and first is None:
+    given = {k.name: k.value for k in cst.keywords}
+    head = cst.args[0] if cst.args else given.get("gvar", given.get("func"))
+    if head is None:
         fw.walk.fail("E0441", f"R.{name} lacks the function to call", cst)
-    head = cst[4][0] if cst[4] else keyword[first][3]
     callee = _callee(fw, head, name)
     args, kwargs = _arguments(fw, cst, 1)
     kwargs.pop("gvar", None)
@@ -375,27 +380,27 @@ def _call_function(fw: FunctionWalk, cst: Cst, name: str) -> relax.Call:
     return _bind(fw, cst, name, (callee, *args), kwargs)
 
 
-def _callee(fw: FunctionWalk, cst: Cst, name: str) -> relax.Expr:
-    if cst[0] == "str":
-        own = fw.walk.functions.get(cst[3])
-        if own is not None and name.startswith(("call_tir", "call_dps")) and fw.is_prim_func(cst[3]):
+def _callee(fw: FunctionWalk, cst: tree.Expr, name: str) -> relax.Expr:
+    if isinstance(cst, tree.Str):
+        own = fw.walk.functions.get(cst.value)
+        if own is not None and name.startswith(("call_tir", "call_dps")) and fw.is_prim_func(cst.value):
             return own
-        return values.extern(cst[3], fw.walk.span(cst))
-    if cst[0] == "name" and fw.find(cst[3]) is None:
-        return fw.member(cst, cst[3])
+        return values.extern(cst.value, fw.walk.span(cst))
+    if isinstance(cst, tree.Name) and fw.find(cst.id) is None:
+        return fw.member(cst, cst.id)
     return as_expr(fw, value(fw, cst), cst)
 
 
-def _call_packed(fw: FunctionWalk, cst: Cst) -> relax.Call:
-    if not cst[4] or cst[4][0][0] != "str":
+def _call_packed(fw: FunctionWalk, cst: tree.Call) -> relax.Call:
+    if not cst.args or not isinstance(cst.args[0], tree.Str):
         fw.walk.fail("E0441", "R.call_packed takes the name of a packed function first", cst)
-    head = cst[4][0]
+    head = cst.args[0]
     args, kwargs = _arguments(fw, cst, 1)
-    return _packed(fw, cst, values.extern(head[3], fw.walk.span(head)), args, kwargs)
+    return _packed(fw, cst, values.extern(head.value, fw.walk.span(head)), args, kwargs)
 
 
 def _packed(
-    fw: FunctionWalk, cst: Cst, callee: relax.ExternFunc, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fw: FunctionWalk, cst: tree.Call, callee: relax.ExternFunc, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> relax.Call:
     """A call of a packed function; what it returns is what the text says, or any object."""
     types: tuple[relax.StructInfo, ...] = ()
@@ -404,10 +409,10 @@ def _packed(
             listed = kwargs.pop(name)
             types = tuple(listed) if isinstance(listed, (tuple, list)) else (listed,)
             if not all(isinstance(t, relax.StructInfo) for t in types):
-                fw.walk.fail("E0442", f"`{name}` takes types", next(k for k in cst[5] if k[0] == name))
+                fw.walk.fail("E0442", f"`{name}` takes types", next(k for k in cst.keywords if k.name == name))
     kwargs.pop("attrs_type_key", None)
     attrs = {k: values.plain(v) for k, v in kwargs.items()}
-    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst[4][len(cst[4]) - len(args) :], strict=True))
+    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args[len(cst.args) - len(args) :], strict=True))
     made = relax.Call(callee, given, Attrs(attrs), types, span=fw.walk.span(cst))
     return _known(made, ops.infer_struct_info(made))
 
@@ -415,17 +420,23 @@ def _packed(
 # ---------------------------------------------------------------- forms that hold expressions
 
 
-def _tuple(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
-    if cst[5]:
-        fw.walk.fail("E0441", "R.tuple takes its items by position", cst[5][0])
+def _tuple(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
+    if cst.keywords:
+        fw.walk.fail("E0441", "R.tuple takes its items by position", cst.keywords[0])
     args, _ = _arguments(fw, cst)
-    return values.tuple_expr([as_expr(fw, a, c) for a, c in zip(args, cst[4], strict=True)], fw.walk.span(cst))
+    return values.tuple_expr([as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True)], fw.walk.span(cst))
 
 
-def _match_cast(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> Cast:
+def _match_cast(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> Cast:
     return Cast(expression(fw, given["value"]), struct_info(fw, given["struct_info"]))
 
 
+_VALUE: dict[type[tree.Expr], Callable[[FunctionWalk, Any], Any]] = {
+    tree.Int: _literal, tree.Float: _literal, tree.Str: _literal, tree.Const: _literal, tree.Name: _name,
+    tree.Tuple: _display, tree.List: _display, tree.Dict: _dict, tree.Attribute: _attribute, tree.Call: call,
+    tree.Index: _index, tree.Unary: _infix, tree.Binary: _infix, tree.Compare: _infix, tree.Bool: _scalar,
+    tree.Choice: _scalar, tree.Lambda: _lambda,
+}  # fmt: skip
 _FORMS: dict[str, Form] = {
     **FORMS,
     "tuple": (("*",), 0, _tuple),

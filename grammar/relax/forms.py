@@ -8,25 +8,25 @@ from typing import Any
 from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax.scope import FunctionWalk
 from mlcc.grammar.relax.types import tensor_dtype
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs
 from mlcc.ops import values
 
 
-def sort_arguments(fw: FunctionWalk, cst: Cst, names: tuple[str, ...], required: int) -> dict[str, Cst]:
+def sort_arguments(fw: FunctionWalk, cst: tree.Call, names: tuple[str, ...], required: int) -> dict[str, tree.Expr]:
     """The arguments of a form by name; `*` collects all."""
     if names == ("*",):
-        return {str(i): a for i, a in enumerate(cst[4])}
-    what = fw.walk.dotted(cst[3], fw.scope) or "this"
-    if len(cst[4]) > len(names):
-        fw.walk.fail("E0441", f"{what} takes at most {len(names)} arguments", cst[4][len(names)])
-    given = dict(zip(names, cst[4], strict=False))
-    for keyword in cst[5]:
-        name = _ALIASES.get(keyword[0], keyword[0])
+        return {str(i): a for i, a in enumerate(cst.args)}
+    what = fw.walk.dotted(cst.function, fw.scope) or "this"
+    if len(cst.args) > len(names):
+        fw.walk.fail("E0441", f"{what} takes at most {len(names)} arguments", cst.args[len(names)])
+    given = dict(zip(names, cst.args, strict=False))
+    for keyword in cst.keywords:
+        name = _ALIASES.get(keyword.name, keyword.name)
         if name not in names or name in given:
-            fw.walk.fail("E0441", f"{what} has no argument `{keyword[0]}` left", keyword)
-        given[name] = keyword[3]
+            fw.walk.fail("E0441", f"{what} has no argument `{keyword.name}` left", keyword)
+        given[name] = keyword.value
     for name in names[:required]:
         if name not in given:
             fw.walk.fail("E0441", f"{what} lacks its argument `{name}`", cst)
@@ -36,47 +36,47 @@ def sort_arguments(fw: FunctionWalk, cst: Cst, names: tuple[str, ...], required:
 _ALIASES = {"ty": "struct_info", "ty_args": "sinfo_args"}
 
 
-def _shape(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+def _shape(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
     listed = given["value"]
-    if listed[0] not in ("tuple", "list"):
+    if not isinstance(listed, tree.Display):
         fw.walk.fail("E0442", "R.shape takes a list of dimensions", listed)
     with fw.guard(listed):
-        return values.shape_expr([fw.scalar(item) for item in listed[3]], fw.walk.span(cst))
+        return values.shape_expr([fw.scalar(item) for item in listed.items], fw.walk.span(cst))
 
 
-def _prim_value(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+def _prim_value(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
     made = fw.scalar(given["value"])
     if not isinstance(made, (bool, int, float, tir.Expr)) or isinstance(made, tir.StringImm):
         fw.walk.fail("E0442", "R.prim_value takes a scalar", given["value"])
     return values.expr(made, fw.walk.span(cst))
 
 
-def _str(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+def _str(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
     made = fw.scalar(given["value"])
     if not isinstance(made, str):
         fw.walk.fail("E0442", "R.str takes a string", given["value"])
     return values.expr(made, fw.walk.span(cst))
 
 
-def _dtype(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
+def _dtype(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
     made = tensor_dtype(fw, given["value"])
     if made is None:
         fw.walk.fail("E0442", "R.dtype takes the name of a dtype", given["value"])
     return values.expr(made, fw.walk.span(cst))
 
 
-def _extern(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> relax.Expr:
-    if given["name"][0] != "str":
+def _extern(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
+    if not isinstance(given["name"], tree.Str):
         fw.walk.fail("E0442", "R.ExternFunc takes the name of a packed function", given["name"])
-    return values.extern(given["name"][3], fw.walk.span(cst))
+    return values.extern(given["name"].value, fw.walk.span(cst))
 
 
-def _device(fw: FunctionWalk, cst: Cst, given: dict[str, Cst]) -> Attrs:
+def _device(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> Attrs:
     kind, index = (values.plain(fw.scalar(given[n])) if n in given else 0 for n in ("device_type", "index"))
     return Attrs({"device_type": kind, "index": index})
 
 
-Form = tuple[tuple[str, ...], int, Callable[[FunctionWalk, Cst, dict[str, Cst]], Any]]
+Form = tuple[tuple[str, ...], int, Callable[[FunctionWalk, tree.Call, dict[str, tree.Expr]], Any]]
 FORMS: dict[str, Form] = {
     "const": (("value", "dtype"), 1, relax_const.const),
     "data": (("key", "info", "sha256"), 1, relax_const.data),

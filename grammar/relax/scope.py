@@ -11,7 +11,7 @@ from typing import Any
 from mlcc.errors import CompileError, Label, Span, nearest
 from mlcc.grammar.constants import Constants
 from mlcc.grammar.context import UNKNOWN, Binding, Scope, Skip, TypeVar, Walk
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.values import evaluate
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
@@ -82,9 +82,9 @@ class FunctionWalk:
             at = at.outer
         return self.symbols.setdefault(name, tir.Var(name, dtype))
 
-    def resolve(self, cst: Cst) -> Any:
+    def resolve(self, cst: tree.Name) -> Any:
         """What a name means here. Fails for a name that means nothing."""
-        name = cst[3]
+        name = cst.id
         found = self.find(name)
         if found is not None:
             return found.value
@@ -94,7 +94,7 @@ class FunctionWalk:
             return MODULE
         self.walk.unknown_name(cst, name, self.scope)
 
-    def member(self, cst: Cst, name: str) -> relax.GlobalVar:
+    def member(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """A function of the module. Fails if there is none of that name."""
         found = self.walk.functions.get(name)
         if found is None:
@@ -107,47 +107,49 @@ class FunctionWalk:
     def is_prim_func(self, name: str) -> bool:
         """Whether a function of the module is a PrimFunc, as its decorator says."""
         cst = self.walk.definitions.get(name)
-        heads = () if cst is None else (d[3] if d[0] == "call" else d for d in cst[7])
-        return any(self.walk.dotted(h) == "T.prim_func" for h in heads)
+        decorators = () if cst is None else cst.decorators
+        return any(self.walk.dotted(tree.head(decorator)) == "T.prim_func" for decorator in decorators)
 
-    def define(self, cst: Cst, value: Any) -> None:
+    def define(self, cst: tree.Name, value: Any) -> None:
         """Bind the name that `cst` is."""
-        self.scope.define(cst[3], value, self.walk.span(cst))
+        self.scope.define(cst.id, value, self.walk.span(cst))
 
     # ------------------------------------------------------------ scalars
 
-    def scalar(self, cst: Cst) -> Any:
+    def scalar(self, cst: tree.Expr) -> Any:
         """The value of a scalar expression: a Python value or a TensorIR expression."""
         for name in names_in(cst):
-            found = self.find(name[3])
+            found = self.find(name.id)
             if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
                 self._no_scalar(name, found)
         with self.guard(cst):
             return evaluate(self.walk, self.scalars, cst)
 
-    def _no_scalar(self, cst: Cst, found: Binding) -> None:
+    def _no_scalar(self, cst: tree.Name, found: Binding) -> None:
         info = found.value.struct_info
-        where = (Label(found.span, f"`{cst[3]}` is bound here"),) if found.span is not None else ()
+        where = (Label(found.span, f"`{cst.id}` is bound here"),) if found.span is not None else ()
         if isinstance(info, relax.PrimStructInfo):
             help = "bind its value to a symbolic variable by R.match_cast"
-            self.walk.fail("E0403", f"the value of `{cst[3]}` is not known here", cst, help=help, related=where)
-        self.walk.fail("E0403", f"`{cst[3]}` is no scalar", cst, "a scalar is needed here", related=where)
+            self.walk.fail("E0403", f"the value of `{cst.id}` is not known here", cst, help=help, related=where)
+        self.walk.fail("E0403", f"`{cst.id}` is no scalar", cst, "a scalar is needed here", related=where)
 
-    def is_graph_level(self, cst: Cst) -> bool:
+    def is_graph_level(self, cst: tree.Expr) -> bool:
         """Whether an expression works on tensors and the like, rather than on scalars."""
         for name in names_in(cst):
-            found = self.find(name[3])
+            found = self.find(name.id)
             if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
                 return True
-        return any(self.walk.dotted(node[3], self.scope) is not None and self._is_relax(node) for node in calls_in(cst))
+        return any(
+            self.walk.dotted(node.function, self.scope) is not None and self._is_relax(node) for node in calls_in(cst)
+        )
 
-    def _is_relax(self, call: Cst) -> bool:
-        return (self.walk.dotted(call[3], self.scope) or "").startswith("R.")
+    def _is_relax(self, call: tree.Call) -> bool:
+        return (self.walk.dotted(call.function, self.scope) or "").startswith("R.")
 
     # ------------------------------------------------------------ errors
 
     @contextlib.contextmanager
-    def guard(self, cst: Cst) -> Iterator[None]:
+    def guard(self, cst: tree.Node) -> Iterator[None]:
         """Take over what is found wrong inside, by parts that know no syntax."""
         try:
             yield
@@ -168,7 +170,7 @@ class FunctionWalk:
 
     # ------------------------------------------------------------ bindings
 
-    def check_size(self, info: relax.StructInfo | None, cst: Cst) -> None:
+    def check_size(self, info: relax.StructInfo | None, cst: tree.Node) -> None:
         """Fail for a type too large to be written out: tuples of tuples, and dimensions, can double with every line."""
         if info is not None and self._size(info) > MAX_TYPE:
             self.walk.fail("E0418", f"the type of this has more than {MAX_TYPE} parts", cst)
@@ -241,36 +243,14 @@ def scalar_of(value: relax.Expr) -> tir.Expr | None:
     return value.struct_info.value if isinstance(value.struct_info, relax.PrimStructInfo) else None
 
 
-def names_in(cst: Cst) -> Iterator[Cst]:
+def names_in(cst: tree.Expr) -> Iterator[tree.Name]:
     """All names in an expression, in order."""
-    return (node for node in nodes_in(cst) if node[0] == "name")
+    return (node for node in tree.nodes(cst) if isinstance(node, tree.Name))
 
 
-def calls_in(cst: Cst) -> Iterator[Cst]:
-    return (node for node in nodes_in(cst) if node[0] == "call")
-
-
-def nodes_in(cst: Any) -> Iterator[Cst]:
-    """All nodes of a syntax tree, or of tuples of them, parents first."""
-    stack = [cst]
-    while stack:
-        top = stack.pop()
-        if type(top) is not tuple or not top:
-            continue
-        if type(top[0]) is not str:
-            stack += reversed(top)
-            continue
-        yield top
-        if top[0] == "call":
-            stack += [keyword[3] for keyword in reversed(top[5])]
-            stack += [top[4], top[3]]
-        elif top[0] == "def":
-            stack += [top[8], top[7], top[6]]
-            stack += [part for parameter in reversed(top[5]) for part in parameter[3:]]
-        elif top[0] not in ("lambda", "import"):
-            stack += reversed(top[3:])
-        elif top[0] == "lambda":
-            stack.append(top[4])
+def calls_in(cst: tree.Expr) -> Iterator[tree.Call]:
+    """All calls in an expression, outer ones first."""
+    return (node for node in tree.nodes(cst) if isinstance(node, tree.Call))
 
 
 def _same(new: tuple[relax.Expr, ...], old: tuple[relax.Expr, ...]) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.global_infos import resolve_device
 from mlcc.grammar.quoted import parse_quoted
-from mlcc.grammar.relax.scope import FunctionWalk, nodes_in
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.relax.scope import FunctionWalk
+from mlcc.grammar.syntax import tree
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, NAMES, DType
 from mlcc.ops import values
@@ -20,7 +20,7 @@ OBJECT = relax.ObjectStructInfo()
 BARE = frozenset({"Tensor", "Shape", "Prim", "Tuple", "Callable", "Object", "Any"})
 
 
-def struct_info(fw: FunctionWalk, cst: Cst) -> relax.StructInfo:
+def struct_info(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo:
     """The struct info that an annotation means. Fails for what is none."""
     found = type_of(fw, cst)
     if found is None:
@@ -28,31 +28,31 @@ def struct_info(fw: FunctionWalk, cst: Cst) -> relax.StructInfo:
     return found
 
 
-def type_of(fw: FunctionWalk, cst: Cst) -> relax.StructInfo | None:
+def type_of(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo | None:
     """The struct info that an expression means; None if it is something else."""
-    if cst[0] == "const" and cst[3] is None:
+    if tree.unless_none(cst) is None:
         return relax.TupleStructInfo(())
-    called = cst[0] == "call"
-    head = cst[3] if called else cst
+    head, args, kwargs = cst, tuple[tree.Expr, ...](), tuple[tree.Keyword, ...]()
+    if isinstance(cst, tree.Call):
+        head, args, kwargs = cst.function, cst.args, cst.keywords
     name = type_name(fw, head)
     if name is None:
-        if not called and fw.walk.dotted(head, fw.scope) in ("R.str", "R.dtype"):
+        if head is cst and fw.walk.dotted(head, fw.scope) in ("R.str", "R.dtype"):
             return relax.ObjectStructInfo(span=fw.walk.span(cst))
-        if cst[0] == "name":
-            found = fw.find(cst[3])
+        if isinstance(cst, tree.Name):
+            found = fw.find(cst.id)
             if found is not None and isinstance(found.value, relax.StructInfo):
                 return found.value
         return None
-    args, kwargs = (cst[4], cst[5]) if called else ((), ())
     if name.startswith("T."):
         return _scalar_type(fw, name[2:], cst, args, kwargs)
     return _TYPES[name](fw, cst, args, _by_name(kwargs))
 
 
-def type_name(fw: FunctionWalk, head: Cst) -> str | None:
+def type_name(fw: FunctionWalk, head: tree.Expr) -> str | None:
     """`Tensor` for `R.Tensor`, `relax.Tensor` and `Tensor`, `T.int64` for itself; None for what names no type."""
-    if head[0] == "name":
-        name = head[3]
+    if isinstance(head, tree.Name):
+        name = head.id
         own = name in fw.walk.functions or name in fw.walk.self_names or name == fw.walk.module_name
         return name if name in BARE and not own and fw.find(name) is None else None
     path = fw.walk.dotted(head, fw.scope)
@@ -76,18 +76,22 @@ def _dtype_named(name: str) -> DType | None:
     return None if found.is_void else found
 
 
-def _scalar_type(fw: FunctionWalk, name: str, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo | None:
+def _scalar_type(fw: FunctionWalk, name: str, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo | None:
     dtype = _dtype_named(name)
     return None if args or kwargs or dtype is None else relax.PrimStructInfo(dtype, span=fw.walk.span(cst))
 
 
-def _by_name(kwargs: tuple[Cst, ...]) -> dict[str, Cst]:
-    return {k[0]: k for k in kwargs}
+def _by_name(kwargs: tuple[tree.Keyword, ...]) -> dict[str, tree.Keyword]:
+    return {k.name: k for k in kwargs}
 
 
 def _sort(
-    fw: FunctionWalk, cst: Cst, args: tuple[Cst, ...], kwargs: dict[str, Cst], names: tuple[str, ...]
-) -> dict[str, Cst]:
+    fw: FunctionWalk,
+    cst: tree.Expr,
+    args: tuple[tree.Expr, ...],
+    kwargs: dict[str, tree.Keyword],
+    names: tuple[str, ...],
+) -> dict[str, tree.Expr]:
     """Arguments by name. Fails for too many, doubled, or unknown ones."""
     if len(args) > len(names):
         fw.walk.fail("E0401", f"this type takes at most {len(names)} arguments", args[len(names)])
@@ -97,24 +101,22 @@ def _sort(
             fw.walk.fail("E0401", f"this type has no argument `{name}`", keyword, help=did_you_mean(name, names))
         if name in given:
             fw.walk.fail("E0401", f"`{name}` is given twice", keyword)
-        given[name] = keyword[3]
-    for name in [n for n, value in given.items() if value[0] == "const" and value[3] is None]:
-        del given[name]
-    return given
+        given[name] = keyword.value
+    return {name: value for name, value in given.items() if tree.unless_none(value) is not None}
 
 
 # ---------------------------------------------------------------- dimensions
 
 
-def dimensions(fw: FunctionWalk, cst: Cst) -> tuple[tir.Expr, ...]:
+def dimensions(fw: FunctionWalk, cst: tree.Expr) -> tuple[tir.Expr, ...]:
     """The dimensions that a tuple or list gives, each a number, an expression, or a string that holds one."""
-    if cst[0] not in ("tuple", "list"):
+    if not isinstance(cst, tree.Display):
         fw.walk.fail("E0401", "a shape is a tuple such as (1, n)", cst)
-    return tuple(dimension(fw, item) for item in cst[3])
+    return tuple(dimension(fw, item) for item in cst.items)
 
 
-def dimension(fw: FunctionWalk, cst: Cst) -> tir.Expr:
-    value = fw.scalar(parse_quoted(fw.walk, cst) if cst[0] == "str" else cst)
+def dimension(fw: FunctionWalk, cst: tree.Expr) -> tir.Expr:
+    value = fw.scalar(parse_quoted(fw.walk, cst) if isinstance(cst, tree.Str) else cst)
     if isinstance(value, int) and not isinstance(value, bool) and value < 0:
         fw.walk.fail("E0401", f"a dimension cannot be {value}", cst)
     if isinstance(value, tir.Expr) and not (isinstance(value, tir.IntImm) or str(value.dtype) == "int64"):
@@ -125,31 +127,31 @@ def dimension(fw: FunctionWalk, cst: Cst) -> tir.Expr:
         fw.walk.fail("E0401", "a dimension is an integer expression", cst)
 
 
-def introduced(fw: FunctionWalk, annotation: Cst) -> list[tuple[str, Cst, bool]]:
+def introduced(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.Str, bool]]:
     """The identifiers in quotes in an annotation, with their places, and whether they are dimensions (or scalars)."""
     found = []
-    for node in nodes_in(annotation):
-        items: tuple[Cst, ...] = ()
-        is_prim = node[0] == "call" and type_name(fw, node[3]) == "Prim"
-        if node[0] in ("tuple", "list"):
-            items = node[3]
-        elif is_prim:
-            items = tuple(k[3] for k in node[5] if k[0] == "value")
-        found += [(i[3], i, not is_prim) for i in items if i[0] == "str" and i[3].isidentifier()]
+    for node in tree.nodes(annotation):
+        items: tuple[tree.Expr, ...] = ()
+        if isinstance(node, tree.Display):
+            items = node.items
+        elif isinstance(node, tree.Call) and type_name(fw, node.function) == "Prim":
+            items = tuple(k.value for k in node.keywords if k.name == "value")
+        quoted = [i for i in items if isinstance(i, tree.Str) and i.value.isidentifier()]
+        found += [(i.value, i, isinstance(node, tree.Display)) for i in quoted]
     return found
 
 
 # ---------------------------------------------------------------- the types
 
 
-def _object(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _object(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     _sort(fw, cst, args, kwargs, ())
     return relax.ObjectStructInfo(span=fw.walk.span(cst))
 
 
-def _tensor(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _tensor(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     given = _sort(fw, cst, args, kwargs, ("shape", "dtype", "vdevice", "ndim"))
-    if "shape" in given and given["shape"][0] == "str" and "dtype" not in given:
+    if "shape" in given and isinstance(given["shape"], tree.Str) and "dtype" not in given:
         given["dtype"] = given.pop("shape")
     shape = _shape_of(fw, given["shape"]) if "shape" in given else None
     known = shape.struct_info if shape is not None else None
@@ -162,26 +164,26 @@ def _tensor(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructI
     return relax.TensorStructInfo(shape, dtype, max(ndim, stated), device, span=fw.walk.span(cst))
 
 
-def _shape_of(fw: FunctionWalk, cst: Cst) -> relax.Expr:
+def _shape_of(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     """The shape of a tensor: dimensions, or a variable that holds a shape."""
-    if cst[0] == "name":
+    if isinstance(cst, tree.Name):
         found = fw.resolve(cst)
         if isinstance(found, relax.Expr) and isinstance(found.struct_info, relax.ShapeStructInfo):
             return found
-        fw.walk.fail("E0401", f"`{cst[3]}` is no shape", cst, help="a shape is a tuple such as (1, n)")
-    if cst[0] == "call" and fw.walk.dotted(cst[3], fw.scope) == "R.shape" and len(cst[4]) == 1:
-        cst = cst[4][0]
+        fw.walk.fail("E0401", f"`{cst.id}` is no shape", cst, help="a shape is a tuple such as (1, n)")
+    if isinstance(cst, tree.Call) and fw.walk.dotted(cst.function, fw.scope) == "R.shape" and len(cst.args) == 1:
+        cst = cst.args[0]
     return values.shape_expr(dimensions(fw, cst), fw.walk.span(cst))
 
 
-def _ndim(fw: FunctionWalk, cst: Cst) -> int:
+def _ndim(fw: FunctionWalk, cst: tree.Expr) -> int:
     value = fw.scalar(cst)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 64:
         fw.walk.fail("E0401", "ndim is a number of dimensions, or -1", cst)
     return value
 
 
-def tensor_dtype(fw: FunctionWalk, cst: Cst) -> DType | None:
+def tensor_dtype(fw: FunctionWalk, cst: tree.Expr) -> DType | None:
     """The dtype that a string names; `void` and the empty string leave it open."""
     value = fw.scalar(cst)
     if isinstance(value, relax.PrimStructInfo):
@@ -198,7 +200,7 @@ def tensor_dtype(fw: FunctionWalk, cst: Cst) -> DType | None:
         fw.walk.fail("E0312", str(problem), cst, help=did_you_mean(value, NAMES))
 
 
-def _device(fw: FunctionWalk, cst: Cst) -> str:
+def _device(fw: FunctionWalk, cst: tree.Expr) -> str:
     """A device as kind:index:scope; `cuda` is `cuda:0:global`, unless the module declares its devices."""
     value = fw.scalar(cst)
     if not isinstance(value, str) or not value or len(value.split(":")) > 3:
@@ -206,7 +208,7 @@ def _device(fw: FunctionWalk, cst: Cst) -> str:
     return resolve_device(fw.walk, value, cst)
 
 
-def _shape(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _shape(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     given = _sort(fw, cst, args, kwargs, ("values", "ndim"))
     ndim = _ndim(fw, given["ndim"]) if "ndim" in given else -1
     if "values" not in given:
@@ -217,11 +219,13 @@ def _shape(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructIn
     return relax.ShapeStructInfo(dims, len(dims), span=fw.walk.span(cst))
 
 
-def _prim(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _prim(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     given = _sort(fw, cst, args, kwargs, ("dtype", "value"))
     value: Any = None
     if "value" in given:
-        value = fw.scalar(parse_quoted(fw.walk, given["value"]) if given["value"][0] == "str" else given["value"])
+        value = fw.scalar(
+            parse_quoted(fw.walk, given["value"]) if isinstance(given["value"], tree.Str) else given["value"]
+        )
         if not isinstance(value, tir.Expr):
             with fw.guard(given["value"]):
                 value = values.dim(value)
@@ -235,14 +239,14 @@ def _prim(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInf
     return relax.PrimStructInfo(dtype, value, span=fw.walk.span(cst))
 
 
-def _tuple(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _tuple(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     _sort(fw, cst, (), kwargs, ())
-    if len(args) == 1 and args[0][0] in ("tuple", "list"):
-        args = args[0][3]
+    if len(args) == 1 and isinstance(args[0], tree.Display):
+        args = args[0].items
     return relax.TupleStructInfo(tuple(struct_info(fw, a) for a in args), span=fw.walk.span(cst))
 
 
-def _callable(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _callable(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     """A function type. Quoted names that are new stand for symbolic variables of the type itself."""
     given = _sort(fw, cst, args, kwargs, ("params", "ret", "purity", "derive_func"))
     if "derive_func" in given:
@@ -250,12 +254,10 @@ def _callable(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.Struc
     with fw.scope.frame(", and lives in that type only"):
         for name, place, _ in introduced(fw, given["params"]) if "params" in given else ():
             if fw.scope.find(name) is None:
-                fw.define(("name", place[1], place[2], name), tir.Var(name, INT64))
+                fw.define(tree.Name(place.start, place.end, name), tir.Var(name, INT64))
         params = None
         if "params" in given:
-            listed = given["params"]
-            items = listed[3] if listed[0] in ("tuple", "list") else (listed,)
-            params = tuple(struct_info(fw, item) for item in items)
+            params = tuple(struct_info(fw, item) for item in tree.listed(given["params"]))
         ret = struct_info(fw, given["ret"]) if "ret" in given else OBJECT
     pure = params is not None
     if "purity" in given:
@@ -265,15 +267,15 @@ def _callable(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.Struc
     return relax.FuncStructInfo(params, ret, pure, span=fw.walk.span(cst))
 
 
-def _packed(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _packed(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     return relax.FuncStructInfo(None, OBJECT, False, span=fw.walk.span(cst))
 
 
-def _distributed(fw: FunctionWalk, cst: Cst, args: Any, kwargs: Any) -> relax.StructInfo:
+def _distributed(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     fw.walk.fail("E0401", "distributed tensors are not supported", cst)
 
 
-_TYPES: dict[str, Callable[[FunctionWalk, Cst, Any, Any], relax.StructInfo]] = {
+_TYPES: dict[str, Callable[[FunctionWalk, tree.Expr, Any, Any], relax.StructInfo]] = {
     "Any": _object, "Object": _object, "Tensor": _tensor, "Shape": _shape, "Prim": _prim, "Tuple": _tuple,
     "Callable": _callable, "PackedFunc": _packed, "DTensor": _distributed,
 }  # fmt: skip

@@ -6,6 +6,7 @@ annotation states, or else what is inferred.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import Label
@@ -17,9 +18,9 @@ from mlcc.grammar.relax import types as relax_types
 from mlcc.grammar.relax.branches import if_statement
 from mlcc.grammar.relax.expr import Cast
 from mlcc.grammar.relax.known import is_opaque, is_symbolic, text_of, well_defined
-from mlcc.grammar.relax.scope import MODULE, FunctionWalk, nodes_in
+from mlcc.grammar.relax.scope import MODULE, FunctionWalk
 from mlcc.grammar.relax.signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.values import Evaluator
 from mlcc.ir import relax, tir
@@ -29,17 +30,17 @@ from mlcc.ops import relations, values
 from mlcc.ops.relations import Fit
 
 
-def walk_function(walk: Walk, def_cst: Cst) -> relax.Function:
+def walk_function(walk: Walk, def_cst: tree.Def) -> relax.Function:
     """The function that a `def` under `@R.function` means. What is wrong is noted; then Skip is raised.
 
     The first call walks all relax functions of the module, callees before callers, so that results of calls are known
     whatever the order of the text.
     """
-    name = def_cst[3]
+    name = def_cst.name
     if walk.relax is None:
         walk.relax = {}
         for one in _callees_first(walk, def_cst):
-            walk.relax[one[3]] = _attempt(walk, one)
+            walk.relax[one.name] = _attempt(walk, one)
     if name not in walk.relax or walk.relax[name][0] is not def_cst:
         walk.relax[name] = _attempt(walk, def_cst)
     made: relax.Function | None = walk.relax[name][1]
@@ -48,7 +49,7 @@ def walk_function(walk: Walk, def_cst: Cst) -> relax.Function:
     return made
 
 
-def _attempt(walk: Walk, def_cst: Cst) -> tuple[Cst, relax.Function | None]:
+def _attempt(walk: Walk, def_cst: tree.Def) -> tuple[tree.Def, relax.Function | None]:
     before = len(walk.diagnostics)
     made = None
     with walk.attempt():
@@ -56,21 +57,17 @@ def _attempt(walk: Walk, def_cst: Cst) -> tuple[Cst, relax.Function | None]:
     return def_cst, made if len(walk.diagnostics) == before else None
 
 
-def is_relax(walk: Walk, def_cst: Cst) -> bool:
+def is_relax(walk: Walk, def_cst: tree.Def) -> bool:
     """Whether a `def` is a relax function, as its decorator says."""
-    return any(_decorator(walk, d) == "R.function" for d in def_cst[7])
+    return any(walk.dotted(tree.head(decorator)) == "R.function" for decorator in def_cst.decorators)
 
 
-def _decorator(walk: Walk, cst: Cst) -> str | None:
-    return walk.dotted(cst[3] if cst[0] == "call" else cst)
-
-
-def _callees_first(walk: Walk, wanted: Cst) -> list[Cst]:
+def _callees_first(walk: Walk, wanted: tree.Def) -> list[tree.Def]:
     """The relax functions of the module, each after those that it calls, as far as there is no recursion."""
     known = {name: cst for name, cst in walk.definitions.items() if is_relax(walk, cst)}
-    known.setdefault(wanted[3], wanted)
+    known.setdefault(wanted.name, wanted)
     calls = {name: [n for n in _mentioned(cst) if n in known] for name, cst in known.items()}
-    order: list[Cst] = []
+    order: list[tree.Def] = []
     done: set[str] = set()
     for root in known:
         stack = [(root, iter(calls[root]))] if root not in done else []
@@ -87,13 +84,13 @@ def _callees_first(walk: Walk, wanted: Cst) -> list[Cst]:
     return order
 
 
-def _mentioned(cst: Cst) -> list[str]:
+def _mentioned(cst: tree.Def) -> list[str]:
     found: dict[str, None] = {}
-    for node in nodes_in(cst[8]):
-        if node[0] == "name":
-            found[node[3]] = None
-        elif node[0] == "attr":
-            found[node[4]] = None
+    for node in tree.nodes(cst.body):
+        if isinstance(node, tree.Name):
+            found[node.id] = None
+        elif isinstance(node, tree.Attribute):
+            found[node.name] = None
     return list(found)
 
 
@@ -103,7 +100,7 @@ def _mentioned(cst: Cst) -> list[str]:
 class _Walker:
     """Walks one function: `function()` gives it."""
 
-    def __init__(self, fw: FunctionWalk, cst: Cst) -> None:
+    def __init__(self, fw: FunctionWalk, cst: tree.Def) -> None:
         self.fw = fw
         self.walk = fw.walk
         self.cst = cst
@@ -113,15 +110,15 @@ class _Walker:
 
     def function(self) -> relax.Function:
         """The function. Raises Skip if it cannot be made at all; errors inside are only noted."""
-        walk, name = self.walk, self.cst[3]
+        walk, name = self.walk, self.cst.name
         signature = read_signature(self.fw, self.cst)
         if not self.nested and name in walk.functions:
             walk.functions[name] = replace(walk.functions[name], struct_info=signature.info())
         before = len(walk.diagnostics)
-        self.statements(self.cst[8])
+        self.statements(self.cst.body)
         if self.result is None:
             if len(walk.diagnostics) == before:
-                walk.note("E0410", f"`{name}` does not return", self._name_place(), help="end it with `return`")
+                walk.note("E0410", f"`{name}` does not return", self.cst.place, help="end it with `return`")
             raise Skip
         ret = self._result(signature)
         self.fw.out.close()
@@ -131,11 +128,8 @@ class _Walker:
         info = replace(signature.info(), ret=ret)
         if not self.nested and name in walk.functions:
             walk.functions[name] = replace(walk.functions[name], struct_info=info)
-        span = walk.span(self._name_place())
+        span = walk.span(self.cst.place)
         return relax.Function(signature.params, body, ret, signature.pure, Attrs(self.attrs), info, span=span)
-
-    def _name_place(self) -> Cst:
-        return ("name", *self.cst[4], self.cst[3])
 
     def _result(self, signature: Signature) -> relax.StructInfo:
         """The struct info of the result: what is known of the value, or stated, whichever says more."""
@@ -150,23 +144,25 @@ class _Walker:
         if found is Fit.COVERS or (found is Fit.NARROWS and is_opaque(self.result)):
             return known if found is Fit.COVERS else signature.ret
         if relations.possible(signature.ret, known):
-            self.result = self._checked("result", ("name", *self.cst[4], "result"), self.result, signature.ret)
+            self.result = self._checked(
+                "result", tree.Name(self.cst.name_start, self.cst.name_end, "result"), self.result, signature.ret
+            )
         else:
             text = f"the function returns {text_of(known)}, not {text_of(signature.ret)}"
-            self.walk.note("E0411", text, self.cst[6])
+            self.walk.note("E0411", text, self.cst.returns)
         return signature.ret
 
-    def _checked(self, what: str, target: Cst, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
+    def _checked(self, what: str, target: tree.Name, value: relax.Expr, stated: relax.StructInfo) -> relax.Var:
         """A variable for a value of which more is stated than is known, which is checked at run time."""
         span = self.walk.span(target)
-        var = self.fw.variable(target[3], target[1], stated, span)
+        var = self.fw.variable(target.id, target.start, stated, span)
         cast = relax.MatchCast(var, self.fw.leaf(value), stated, what, span=span)
         self.fw.out.bindings.append(cast)
         return var
 
     # ------------------------------------------------------------ statements
 
-    def statements(self, body: tuple[Cst, ...]) -> None:
+    def statements(self, body: tree.Body) -> None:
         """Walk statements; one that is wrong leaves the names that it binds unusable, and the rest is walked."""
         for statement in body:
             if self.fw.ended is not None:
@@ -177,36 +173,26 @@ class _Walker:
                 self.statement(statement)
             except Skip:
                 for name in bound_names(statement):
-                    self.fw.scope.define(name[3], UNKNOWN)
+                    self.fw.scope.define(name.id, UNKNOWN)
 
-    def statement(self, cst: Cst) -> None:
-        kind = cst[0]
-        if kind == "assign":
-            self._assign(cst)
-        elif kind == "expr":
-            self._expression(cst[3])
-        elif kind == "return":
-            self._return(cst)
-        elif kind == "with":
-            self._with(cst)
-        elif kind == "if":
-            if_statement(self, cst)
-        elif kind == "def":
-            self._nested(cst)
-        elif kind not in ("pass", "import"):
-            name = {"for": "loops", "while": "loops", "augassign": "`+=` and the like", "assert": "`assert`"}.get(kind)
-            help = "R.assert_op checks a condition" if kind == "assert" else None
-            self.walk.fail("E0414", f"relax functions have no {name or f'`{kind}`'}", cst, help=help)
+    def statement(self, cst: tree.Stmt) -> None:
+        walk = _STATEMENT.get(type(cst))
+        if walk is not None:
+            walk(self, cst)
+        elif not isinstance(cst, (tree.Pass, tree.Import)):
+            help = "R.assert_op checks a condition" if isinstance(cst, tree.Assert) else None
+            name = _NOUNS.get(type(cst), f"`{cst.kind}`")
+            self.walk.fail("E0414", f"relax functions have no {name}", cst, help=help)
 
-    def _expression(self, cst: Cst) -> None:
+    def _expression(self, statement: tree.Expression) -> None:
         """A statement that is an expression: attributes, outputs, calls for their effect."""
-        fw = self.fw
-        if cst[0] == "str":
+        fw, cst = self.fw, statement.value
+        if isinstance(cst, tree.Str):
             return
-        if cst[0] == "const" and cst[3] is Ellipsis:
+        if isinstance(cst, tree.Const) and cst.value is Ellipsis:
             self.walk.fail("E0414", "`...` stands for a body that is still to be written", cst)
-        path = self.walk.dotted(cst[3], fw.scope) if cst[0] == "call" else None
-        if path == "R.func_attr":
+        path = self._path(cst)
+        if isinstance(cst, tree.Call) and path == "R.func_attr":
             self._func_attr(cst)
             return
         if path == "R.output":
@@ -215,39 +201,40 @@ class _Walker:
         empty = isinstance(made, relax.Tuple) and not made.fields  # TVM binds nothing to what is of no type
         if not isinstance(made, relax.Call) and not empty:
             self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
-        self._bind(("name", cst[1], cst[1], "_"), made, None, cst)
+        self._bind(tree.Name(cst.start, cst.start, "_"), made, None, cst)
 
-    def _func_attr(self, cst: Cst) -> None:
-        if len(cst[4]) != 1 or cst[4][0][0] != "dict" or cst[5]:
+    def _func_attr(self, cst: tree.Call) -> None:
+        if len(cst.args) != 1 or not isinstance(cst.args[0], tree.Dict) or cst.keywords:
             self.walk.fail("E0407", "R.func_attr takes one dict", cst)
         evaluator = Evaluator(self.walk, self.fw.scalars)
-        found = attribute_values.attributes(evaluator, cst[4][0], "attributes of a function")
+        found = attribute_values.attributes(evaluator, cst.args[0], "attributes of a function")
         self.attrs.update(canonical_attributes(found))
 
-    def _return(self, cst: Cst) -> None:
+    def _return(self, cst: tree.Return) -> None:
         fw = self.fw
         if fw.out.in_dataflow or fw.inside:
             where = "a dataflow block" if fw.out.in_dataflow else "a branch"
             help = "bind the value in both branches, and return it after them" if fw.inside else "return after it"
             self.walk.fail("E0414", f"`return` cannot stand in {where}", cst, help=help)
         fw.ended = self.walk.span(cst)
-        if cst[3] is None or (cst[3][0] == "const" and cst[3][3] is None):
+        value = tree.unless_none(cst.value)
+        if value is None:
             made: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
         else:
-            made = relax_expr.expression(fw, cst[3])
+            made = relax_expr.expression(fw, value)
         self.result = fw.leaf(made)
 
     # ------------------------------------------------------------ bindings
 
-    def _assign(self, cst: Cst) -> None:
-        target, annotation, item = cst[3:6]
+    def _assign(self, cst: tree.Assign) -> None:
+        target, annotation, item = cst.target, cst.annotation, cst.value
         if item is None:
             self.walk.fail("E0414", "a variable needs a value", cst)
-        if item[0] == "name" and item[3] == self.walk.module_name and target[0] == "name" and target[3] == "cls":
+        if _is_name(item, self.walk.module_name) and isinstance(target, tree.Name) and target.id == "cls":
             self.fw.define(target, MODULE)
             return
         beside = pairs(target, item)
-        if annotation is not None and (len(beside) != 1 or target[0] != "name"):
+        if annotation is not None and (len(beside) != 1 or not isinstance(target, tree.Name)):
             self.walk.fail("E0414", "only one name can be annotated", target)
         if len(beside) > 1 and not any(declaration(self.fw, i) for _, i in beside):
             made = [relax_expr.value(self.fw, i) for _, i in beside]  # all values before all names, as in Python
@@ -255,41 +242,46 @@ class _Walker:
                 self._store(name, one, None, place)
             return
         for name, place in beside:
-            dtype = declaration(self.fw, place) if name[0] == "name" else None
-            if dtype is not None:
-                if _is_type_var(place) and self.fw.find(name[3]) is None:
+            dtype = declaration(self.fw, place)
+            if dtype is not None and isinstance(name, tree.Name):
+                if _is_type_var(place) and self.fw.find(name.id) is None:
                     # for the functions inside this one, too: each that uses it has a variable of its own
-                    self.fw.scope.define(name[3], TypeVar(name[3], dtype), self.walk.span(name))
+                    self.fw.scope.define(name.id, TypeVar(name.id, dtype), self.walk.span(name))
                 else:
                     self._declare(name, dtype)
                 continue
             stated = relax_types.struct_info(self.fw, annotation) if annotation is not None else None
             self._store(name, relax_expr.value(self.fw, place), stated, place, annotation)
 
-    def _declare(self, name: Cst, dtype: DType) -> None:
+    def _declare(self, name: tree.Name, dtype: DType) -> None:
         """`n = T.int64()`: the name of a symbolic variable; that of the signature, if it has one of that name."""
-        found = self.fw.find(name[3])
+        found = self.fw.find(name.id)
         known = found.value if found is not None else None
         if isinstance(known, relax.Var) and isinstance(known.struct_info, relax.PrimStructInfo):
             known = known.struct_info.value
-        if isinstance(known, tir.Var) and known.name == name[3]:
+        if isinstance(known, tir.Var) and known.name == name.id:
             if known.dtype is not dtype:
-                self.walk.fail("E0416", f"`{name[3]}` is {known.dtype} already, it cannot be {dtype}", name)
+                self.walk.fail("E0416", f"`{name.id}` is {known.dtype} already, it cannot be {dtype}", name)
             return
         if found is not None and found.value is not MODULE:
             where = (Label(found.span, "it is bound here"),) if found.span is not None else ()
-            self.walk.fail("E0416", f"`{name[3]}` is no symbolic variable", name, related=where)
-        self.fw.define(name, tir.Var(name[3], dtype, span=self.walk.span(name)))
+            self.walk.fail("E0416", f"`{name.id}` is no symbolic variable", name, related=where)
+        self.fw.define(name, tir.Var(name.id, dtype, span=self.walk.span(name)))
 
     def _store(
-        self, target: Cst, made: Any, stated: relax.StructInfo | None, cst: Cst, annotation: Cst | None = None
+        self,
+        target: tree.Expr,
+        made: Any,
+        stated: relax.StructInfo | None,
+        cst: tree.Expr,
+        annotation: tree.Expr | None = None,
     ) -> None:
         """Bind what an expression gave."""
         fw = self.fw
-        if target[0] in ("tuple", "list"):
+        if isinstance(target, tree.Display):
             self._unpack(target, made, cst)
             return
-        if target[0] != "name":
+        if not isinstance(target, tree.Name):
             self.walk.fail("E0414", "only names are bound in a relax function", target)
         if made is MODULE or isinstance(made, (str, DType, list, relax.StructInfo, Attrs)) or made is None:
             if made is None:
@@ -304,15 +296,15 @@ class _Walker:
             return
         self._bind(target, relax_expr.as_expr(fw, made, cst), stated, cst, annotation)
 
-    def _scalar(self, number: Any, dtype: DType, cst: Cst) -> relax.PrimValue:
+    def _scalar(self, number: Any, dtype: DType, cst: tree.Expr) -> relax.PrimValue:
         from mlcc.ir.construct import const
 
         with self.fw.guard(cst):
             return values.scalar(const(number, dtype), self.walk.span(cst))
 
-    def _unpack(self, target: Cst, made: Any, cst: Cst) -> None:
+    def _unpack(self, target: tree.Display, made: Any, cst: tree.Expr) -> None:
         """`a, b = ...`: the items of a tuple, which is computed once."""
-        names = target[3]
+        names = target.items
         if isinstance(made, (tuple, list)):
             if len(made) != len(names):
                 self._wrong_count(target, len(names), len(made))
@@ -327,11 +319,16 @@ class _Walker:
         for at, name in enumerate(names):
             self._store(name, relax_expr.item(self.fw, whole, at, name), None, cst)
 
-    def _wrong_count(self, target: Cst, names: int, items: int) -> None:
+    def _wrong_count(self, target: tree.Display, names: int, items: int) -> None:
         self.walk.fail("E0408", f"{names} names for a tuple of {items}", target)
 
     def _bind(
-        self, target: Cst, made: relax.Expr, stated: relax.StructInfo | None, cst: Cst, annotation: Cst | None = None
+        self,
+        target: tree.Name,
+        made: relax.Expr,
+        stated: relax.StructInfo | None,
+        cst: tree.Expr,
+        annotation: tree.Expr | None = None,
     ) -> None:
         fw = self.fw
         made = fw.normal(made)
@@ -343,114 +340,123 @@ class _Walker:
                 if relations.possible(stated, known):
                     fw.define(target, self._checked("variable", target, made, stated))
                     return
-                text = f"`{target[3]}` is {text_of(known)}, not {text_of(stated)}"
+                text = f"`{target.id}` is {text_of(known)}, not {text_of(stated)}"
                 self.walk.note("E0411", text, annotation or target)
                 stated = known
             elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
                 stated = known if isinstance(known, relax.PrimStructInfo) else stated
-        var = fw.variable(target[3], target[1], stated or made.struct_info, self.walk.span(target))
+        var = fw.variable(target.id, target.start, stated or made.struct_info, self.walk.span(target))
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(cst)))
         fw.define(target, var)
 
-    def _cast(self, target: Cst, made: Cast, stated: relax.StructInfo | None, cst: Cst) -> None:
+    def _cast(self, target: tree.Name, made: Cast, stated: relax.StructInfo | None, cst: tree.Expr) -> None:
         fw = self.fw
         known = made.value.struct_info
         if known is not None and relations.fit(made.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(made):
             text = f"the value is {text_of(known)}, it can never be {text_of(made.struct_info)}"
             self.walk.note("E0411", text, cst)
         if stated is not None and relations.fit(stated, made.struct_info) is not Fit.COVERS:
-            text = f"`{target[3]}` is {text_of(made.struct_info)}, not {text_of(stated)}"
+            text = f"`{target.id}` is {text_of(made.struct_info)}, not {text_of(stated)}"
             self.walk.note("E0411", text, target)
         value = fw.leaf(made.value)
-        var = fw.variable(target[3], target[1], made.struct_info, self.walk.span(target))
+        var = fw.variable(target.id, target.start, made.struct_info, self.walk.span(target))
         fw.out.bindings.append(relax.MatchCast(var, value, made.struct_info, span=self.walk.span(cst)))
         fw.define(target, var)
 
     # ------------------------------------------------------------ blocks
 
-    def _with(self, cst: Cst) -> None:
+    def _with(self, cst: tree.With) -> None:
         """`with R.dataflow():`"""
         fw = self.fw
-        items = cst[3]
-        context = items[0][0]
-        is_call = context[0] == "call" and not context[4] and not context[5]
-        if len(items) != 1 or not is_call or self.walk.dotted(context[3], fw.scope) != "R.dataflow":
+        context, named = cst.items[0]
+        bare = isinstance(context, tree.Call) and not context.args and not context.keywords
+        if len(cst.items) != 1 or not bare or self._path(context) != "R.dataflow":
             self.walk.fail("E0414", "relax functions have `with R.dataflow():` only", context)
-        if items[0][1] is not None:
-            self.walk.fail("E0414", "a dataflow block has no name", items[0][1])
+        if named is not None:
+            self.walk.fail("E0414", "a dataflow block has no name", named)
         if fw.out.in_dataflow:
             self.walk.fail("E0415", "dataflow blocks do not nest", context)
-        body, outputs = self._outputs(cst[4])
+        body, outputs = self._outputs(cst.body)
         fw.out.close()
         fw.out.in_dataflow = True
         fw.out.outputs = last_bound(body, outputs)
         try:
             with fw.scope.frame(", and is no output of its dataflow block"):
                 self.statements(body)
-                shown = [(name, fw.scope.find(name)) for n in body for name in [b[3] for b in bound_names(n)]]
+                shown = [(name, fw.scope.find(name)) for n in body for name in [b.id for b in bound_names(n)]]
                 visible = {name: found for name, found in shown if found is not None}
                 self._check_outputs(body, outputs)
         finally:
             fw.out.close()
-        wanted = {o[3] for o in outputs}
+        wanted = {o.id for o in outputs}
         for name, found in visible.items():
             if name in wanted or fw.scope.find(name) is None:
                 fw.scope.define(name, found.value, found.span)
 
-    def _outputs(self, body: tuple[Cst, ...]) -> tuple[tuple[Cst, ...], tuple[Cst, ...]]:
+    def _outputs(self, body: tree.Body) -> tuple[tree.Body, tuple[tree.Name, ...]]:
         """The statements of a dataflow block, and the names in its R.output."""
         last = body[-1]
-        is_output = [s for s in body if s[0] == "expr" and s[3][0] == "call" and self._path(s[3]) == "R.output"]
-        if not is_output:
+        lines = [s for s in body if isinstance(s, tree.Expression)]
+        output = next((s for s in lines if self._path(s.value) == "R.output"), None)
+        if output is None or not isinstance(output.value, tree.Call):
             return body, ()
-        if is_output[0] is not last:
-            self.walk.fail("E0415", "R.output is the last statement of its block", is_output[0])
-        names = last[3][4]
-        for name in names:
-            if name[0] != "name":
+        if output is not last:
+            self.walk.fail("E0415", "R.output is the last statement of its block", output)
+        names: list[tree.Name] = []
+        for name in output.value.args:
+            if not isinstance(name, tree.Name):
                 self.walk.fail("E0415", "R.output takes names of variables", name)
-        return body[:-1], names
+            names.append(name)
+        return body[:-1], tuple(names)
 
-    def _path(self, call: Cst) -> str | None:
-        return self.walk.dotted(call[3], self.fw.scope)
+    def _path(self, cst: tree.Expr) -> str | None:
+        """The function that a call names; None for anything else."""
+        return self.walk.dotted(cst.function, self.fw.scope) if isinstance(cst, tree.Call) else None
 
-    def _check_outputs(self, body: tuple[Cst, ...], outputs: tuple[Cst, ...]) -> None:
-        bound = {name[3] for statement in body for name in bound_names(statement)}
+    def _check_outputs(self, body: tree.Body, outputs: tuple[tree.Name, ...]) -> None:
+        bound = {name.id for statement in body for name in bound_names(statement)}
         for output in outputs:
-            if output[3] not in bound:
+            if output.id not in bound:
                 from mlcc.errors import did_you_mean
 
-                help = did_you_mean(output[3], bound)
-                self.walk.note("E0415", f"`{output[3]}` is not bound in this dataflow block", output, help=help)
+                help = did_you_mean(output.id, bound)
+                self.walk.note("E0415", f"`{output.id}` is not bound in this dataflow block", output, help=help)
 
     # ------------------------------------------------------------ functions in functions
 
-    def _nested(self, cst: Cst) -> None:
+    def _nested(self, cst: tree.Def) -> None:
         if not is_relax(self.walk, cst):
-            self.walk.fail(
-                "E0414", "a function inside a relax function is an R.function itself", ("name", *cst[4], cst[3])
-            )
+            self.walk.fail("E0414", "a function inside a relax function is an R.function itself", cst.place)
         fw = self.fw
         inner = _Walker(FunctionWalk(self.walk, fw), cst)
-        place = inner._name_place()
-        recursive = any(n[0] == "name" and n[3] == cst[3] for n in nodes_in(cst[8]))
+        place = cst.place
+        recursive = any(isinstance(n, tree.Name) and n.id == cst.name for n in tree.nodes(cst.body))
         var = None
         if recursive:
-            if cst[6] is None:
+            if cst.returns is None:
                 self.walk.fail(
-                    "E0413", f"`{cst[3]}` calls itself: state what it returns", place, help="-> R.Tensor(...)"
+                    "E0413", f"`{cst.name}` calls itself: state what it returns", place, help="-> R.Tensor(...)"
                 )
             probe = read_signature(FunctionWalk(self.walk, fw), cst)
-            var = fw.variable(cst[3], place[1], probe.info(), self.walk.span(place))
+            var = fw.variable(cst.name, place.start, probe.info(), self.walk.span(place))
             fw.define(place, var)
         before = len(self.walk.diagnostics)
         made = inner.function()
         if len(self.walk.diagnostics) != before:
             raise Skip
         if var is None:
-            var = fw.variable(cst[3], place[1], made.struct_info, self.walk.span(place))
+            var = fw.variable(cst.name, place.start, made.struct_info, self.walk.span(place))
             fw.define(place, var)
         fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
+
+
+_STATEMENT: dict[type[tree.Stmt], Callable[[_Walker, Any], None]] = {
+    tree.Assign: _Walker._assign, tree.Expression: _Walker._expression, tree.Return: _Walker._return,
+    tree.With: _Walker._with, tree.If: if_statement, tree.Def: _Walker._nested,
+}  # fmt: skip
+_NOUNS: dict[type[tree.Stmt], str] = {
+    tree.For: "loops", tree.While: "loops", tree.AugAssign: "`+=` and the like", tree.Assert: "`assert`",
+}  # fmt: skip
 
 
 def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
@@ -469,6 +475,10 @@ def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
     return found
 
 
-def _is_type_var(cst: Cst) -> bool:
+def _is_type_var(cst: tree.Expr) -> bool:
     """Whether a declaration is `TypeVar("n")`."""
-    return bool(cst[0] == "call" and cst[3][0] == "name" and cst[3][3] == "TypeVar")
+    return isinstance(cst, tree.Call) and _is_name(cst.function, "TypeVar")
+
+
+def _is_name(cst: tree.Expr, name: str) -> bool:
+    return isinstance(cst, tree.Name) and cst.id == name

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from mlcc.errors import CompileError, Diagnostic, Source, Span, error
 from mlcc.grammar.syntax import errors as syntax_errors
 from mlcc.grammar.syntax import tables, tree
 from mlcc.grammar.syntax.automaton import Automaton, Refused
 from mlcc.grammar.syntax.lexer import Lexer, Stop
+from mlcc.grammar.syntax.tree_builder import Builder
 from mlcc.recursion import uncollected
 
 MAX_DEPTH = 400  # of an expression or a chain of elifs, counted in nodes
@@ -28,7 +28,7 @@ _local = threading.local()
 class Tree:
     """A parsed text: its top-level statements, and its comments as (start, end, text), `#` included."""
 
-    body: tuple[tree.Cst, ...]
+    body: tree.Body
     comments: tuple[tuple[int, int, str], ...]
 
 
@@ -90,23 +90,21 @@ def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
     return error("E0108", message, Span(source, at, at + 1), help="save the text as UTF-8")
 
 
-def _parser() -> tuple[Automaton, tree.Builder]:
+def _parser() -> tuple[Automaton, Builder]:
     """One automaton per thread: its actions note problems as they go."""
-    found: tuple[Automaton, tree.Builder] | None = getattr(_local, "parser", None)
+    found: tuple[Automaton, Builder] | None = getattr(_local, "parser", None)
     if found is None:
-        builder = tree.Builder()
+        builder = Builder()
         found = _local.parser = (Automaton(tables.load(), builder), builder)
     return found
 
 
-def _too_deep(source: Source, body: Any) -> list[Diagnostic]:
+def _too_deep(source: Source, body: tree.Body) -> list[Diagnostic]:
     """Expressions, and chains of elif, that nest deeper than later stages could follow."""
-    level: list[Any] = [body]
-    for _ in range(2 * MAX_DEPTH):  # node tuples and the tuples that hold them alternate
-        level = [part for item in level for part in item if type(part) is tuple and part]
-        if not level:
-            return []
-    at = next((p for p in level if type(p[0]) is str and len(p) > 2), None)
-    span = Span(source, at[1], at[2]) if at is not None else None
+    deep = tree.below(body, 2 * MAX_DEPTH)  # nodes and the tuples that hold them alternate
+    if not deep:
+        return []
+    at = next((part for part in deep if isinstance(part, tree.Node)), None)
+    span = Span(source, at.start, at.end) if at is not None else None
     help = "give parts of it a name, or write a loop"
     return [error("E0107", f"this nests more than {MAX_DEPTH} deep", span, help=help)]

@@ -1,388 +1,469 @@
-"""The actions of the grammar: from lists of tokens to the plain tuples of the syntax tree.
+"""The nodes of the syntax tree: one class per form of the text, with named parts.
 
-Every node is `(kind, start, end, ...)` with character offsets. Expressions:
-
-    ("name", s, e, id)  ("int", s, e, value)  ("float", s, e, value)  ("str", s, e, value)
-    ("const", s, e, True | False | None | Ellipsis)  ("attr", s, e, base, name)
-    ("call", s, e, function, args, kwargs)     args: expressions or ("star", s, e, x); kwargs: (name, s, e, value)
-    ("index", s, e, base, items)               items: expressions or ("slice", s, e, low, high, step), each or None
-    ("tuple", s, e, items)  ("list", s, e, items)  ("dict", s, e, ((key, value), ...))
-    ("unary", s, e, op, x)  ("binary", s, e, op, l, r)  ("compare", s, e, op, l, r)  ("bool", s, e, "and" | "or", l, r)
-    ("ifexp", s, e, condition, a, b)  ("lambda", s, e, names, body)
-
-Statements:
-
-    ("expr", s, e, x)  ("assign", s, e, target, annotation, value)  ("augassign", s, e, target, op, value)
-    ("for", s, e, target, iterable, body)  ("while", s, e, condition, body)  ("if", s, e, condition, then, else)
-    ("with", s, e, ((context, target), ...), body)  ("return", s, e, value)  ("assert", s, e, condition, message)
-    ("pass", s, e)  ("break", s, e)  ("continue", s, e)  ("import", s, e, ((dotted name, bound name), ...))
-    ("def", s, e, name, (name_start, name_end), parameters, returns, decorators, body)
-                                               parameters: (name, s, e, annotation, default)
-    ("class", s, e, name, bases, decorators, body)
-
-What is absent is None; bodies are tuples of statements. `a = b = c` becomes one ("assign", ...) per target, left to
-right, which is exact for the values that programs here have (they have no effects).
+Every node has its place, `start` and `end` in characters, and a `kind`, its name in messages. Parts that are absent
+are None, or empty tuples; bodies are tuples of statements. Nodes are compared by identity, and do not change once the
+tree is built.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from types import EllipsisType
+from typing import Any, ClassVar
 
-Cst = tuple[Any, ...]
 
-_PRECEDENCE = {
-    "or": 1, "and": 2, "not": 3, "in": 4, "not in": 4, "is": 4, "is not": 4,
-    "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
-    "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "unary": 11, "**": 12,
-}  # fmt: skip
+@dataclass(slots=True, eq=False, repr=False)
+class Node:
+    """A part of the text, from `start` up to `end`."""
 
+    kind: ClassVar[str] = "node"
+    start: int
+    end: int
 
-def _start(child: Any) -> int:
-    return child[1] if type(child) is tuple else child.start  # type: ignore[no-any-return]
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)[2:])
+        return f"{type(self).__name__}({parts})"
 
 
-def _end(child: Any) -> int:
-    return child[2] if type(child) is tuple else child.end  # type: ignore[no-any-return]
+class Expr(Node):
+    """An expression."""
 
+    __slots__ = ()
 
-class Builder:
-    """One method per grammar rule; called with the rule's tokens and finished parts. Notes misuse in `problems`."""
 
-    def __init__(self) -> None:
-        self.problems: list[tuple[int, int, str, str | None]] = []  # start, end, message, help
+class Stmt(Node):
+    """A statement."""
 
-    # ------------------------------------------------------------ modules and statements
+    __slots__ = ()
 
-    def module(self, c: list[Any]) -> tuple[Cst, ...]:
-        return _flatten(c)
 
-    script = module
+# ---------------------------------------------------------------- expressions
 
-    def simple_line(self, c: list[Any]) -> list[Cst]:
-        made: list[Cst] = []
-        for child in c:
-            if type(child) is tuple:
-                made.append(child)
-            elif type(child) is list:
-                made.extend(child)
-        return made
 
-    def suite(self, c: list[Any]) -> tuple[Cst, ...]:
-        return tuple(c[0]) if len(c) == 1 else _flatten(c[2:-1])
+@dataclass(slots=True, eq=False, repr=False)
+class Name(Expr):
+    """`x`."""
 
-    def expression_statement(self, c: list[Any]) -> Cst:
-        return ("expr", c[0][1], c[0][2], c[0])
+    kind = "name"
+    id: str
 
-    def assign(self, c: list[Any]) -> Cst | list[Cst]:
-        value = c[-1]
-        made: list[Cst] = []
-        for target in c[:-1:2]:
-            self._check_target(target)
-            made.append(("assign", c[0][1], value[2], target, None, value))
-        return made[0] if len(made) == 1 else made
 
-    def annotate(self, c: list[Any]) -> Cst:
-        target = c[0]
-        if target[0] not in ("name", "attr", "index"):
-            self._problem(target, "only one name can be annotated")
-        value = c[4] if len(c) > 3 else None
-        return ("assign", target[1], c[-1][2], target, c[2], value)
+class Literal(Expr):
+    """A number, a string, or a constant; each class has its `value`."""
 
-    def augmented(self, c: list[Any]) -> Cst:
-        if c[0][0] not in ("name", "attr", "index"):
-            self._check_target(("bad", *c[0][1:3]) if c[0][0] in ("tuple", "list") else c[0])
-        return ("augassign", c[0][1], c[2][2], c[0], c[1].value[:-1], c[2])
+    __slots__ = ()
+    value: Any
 
-    def return_statement(self, c: list[Any]) -> Cst:
-        return ("return", c[0].start, _end(c[-1]), c[1] if len(c) > 1 else None)
 
-    def pass_statement(self, c: list[Any]) -> Cst:
-        return ("pass", c[0].start, c[0].end)
+@dataclass(slots=True, eq=False, repr=False)
+class Int(Literal):
+    """`12`, `0x1F`."""
 
-    def break_statement(self, c: list[Any]) -> Cst:
-        return ("break", c[0].start, c[0].end)
+    kind = "int"
+    value: int
 
-    def continue_statement(self, c: list[Any]) -> Cst:
-        return ("continue", c[0].start, c[0].end)
 
-    def assert_statement(self, c: list[Any]) -> Cst:
-        return ("assert", c[0].start, _end(c[-1]), c[1], c[3] if len(c) > 2 else None)
+@dataclass(slots=True, eq=False, repr=False)
+class Float(Literal):
+    """`1e-3`."""
 
-    def dotted(self, c: list[Any]) -> Cst:
-        return ("dotted", c[0].start, c[-1].end, ".".join(t.value for t in c[::2]))
+    kind = "float"
+    value: float
 
-    def imported(self, c: list[Any]) -> Cst:
-        path = c[0][3]
-        return ("imported", c[0][1], _end(c[-1]), path, c[2].value if len(c) > 1 else None)
 
-    def import_names(self, c: list[Any]) -> Cst:
-        names = tuple((i[3], i[4] or i[3].partition(".")[0]) for i in c if type(i) is tuple)
-        return ("import", c[0].start, _end(c[-1]), names)
+@dataclass(slots=True, eq=False, repr=False)
+class Str(Literal):
+    """`"text"`, adjacent strings joined."""
 
-    def import_from(self, c: list[Any]) -> Cst:
-        module = c[1][3]
-        names = tuple((f"{module}.{i[3]}", i[4] or i[3]) for i in c[2:] if type(i) is tuple)
-        return ("import", c[0].start, _end(c[-1]), names)
+    kind = "str"
+    value: str
 
-    # ------------------------------------------------------------ compound statements
 
-    def for_loop(self, c: list[Any]) -> Cst:
-        self._check_target(c[1])
-        return ("for", c[0].start, c[4].end, c[1], c[3], c[5])
-
-    def while_loop(self, c: list[Any]) -> Cst:
-        return ("while", c[0].start, c[2].end, c[1], c[3])
-
-    def conditional(self, c: list[Any]) -> Cst:
-        return ("if", c[0].start, c[2].end, c[1], c[3], c[4] if len(c) > 4 else ())
-
-    def elif_clause(self, c: list[Any]) -> tuple[Cst, ...]:
-        return (self.conditional(c),)
-
-    def else_clause(self, c: list[Any]) -> tuple[Cst, ...]:
-        return c[2]  # type: ignore[no-any-return]
-
-    def with_block(self, c: list[Any]) -> Cst:
-        return ("with", c[0].start, c[-2].end, tuple(i for i in c[1:-1] if type(i) is tuple), c[-1])
-
-    def with_item(self, c: list[Any]) -> tuple[Cst, Cst | None]:
-        if len(c) > 1:
-            self._check_target(c[2])
-            return (c[0], c[2])
-        return (c[0], None)
-
-    def tuple_target(self, c: list[Any]) -> Cst:
-        return ("tuple", _start(c[0]), _end(c[-1]), tuple(i for i in c if type(i) is tuple))
-
-    def function(self, c: list[Any]) -> Cst:
-        at = next(i for i, t in enumerate(c) if type(t) is not tuple)
-        define, name, parameters, tail = c[at], c[at + 1], c[at + 3], c[at + 5 :]
-        returns = tail[1] if len(tail) > 2 else None
-        return (
-            "def", define.start, tail[-2].end, name.value, (name.start, name.end), parameters, returns,
-            tuple(c[:at]), tail[-1],
-        )  # fmt: skip
-
-    def class_def(self, c: list[Any]) -> Cst:
-        at = next(i for i, t in enumerate(c) if type(t) is not tuple)
-        name = c[at + 1]
-        bases = c[at + 3][0] if len(c) - at > 4 else ()
-        return ("class", c[at].start, c[-2].end, name.value, bases, tuple(c[:at]), c[-1])
-
-    def decorator(self, c: list[Any]) -> Cst:
-        return c[1]  # type: ignore[no-any-return]
-
-    def parameters(self, c: list[Any]) -> tuple[Cst, ...]:
-        made = tuple(p for p in c if type(p) is tuple)
-        self._check_unique([(p[0], p[1], p[2]) for p in made], "parameter")
-        return made
-
-    def parameter(self, c: list[Any]) -> Cst:
-        annotation = default = None
-        for mark, value in zip(c[1::2], c[2::2], strict=True):
-            if mark.type == "COLON":
-                annotation = value
-            else:
-                default = value
-        return (c[0].value, c[0].start, c[0].end, annotation, default)
-
-    # ------------------------------------------------------------ expressions
-
-    def bare_tuple(self, c: list[Any]) -> Cst:
-        return ("tuple", _start(c[0]), _end(c[-1]), tuple(c[::2]))
-
-    def star(self, c: list[Any]) -> Cst:
-        return ("star", c[0].start, c[1][2], c[1])
-
-    def choose(self, c: list[Any]) -> Cst:
-        return ("ifexp", c[0][1], c[4][2], c[2], c[0], c[4])
-
-    def lambda_function(self, c: list[Any]) -> Cst:
-        names = tuple(t.value for t in c[1:-2] if t.type == "NAME")
-        return ("lambda", c[0].start, c[-1][2], names, c[-1])
-
-    def prefixed(self, c: list[Any]) -> list[Any]:
-        return c
-
-    def alone(self, c: list[Any]) -> Cst:
-        return _climb(c)
+@dataclass(slots=True, eq=False, repr=False)
+class Const(Literal):
+    """`True`, `False`, `None`, `...`."""
 
-    def chain(self, c: list[Any]) -> Cst:
-        return _climb(c)
-
-    def not_in(self, c: list[Any]) -> Any:
-        c[1].value = "not in"
-        c[1].start = c[0].start
-        return c[1]
-
-    def attribute(self, c: list[Any]) -> Cst:
-        return ("attr", c[0][1], c[2].end, c[0], c[2].value)
-
-    def call(self, c: list[Any]) -> Cst:
-        args, kwargs = c[2]
-        return ("call", c[0][1], c[3].end, c[0], args, kwargs)
-
-    def arguments(self, c: list[Any]) -> tuple[tuple[Cst, ...], tuple[Cst, ...]]:
-        if not c:
-            return ((), ())
-        args = []
-        kwargs: list[Cst] = []
-        for item in c[::2]:
-            if item[0] == "keyword":
-                kwargs.append(item[3])
-            else:
-                if kwargs:
-                    self._problem(item, "an argument by position stands after one by name")
-                args.append(item)
-        if len(kwargs) > 1:
-            self._check_unique([k[:3] for k in kwargs], "argument")
-        return (tuple(args), tuple(kwargs))
-
-    def keyword(self, c: list[Any]) -> Cst:
-        return ("keyword", c[0].start, c[2][2], (c[0].value, c[0].start, c[0].end, c[2]))
-
-    def index(self, c: list[Any]) -> Cst:
-        return ("index", c[0][1], c[3].end, c[0], c[2])
-
-    def items(self, c: list[Any]) -> tuple[Cst, ...]:
-        return tuple(c[::2])
-
-    def bound(self, c: list[Any]) -> Any:
-        return c[0] if c else None
-
-    def slice(self, c: list[Any]) -> Cst:
-        known = [p for p in c if p is not None]
-        return ("slice", _start(known[0]), _end(known[-1]), c[0], c[2], c[4] if len(c) > 3 else None)
-
-    def name(self, c: list[Any]) -> Cst:
-        token = c[0]
-        return ("name", token.start, token.end, token.value)
-
-    def integer(self, c: list[Any]) -> Cst:
-        token = c[0]
-        return ("int", token.start, token.end, token.value)
-
-    def floating(self, c: list[Any]) -> Cst:
-        token = c[0]
-        return ("float", token.start, token.end, token.value)
-
-    def string(self, c: list[Any]) -> Cst:
-        return ("str", c[0].start, c[-1].end, c[0].value if len(c) == 1 else "".join(t.value for t in c))
-
-    def true(self, c: list[Any]) -> Cst:
-        return ("const", c[0].start, c[0].end, True)
-
-    def false(self, c: list[Any]) -> Cst:
-        return ("const", c[0].start, c[0].end, False)
-
-    def none(self, c: list[Any]) -> Cst:
-        return ("const", c[0].start, c[0].end, None)
-
-    def ellipsis(self, c: list[Any]) -> Cst:
-        return ("const", c[0].start, c[0].end, Ellipsis)
-
-    def parentheses(self, c: list[Any]) -> Cst:
-        """`()`, or an expression, which now spans its parentheses."""
-        if len(c) == 2:
-            return ("tuple", c[0].start, c[1].end, ())
-        return (c[1][0], c[0].start, c[2].end, *c[1][3:])
-
-    def tuple_display(self, c: list[Any]) -> Cst:
-        return ("tuple", c[0].start, c[-1].end, tuple(c[1:-1:2]))
-
-    def list_display(self, c: list[Any]) -> Cst:
-        return ("list", c[0].start, c[-1].end, tuple(c[1:-1:2]))
-
-    def dict_display(self, c: list[Any]) -> Cst:
-        return ("dict", c[0].start, c[-1].end, tuple(c[1:-1:2]))
-
-    def entry(self, c: list[Any]) -> tuple[Cst, Cst]:
-        return (c[0], c[2])
-
-    # ------------------------------------------------------------ what the grammar cannot say
-
-    def _problem(self, at: Any, message: str, help: str | None = None) -> None:
-        self.problems.append((_start(at), _end(at), message, help))
-
-    def _check_target(self, target: Cst) -> None:
-        stack = [target]
-        while stack:
-            top = stack.pop()
-            if top[0] in ("tuple", "list"):
-                stack.extend(reversed(top[3]))
-            elif top[0] == "star":
-                stack.append(top[3])
-            elif top[0] not in ("name", "attr", "index"):
-                help = "a comparison is written `==`" if top[0] in ("compare", "binary", "bool") else None
-                self._problem(top, f"cannot assign to {_NOUNS.get(top[0], 'this')}", help)
-
-    def _check_unique(self, names: list[Any], what: str) -> None:
-        seen = set()
-        for name, start, end in names:
-            if name in seen:
-                self.problems.append((start, end, f"{what} `{name}` is given twice", None))
-            seen.add(name)
-
-
-_NOUNS = {
-    "call": "a call", "int": "a number", "float": "a number", "str": "a string", "const": "a constant",
-    "dict": "a dict", "lambda": "a lambda", "compare": "a comparison", "binary": "an expression",
-    "bool": "an expression", "unary": "an expression", "ifexp": "an expression",
-}  # fmt: skip
-
-
-def _flatten(c: list[Any]) -> tuple[Cst, ...]:
-    made: list[Cst] = []
-    for child in c:
-        if type(child) is list:
-            made.extend(child)
-        else:
-            made.append(child)
-    return tuple(made)
-
-
-def _climb(parts: list[Any]) -> Cst:
-    """Operands (nodes, or lists of prefix tokens and a node) and the operators between them, by precedence."""
-    operands: list[Cst] = []
-    operators: list[tuple[int, Any]] = []
-    chained: set[int] = set()  # comparisons made here, which `a < b < c` joins
-
-    def reduce(least: int) -> None:
-        while operators and operators[-1][0] >= least:
-            level, token = operators.pop()
-            op = token.value
-            right = operands.pop()
-            if level == 11 or level == 3:
-                operands.append(("unary", token.start, right[2], op, right))
-                continue
-            left = operands.pop()
-            span = (left[1], right[2])
-            if level == 4:
-                if id(left) in chained:
-                    middle = left[5] if left[0] == "compare" else left[5][5]
-                    made: Cst = ("bool", *span, "and", left, ("compare", middle[1], right[2], op, middle, right))
-                else:
-                    made = ("compare", *span, op, left, right)
-                chained.add(id(made))
-                operands.append(made)
-            elif level <= 2:
-                operands.append(("bool", *span, op, left, right))
-            else:
-                operands.append(("binary", *span, op, left, right))
-
-    for at, part in enumerate(parts):
-        if at % 2:
-            if part.value == "is" and type(parts[at + 1]) is list and parts[at + 1][0].value == "not":
-                part.value = "is not"
-                del parts[at + 1][0]
-            level = _PRECEDENCE[part.value]
-            reduce(level + 1 if level == 12 else level)
-            operators.append((level, part))
-        elif type(part) is list:
-            for token in part[:-1]:
-                operators.append((3 if token.value == "not" else 11, token))
-            operands.append(part[-1])
-        else:
-            operands.append(part)
-    reduce(0)
-    return operands[0]
+    kind = "const"
+    value: bool | None | EllipsisType
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Attribute(Expr):
+    """`base.name`."""
+
+    kind = "attr"
+    base: Expr
+    name: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Keyword(Node):
+    """`name=value` in a call; its place is that of the name."""
+
+    kind = "keyword"
+    name: str
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Call(Expr):
+    """`function(args, keywords)`; an argument may be a `Star`."""
+
+    kind = "call"
+    function: Expr
+    args: tuple[Expr, ...]
+    keywords: tuple[Keyword, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Index(Expr):
+    """`base[items]`; an item may be a `Slice` or a `Star`."""
+
+    kind = "index"
+    base: Expr
+    items: tuple[Expr, ...]
+
+    @property
+    def indices(self) -> tuple[Expr, ...]:
+        """The items; those of the tuple in `base[(a, b)]`."""
+        return self.items[0].items if len(self.items) == 1 and isinstance(self.items[0], Tuple) else self.items
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Slice(Expr):
+    """`low:high:step`."""
+
+    kind = "slice"
+    low: Expr | None
+    high: Expr | None
+    step: Expr | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Star(Expr):
+    """`*value`."""
+
+    kind = "star"
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Display(Expr):
+    """A `Tuple` or a `List`."""
+
+    items: tuple[Expr, ...]
+
+
+class Tuple(Display):
+    """`a, b`, `(a, b)`."""
+
+    __slots__ = ()
+    kind = "tuple"
+
+
+class List(Display):
+    """`[a, b]`."""
+
+    __slots__ = ()
+    kind = "list"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Dict(Expr):
+    """`{key: value, ...}`."""
+
+    kind = "dict"
+    entries: tuple[tuple[Expr, Expr], ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Unary(Expr):
+    """`-operand`, `not operand`."""
+
+    kind = "unary"
+    op: str
+    operand: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Infix(Expr):
+    """`left op right`: a `Binary`, a `Compare`, or a `Bool`."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+class Binary(Infix):
+    """`a + b`."""
+
+    __slots__ = ()
+    kind = "binary"
+
+
+class Compare(Infix):
+    """`a < b`, `a is b`, `a not in b`."""
+
+    __slots__ = ()
+    kind = "compare"
+
+
+class Bool(Infix):
+    """`a and b`, `a or b`. `a < b < c` is the `and` of two comparisons that share the node of `b`."""
+
+    __slots__ = ()
+    kind = "bool"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Choice(Expr):
+    """`then if condition else other`."""
+
+    kind = "ifexp"
+    condition: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Lambda(Expr):
+    """`lambda parameters: body`."""
+
+    kind = "lambda"
+    parameters: tuple[str, ...]
+    body: Expr
+
+
+def listed(cst: Expr) -> tuple[Expr, ...]:
+    """The items of a tuple or a list; anything else stands for a list of one."""
+    return cst.items if isinstance(cst, Display) else (cst,)
+
+
+def head(cst: Expr) -> Expr:
+    """The function of a call; anything else itself."""
+    return cst.function if isinstance(cst, Call) else cst
+
+
+def unless_none(cst: Expr | None) -> Expr | None:
+    """The expression; None where there is none, or `None` is written."""
+    return None if isinstance(cst, Const) and cst.value is None else cst
+
+
+# ---------------------------------------------------------------- statements
+
+Body = tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Expression(Stmt):
+    """A line that is an expression."""
+
+    kind = "expr"
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Assign(Stmt):
+    """`target = value`, `target: annotation = value`, `target: annotation`.
+
+    `a = b = c` is one of these per target, left to right, which share the node of `c`. That is exact for the values
+    that programs here have, which have no effects.
+    """
+
+    kind = "assign"
+    target: Expr
+    annotation: Expr | None
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AugAssign(Stmt):
+    """`target op= value`."""
+
+    kind = "augassign"
+    target: Expr
+    op: str
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class For(Stmt):
+    """`for target in iterable: body`; its place is that of the header."""
+
+    kind = "for"
+    target: Expr
+    iterable: Expr
+    body: Body
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class While(Stmt):
+    """`while condition: body`."""
+
+    kind = "while"
+    condition: Expr
+    body: Body
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class If(Stmt):
+    """`if condition: then else: other`; an `elif` is an `If` in `other`."""
+
+    kind = "if"
+    condition: Expr
+    then: Body
+    other: Body
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class With(Stmt):
+    """`with context as target, ...: body`; items are pairs of both."""
+
+    kind = "with"
+    items: tuple[tuple[Expr, Expr | None], ...]
+    body: Body
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Return(Stmt):
+    """`return value`."""
+
+    kind = "return"
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Assert(Stmt):
+    """`assert condition, message`."""
+
+    kind = "assert"
+    condition: Expr
+    message: Expr | None
+
+
+class Pass(Stmt):
+    """`pass`."""
+
+    __slots__ = ()
+    kind = "pass"
+
+
+class Break(Stmt):
+    """`break`."""
+
+    __slots__ = ()
+    kind = "break"
+
+
+class Continue(Stmt):
+    """`continue`."""
+
+    __slots__ = ()
+    kind = "continue"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Import(Stmt):
+    """An import line: pairs of a dotted name and the name that it binds."""
+
+    kind = "import"
+    names: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Parameter(Node):
+    """`name: annotation = default` of a function; its place is that of the name."""
+
+    kind = "parameter"
+    name: str
+    annotation: Expr | None
+    default: Expr | None
+
+    @property
+    def place(self) -> Name:
+        """The name as a node."""
+        return Name(self.start, self.end, self.name)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Def(Stmt):
+    """`def name(parameters) -> returns: body` under decorators."""
+
+    kind = "def"
+    name: str
+    name_start: int
+    name_end: int
+    parameters: tuple[Parameter, ...]
+    returns: Expr | None
+    decorators: tuple[Expr, ...]
+    body: Body
+
+    @property
+    def place(self) -> Name:
+        """The name as a node."""
+        return Name(self.name_start, self.name_end, self.name)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Class(Stmt):
+    """`class name(bases): body` under decorators."""
+
+    kind = "class"
+    name: str
+    bases: tuple[Expr, ...]
+    decorators: tuple[Expr, ...]
+    body: Body
+
+
+# ---------------------------------------------------------------- traversal
+
+_LEAVES = {"int", "str", "float", "bool | None | EllipsisType", "tuple[str, ...]", "tuple[tuple[str, str], ...]"}
+
+
+def _parts() -> dict[type, Callable[[Any], tuple[Any, ...]] | None]:
+    """For every class of nodes what gives the parts that are or hold nodes, after its offsets; None if it has none."""
+    parts: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
+    classes = [Node]
+    while classes:
+        cls = classes.pop()
+        names = [field.name for field in fields(cls) if field.type not in _LEAVES]
+        parts[cls] = attrgetter("start", "end", *names) if names else None
+        classes += cls.__subclasses__()
+    return parts
+
+
+_PARTS = _parts()
+
+
+def nodes(tree: Node | tuple[Any, ...]) -> Iterator[Node]:
+    """All nodes of a tree, or of tuples of trees: parents first, else in the order of their fields."""
+    stack: list[Any] = [tree]
+    while stack:
+        top = stack.pop()
+        kind = type(top)
+        if kind is tuple:
+            stack += top[::-1]
+        elif kind in _PARTS:
+            yield top
+            parts = _PARTS[kind]
+            if parts is not None:
+                stack += parts(top)[:1:-1]
+
+
+def below(tree: tuple[Any, ...], depth: int) -> list[Any]:
+    """What stands `depth` levels down in a tree: nodes, and the tuples that hold several, count one level each."""
+    level: list[Any] = [tree]
+    for _ in range(depth):
+        inside: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is tuple:
+                inside += item
+            elif (parts := _PARTS[kind]) is not None:
+                inside += parts(item)[2:]
+        level = [part for part in inside if type(part) in _PARTS or (type(part) is tuple and part)]
+        if not level:
+            break
+    return level

@@ -6,7 +6,7 @@ import functools
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Walk
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 
 
 class Signature:
@@ -24,24 +24,25 @@ class Signature:
         self.known = (*self.positional, *named.split())
         self.rest = rest
 
-    def bind(self, walk: Walk, call: Cst, skip: int = 0) -> dict[str, Cst]:
+    def bind(self, walk: Walk, call: tree.Call, skip: int = 0) -> dict[str, tree.Expr]:
         """The given arguments by name; `skip` leaves out so many at the front. Wrong ones are noted and raise Skip."""
-        found: dict[str, Cst] = {}
-        args = call[4][skip:]
-        star = next((a for a in args if a[0] == "star"), None)
+        found: dict[str, tree.Expr] = {}
+        args = call.args[skip:]
+        star = next((a for a in args if isinstance(a, tree.Star)), None)
         if star is not None:
             walk.fail("E0304", f"`{self.name}` takes no starred arguments", star)
         if len(args) > len(self.positional) and not self.rest:
             count = f"{len(self.positional)} argument{'s' * (len(self.positional) != 1)} by position"
             walk.fail("E0304", f"`{self.name}` takes {count}, not {len(args)}", args[len(self.positional)], "too many")
         found.update(zip(self.positional, args, strict=False))
-        for name, start, end, value in call[5]:
-            at = ("name", start, end, name)
+        for keyword in call.keywords:
+            name = keyword.name
             if name not in self.known:
-                walk.fail("E0304", f"`{self.name}` has no argument `{name}`", at, help=did_you_mean(name, self.known))
+                help = did_you_mean(name, self.known)
+                walk.fail("E0304", f"`{self.name}` has no argument `{name}`", keyword, help=help)
             if name in found:
-                walk.fail("E0304", f"argument `{name}` of `{self.name}` is given twice", at)
-            found[name] = value
+                walk.fail("E0304", f"argument `{name}` of `{self.name}` is given twice", keyword)
+            found[name] = keyword.value
         missing = [name for name in self.required if name not in found]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)

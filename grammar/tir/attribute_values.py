@@ -6,8 +6,8 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Walk
-from mlcc.grammar.syntax.tree import Cst
-from mlcc.grammar.tir.evaluated import Scalar, describe, is_number
+from mlcc.grammar.syntax import tree
+from mlcc.grammar.tir.evaluated import Scalar, describe
 from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, DType
@@ -16,7 +16,7 @@ from mlcc.ir.node import Attrs
 _OPTIONS = ("private", "s_tir", "check_well_formed", "persistent", "pure")
 
 
-def attributes(ev: Operators, cst: Cst, what: str) -> dict[str, Any]:
+def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
     """A dict with string keys."""
     value = ev.value(cst)
     if value is None:
@@ -26,12 +26,12 @@ def attributes(ev: Operators, cst: Cst, what: str) -> dict[str, Any]:
     return {k: attribute(ev, v, cst) for k, v in value.items()}
 
 
-def notes_of(ev: Operators, given: dict[str, Cst]) -> dict[str, Any]:
+def notes_of(ev: Operators, given: dict[str, tree.Expr]) -> dict[str, Any]:
     """The argument `annotations={...}` of a call, if it is given."""
     return attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
 
 
-def attribute(ev: Operators, value: Any, cst: Cst) -> Any:
+def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
     """The value of an attribute in its usual form: Python's scalars, tuples and maps, nodes for all else."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -56,7 +56,7 @@ def attribute(ev: Operators, value: Any, cst: Cst) -> Any:
     return ev.walk.fail("E0302", f"{describe(value)} cannot be an attribute", cst)
 
 
-def subject(ev: Operators, cst: Cst) -> Any:
+def subject(ev: Operators, cst: tree.Expr) -> Any:
     """What `T.attr` annotates: an expression, a buffer, an axis, a reducer, or a string."""
     value = ev.value(cst)
     if isinstance(value, (str, tir.Buffer, tir.IterVar, tir.CommReducer)):
@@ -64,7 +64,7 @@ def subject(ev: Operators, cst: Cst) -> Any:
     return ev.as_expr(value, cst)
 
 
-def attr_value(ev: Operators, value: Any, cst: Cst) -> Any:
+def attr_value(ev: Operators, value: Any, cst: tree.Expr) -> Any:
     """The value of `T.attr`: an expression, strings included."""
     if isinstance(value, str):
         return tir.StringImm(value, span=ev.walk.span(cst))
@@ -73,7 +73,7 @@ def attr_value(ev: Operators, value: Any, cst: Cst) -> Any:
     return ev.as_expr(value, cst)
 
 
-def assert_message(ev: Operators, cst: Cst) -> tuple[str, tuple[str, ...]]:
+def assert_message(ev: Operators, cst: tree.Expr) -> tuple[str, tuple[str, ...]]:
     """The kind of error and the parts of the message: `"text"`, or `("ValueError", ["part", "part"])`."""
     value = ev.value(cst)
     kind = "RuntimeError"
@@ -92,18 +92,18 @@ def assert_message(ev: Operators, cst: Cst) -> tuple[str, tuple[str, ...]]:
     return kind, tuple(made)
 
 
-def decorator_options(walk: Walk, cst: Cst) -> dict[str, Any]:
+def decorator_options(walk: Walk, cst: tree.Def) -> dict[str, Any]:
     """The options in `@T.prim_func(private=True)`; each is a constant."""
     found: dict[str, Any] = {}
-    for decorator in cst[7]:
-        if decorator[0] != "call":
+    for decorator in cst.decorators:
+        if not isinstance(decorator, tree.Call):
             continue
-        for name, start, end, value in decorator[5]:
-            at = ("name", start, end)
+        for keyword in decorator.keywords:
+            name, value = keyword.name, keyword.value
             if name not in _OPTIONS:
-                walk.note("E0304", f"a function has no option `{name}`", at, help=did_you_mean(name, _OPTIONS))
-            elif value[0] != "const" and not is_number(value[3]):
+                walk.note("E0304", f"a function has no option `{name}`", keyword, help=did_you_mean(name, _OPTIONS))
+            elif not isinstance(value, (tree.Const, tree.Int, tree.Float)):
                 walk.note("E0302", f"`{name}` is True or False", value)
             else:
-                found[name] = value[3]
+                found[name] = value.value
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import Label, Span, did_you_mean
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir import buffers as tir_buffers
 from mlcc.grammar.tir.arguments import signature
@@ -46,7 +46,7 @@ class BlockFrame:
 # ---------------------------------------------------------------- the block
 
 
-def walk_block(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> None:
+def walk_block(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.With) -> None:
     """`with T.block("name"):`."""
     given = signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
     name = fw.ev.string(given["name"], "the name of a block") if "name" in given else ""
@@ -72,7 +72,7 @@ def walk_block(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> 
     fw.out.add(tir.BlockRealize(tuple(frame.values), predicate, block, span=span))
 
 
-def directly_in_block(fw: FunctionWalk, what: str, cst: Cst) -> BlockFrame:
+def directly_in_block(fw: FunctionWalk, what: str, cst: tree.Node) -> BlockFrame:
     """The block that this statement stands directly in; fails if it stands elsewhere."""
     frame = fw.frames[-1]
     if frame is None:
@@ -80,14 +80,14 @@ def directly_in_block(fw: FunctionWalk, what: str, cst: Cst) -> BlockFrame:
     return frame
 
 
-def _once(fw: FunctionWalk, frame: BlockFrame, what: str, cst: Cst) -> None:
+def _once(fw: FunctionWalk, frame: BlockFrame, what: str, cst: tree.Node) -> None:
     before = frame.places.get(what)
     if before is not None:
         fw.walk.fail("E0305", f"`{what}` is said twice in one block", cst, related=(Label(before, "first here"),))
     frame.places[what] = fw.walk.span(cst)
 
 
-def walk_init(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> None:
+def walk_init(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.With) -> None:
     """`with T.init():`."""
     frame = directly_in_block(fw, "T.init", cst)
     _once(fw, frame, "T.init", call)
@@ -98,38 +98,36 @@ def walk_init(fw: FunctionWalk, call: Cst, body: tuple[Cst, ...], cst: Cst) -> N
 # ---------------------------------------------------------------- statements directly in a block
 
 
-def _regions(fw: FunctionWalk, call: Cst) -> tuple[tir.BufferRegion, ...]:
-    items: tuple[Cst, ...] = call[4]
-    if len(items) == 1 and items[0][0] in ("tuple", "list"):
-        items = items[0][3]
+def _regions(fw: FunctionWalk, call: tree.Call) -> tuple[tir.BufferRegion, ...]:
+    items = tree.listed(call.args[0]) if len(call.args) == 1 else call.args
     return tuple(fw.ev.region(item) for item in items)
 
 
-def _reads(fw: FunctionWalk, call: Cst) -> None:
+def _reads(fw: FunctionWalk, call: tree.Call) -> None:
     frame = directly_in_block(fw, "T.reads", call)
     _once(fw, frame, "T.reads", call)
     frame.reads = _regions(fw, call)
 
 
-def _writes(fw: FunctionWalk, call: Cst) -> None:
+def _writes(fw: FunctionWalk, call: tree.Call) -> None:
     frame = directly_in_block(fw, "T.writes", call)
     _once(fw, frame, "T.writes", call)
     frame.writes = _regions(fw, call)
 
 
-def _where(fw: FunctionWalk, call: Cst) -> None:
+def _where(fw: FunctionWalk, call: tree.Call) -> None:
     frame = directly_in_block(fw, "T.where", call)
     _once(fw, frame, "T.where", call)
     frame.predicate = fw.ev.bool(signature("T.where", "predicate").bind(fw.walk, call)["predicate"])
 
 
-def _block_attr(fw: FunctionWalk, call: Cst) -> None:
+def _block_attr(fw: FunctionWalk, call: tree.Call) -> None:
     frame = directly_in_block(fw, "T.block_attr", call)
     given = signature("T.block_attr", "attrs").bind(fw.walk, call)
     frame.annotations.update(attribute_values.attributes(fw.ev, given["attrs"], "annotations"))
 
 
-STATEMENTS: dict[str, Callable[[FunctionWalk, Cst], None]] = {
+STATEMENTS: dict[str, Callable[[FunctionWalk, tree.Call], None]] = {
     "reads": _reads, "writes": _writes, "where": _where, "block_attr": _block_attr, "sblock_attr": _block_attr,
 }  # fmt: skip
 
@@ -137,9 +135,9 @@ STATEMENTS: dict[str, Callable[[FunctionWalk, Cst], None]] = {
 # ---------------------------------------------------------------- axes
 
 
-def axes(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+def axes(fw: FunctionWalk, target: tree.Expr, call: tree.Call) -> bool:
     """`vi = T.axis.spatial(16, i)` or `vi, vj = T.axis.remap("SS", [i, j])`; False if it is neither."""
-    path = fw.walk.dotted(call[3], fw.scope)
+    path = fw.walk.dotted(call.function, fw.scope)
     if path is None or not path.startswith("T.axis."):
         return False
     frame = directly_in_block(fw, path, call)
@@ -147,18 +145,18 @@ def axes(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
     if kind == "remap":
         _remap(fw, frame, target, call)
     elif kind in _KINDS:
-        if target[0] in ("tuple", "list"):
-            if len(target[3]) != 1:
-                fw.walk.fail("E0302", f"{len(target[3])} names for one axis", target)
-            target = target[3][0]
+        if isinstance(target, tree.Display):
+            if len(target.items) != 1:
+                fw.walk.fail("E0302", f"{len(target.items)} names for one axis", target)
+            target = target.items[0]
         _axis(fw, frame, target, _KINDS[kind], call)
     else:
-        fw.walk.fail("E0203", f"there is no `{path}`", call[3], help=did_you_mean(kind, [*_KINDS, "remap"]))
+        fw.walk.fail("E0203", f"there is no `{path}`", call.function, help=did_you_mean(kind, [*_KINDS, "remap"]))
     return True
 
 
-def _axis(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, call: Cst) -> None:
-    name = fw.walk.dotted(call[3], fw.scope) or ""
+def _axis(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, kind: IterKind, call: tree.Call) -> None:
+    name = fw.walk.dotted(call.function, fw.scope) or ""
     given = signature(name, "dom binding dtype=").bind(fw.walk, call)
     dom = as_range(fw.ev, given["dom"])
     value = fw.ev.expr(given["binding"])
@@ -167,17 +165,19 @@ def _axis(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, call
     _bind(fw, frame, target, kind, dom, value)
 
 
-def _bind(fw: FunctionWalk, frame: BlockFrame, target: Cst, kind: IterKind, dom: tir.Range, value: tir.Expr) -> None:
-    if target[0] != "name":
+def _bind(
+    fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, kind: IterKind, dom: tir.Range, value: tir.Expr
+) -> None:
+    if not isinstance(target, tree.Name):
         fw.walk.fail("E0302", "an axis is bound to a name", target)
     span = fw.walk.span(target)
-    var = tir.Var(target[3], dom.extent.dtype, span=span)
+    var = tir.Var(target.id, dom.extent.dtype, span=span)
     fw.define(target, var)
     frame.axes.append(tir.IterVar(var, dom, kind, span=span))
     frame.values.append(value)
 
 
-def _remap(fw: FunctionWalk, frame: BlockFrame, target: Cst, call: Cst) -> None:
+def _remap(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, call: tree.Call) -> None:
     given = signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
     kinds = fw.ev.string(given["kinds"], "the kinds of axes")
     bad = next((c for c in kinds if c not in "SR"), None)
@@ -185,7 +185,7 @@ def _remap(fw: FunctionWalk, frame: BlockFrame, target: Cst, call: Cst) -> None:
         help = 'one letter for each axis: "SSR"'
         fw.walk.fail("E0302", "the kinds of axes are S (spatial) and R (reduce)", given["kinds"], help=help)
     at = given["bindings"]
-    items: tuple[Cst, ...] = at[3] if at[0] in ("tuple", "list") else (at,)
+    items = tree.listed(at)
     bindings = [(item, fw.ev.value(item)) for item in items]
     if len(bindings) == 1 and isinstance(bindings[0][1], (tuple, list)):
         bindings = [(items[0], v) for v in bindings[0][1]]
@@ -201,13 +201,13 @@ def _remap(fw: FunctionWalk, frame: BlockFrame, target: Cst, call: Cst) -> None:
         _bind(fw, frame, one, _KINDS[kind], dom, loop)
 
 
-def _targets(fw: FunctionWalk, target: Cst, count: int) -> list[Cst]:
+def _targets(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tree.Expr]:
     """The names for the axes of a remap: as many as there are axes, or one with a star for several."""
-    if target[0] == "name":
+    if not isinstance(target, tree.Display):
         if count == 1:
             return [target]
         fw.walk.fail("E0302", f"one name for {count} axes", target)
-    items = target[3]
+    items = target.items
     if len(items) != count:
         fw.walk.fail("E0302", f"{len(items)} names for {count} axes", target)
     return list(items)
@@ -216,24 +216,24 @@ def _targets(fw: FunctionWalk, target: Cst, count: int) -> list[Cst]:
 # ---------------------------------------------------------------- buffers of a block
 
 
-def alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """Memory that the innermost block, or the function, owns; loops between it and this line do not count."""
     given = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
     data = None
     if "data" in given:
-        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], FLOAT32, "global")
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data)
+        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target.id, FLOAT32, "global")
+    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, data=data)
     blocks = [frame for frame in fw.frames if frame is not None]
     owner = blocks[-1].allocs if blocks else fw.root_allocs
     owner.append(buffer)
     fw.define(target, buffer)
 
 
-def match(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def match(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`A = T.match_buffer(a, ...)` of a parameter, or of a region inside a block."""
     given = tir_buffers.MATCH.bind(fw.walk, call)
     at = given["param"]
-    value = fw.ev.value(at) if at[0] == "name" else None
+    value = fw.ev.value(at) if isinstance(at, tree.Name) else None
     if isinstance(value, tir.Var) and value.dtype.is_handle:
         _match_parameter(fw, target, value, given, call)
         return
@@ -245,12 +245,14 @@ def match(fw: FunctionWalk, target: Cst, call: Cst) -> None:
     if "dtype" not in given:
         dtype = source.buffer.dtype
     scope = None if "scope" in given else source.buffer.scope
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, shape=shape, dtype=dtype, scope=scope)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, shape=shape, dtype=dtype, scope=scope)
     frame.matches.append(tir.MatchBufferRegion(buffer, source, span=fw.walk.span(call)))
     fw.define(target, buffer)
 
 
-def _match_parameter(fw: FunctionWalk, target: Cst, param: tir.Var, given: dict[str, Cst], call: Cst) -> None:
+def _match_parameter(
+    fw: FunctionWalk, target: tree.Name, param: tir.Var, given: dict[str, tree.Expr], call: tree.Call
+) -> None:
     if param not in fw.signature.params:
         fw.walk.fail("E0302", f"`{param.name}` is not a parameter", given["param"])
     if param in fw.matched:
@@ -259,6 +261,6 @@ def _match_parameter(fw: FunctionWalk, target: Cst, param: tir.Var, given: dict[
         fw.walk.fail("E0305", f"parameter `{param.name}` is matched twice", call, related=related)
     if "shape" not in given:
         fw.walk.fail("E0304", "`T.match_buffer` of a parameter needs `shape`", call)
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
     fw.matched[param] = buffer
     fw.define(target, buffer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.grammar.quoted import parse_quoted
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.evaluated import mark
 from mlcc.grammar.tir.operators import Operators
@@ -28,7 +28,7 @@ DECLARE = signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_sep
 
 
 def buffer_of(
-    ev: Operators, given: dict[str, Cst], name: str, cst: Cst, *,
+    ev: Operators, given: dict[str, tree.Expr], name: str, cst: tree.Node, *,
     shape: tuple[tir.Expr, ...] | None = None, dtype: DType | None = None, data: tir.Var | None = None,
     scope: str | None = None,
 ) -> tir.Buffer:  # fmt: skip
@@ -58,11 +58,11 @@ def buffer_of(
     )  # fmt: skip
 
 
-def _shape(ev: Operators, cst: Cst) -> tuple[tir.Expr, ...]:
-    if cst[0] in ("tuple", "list"):
-        shape = tuple(_dimension(ev, item) for item in cst[3])
+def _shape(ev: Operators, cst: tree.Expr) -> tuple[tir.Expr, ...]:
+    if isinstance(cst, tree.Display):
+        shape = tuple(_dimension(ev, item) for item in cst.items)
     else:
-        shape = (_dimension(ev, cst),) if cst[0] == "str" else ev.exprs(cst, "a shape")
+        shape = (_dimension(ev, cst),) if isinstance(cst, tree.Str) else ev.exprs(cst, "a shape")
     for extent in shape:
         if not extent.dtype.is_int or extent.dtype.lanes > 1:
             ev.walk.fail("E0302", f"an extent is an integer, not {extent.dtype}", cst)
@@ -71,17 +71,17 @@ def _shape(ev: Operators, cst: Cst) -> tuple[tir.Expr, ...]:
     return shape
 
 
-def _dimension(ev: Operators, cst: Cst) -> tir.Expr:
+def _dimension(ev: Operators, cst: tree.Expr) -> tir.Expr:
     """One extent; in quotes it may use names that it introduces itself."""
-    return ev.expr(parse_quoted(ev.walk, cst) if cst[0] == "str" else cst)
+    return ev.expr(parse_quoted(ev.walk, cst) if isinstance(cst, tree.Str) else cst)
 
 
-def _check_dtype(ev: Operators, dtype: DType, cst: Cst) -> None:
+def _check_dtype(ev: Operators, dtype: DType, cst: tree.Node) -> None:
     if dtype.is_void:
         ev.walk.fail("E0302", "a buffer cannot hold void", cst)
 
 
-def _strides(ev: Operators, given: dict[str, Cst], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+def _strides(ev: Operators, given: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
     cst = given.get("strides")
     if cst is None:
         return ()
@@ -97,7 +97,7 @@ def _strides(ev: Operators, given: dict[str, Cst], shape: tuple[tir.Expr, ...]) 
     return tuple(made)
 
 
-def _stride(ev: Operators, value: Any, dtype: DType, cst: Cst) -> tir.Expr:
+def _stride(ev: Operators, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr:
     """A stride; a string is a new variable, known in the function by that name."""
     if not isinstance(value, str):
         return ev.as_expr(value, cst)
@@ -107,7 +107,7 @@ def _stride(ev: Operators, value: Any, dtype: DType, cst: Cst) -> tir.Expr:
     return var
 
 
-def _offset(ev: Operators, given: dict[str, Cst], dtype: DType) -> tir.Expr | None:
+def _offset(ev: Operators, given: dict[str, tree.Expr], dtype: DType) -> tir.Expr | None:
     at = given.get("elem_offset")
     if at is not None:
         value = ev.value(at)
@@ -122,15 +122,14 @@ def _offset(ev: Operators, given: dict[str, Cst], dtype: DType) -> tir.Expr | No
     return ev.build(at, construct.floordiv, ev.as_expr(value, at), size)  # type: ignore[no-any-return]
 
 
-def _separators(ev: Operators, given: dict[str, Cst]) -> tuple[int, ...]:
+def _separators(ev: Operators, given: dict[str, tree.Expr]) -> tuple[int, ...]:
     at = given.get("axis_separators")
     if at is None:
         return ()
-    items = at[3] if at[0] in ("tuple", "list") else (at,)
-    return tuple(ev.integer(i, "an axis separator") for i in items)
+    return tuple(ev.integer(item, "an axis separator") for item in tree.listed(at))
 
 
-def data_pointer(ev: Operators, cst: Cst, name: str, dtype: DType, scope: str) -> tuple[tir.Var, tir.Expr]:
+def data_pointer(ev: Operators, cst: tree.Expr, name: str, dtype: DType, scope: str) -> tuple[tir.Var, tir.Expr]:
     """The data variable for a view of the memory at `cst`, and the pointer expression itself."""
     value = ev.value(cst)
     if isinstance(value, tir.Buffer):

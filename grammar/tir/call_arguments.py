@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.evaluated import mark
 from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import calls, construct, tir
@@ -13,7 +13,7 @@ from mlcc.ir.dtypes import DType
 Expr = tir.Expr
 
 
-def argument(ev: Operators, cst: Cst) -> Expr:
+def argument(ev: Operators, cst: tree.Expr) -> Expr:
     """An argument of an intrinsic: an expression, a string, or a buffer, which stands for its pointer."""
     value = ev.value(cst)
     if isinstance(value, str):
@@ -25,7 +25,7 @@ def argument(ev: Operators, cst: Cst) -> Expr:
     return ev.as_expr(value, cst)
 
 
-def packed_argument(ev: Operators, cst: Cst) -> Expr:
+def packed_argument(ev: Operators, cst: tree.Expr) -> Expr:
     value = ev.value(cst)
     if isinstance(value, tir.Buffer):
         return mark(calls.pack_buffer(value), ev.walk.span(cst))  # type: ignore[no-any-return]
@@ -34,16 +34,16 @@ def packed_argument(ev: Operators, cst: Cst) -> Expr:
     return ev.as_expr(value, cst)
 
 
-def made_call(ev: Operators, cst: Cst, name: str, dtype: DType, args: tuple[Expr, ...]) -> tir.Call:
+def made_call(ev: Operators, cst: tree.Call, name: str, dtype: DType, args: tuple[Expr, ...]) -> tir.Call:
     return mark(tir.Call(dtype, tir.Op(f"tir.{name}"), args), ev.walk.span(cst))  # type: ignore[no-any-return]
 
 
-def split_dtype(ev: Operators, cst: Cst, name: str) -> tuple[DType, tuple[Cst, ...]]:
+def split_dtype(ev: Operators, cst: tree.Call, name: str) -> tuple[DType, tuple[tree.Expr, ...]]:
     """The dtype of a call that states it, by name or as first argument, and the other arguments."""
-    args = cst[4]
-    for key, _, _, value in cst[5]:
-        if key == "dtype":
-            return ev.dtype(value), args
+    args = cst.args
+    for keyword in cst.keywords:
+        if keyword.name == "dtype":
+            return ev.dtype(keyword.value), args
     if not args:
         ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as first argument, or `dtype=`")
     return ev.dtype(args[0]), args[1:]
@@ -56,7 +56,7 @@ def literal_dtype(value: Any, like: DType | None) -> DType | None:
     return like
 
 
-def pair(ev: Operators, first: Cst, second: Cst) -> tuple[Expr, Expr]:
+def pair(ev: Operators, first: tree.Expr, second: tree.Expr) -> tuple[Expr, Expr]:
     """Two operands; a Python number takes the dtype of the other one where it fits."""
     a, b = ev.operand(first), ev.operand(second)
     if not isinstance(a, Expr):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.call_arguments import argument, literal_dtype, made_call, split_dtype
 from mlcc.grammar.tir.evaluated import is_number
@@ -22,7 +23,7 @@ from mlcc.ir import construct, intrinsics, tir
 from mlcc.ir.dtypes import HANDLE, INT32, DType
 from mlcc.ir.intrinsics import Intrinsic
 
-Handler = Callable[[Any, Cst], Any]
+Handler = Callable[[Any, tree.Call], Any]
 Expr = tir.Expr
 
 _STATEMENTS = """
@@ -38,11 +39,11 @@ STATEMENTS = frozenset(_STATEMENTS.split())
 # ---------------------------------------------------------------- dispatch
 
 
-def call(ev: Operators, path: str, cst: Cst) -> Any:
+def call(ev: Operators, path: str, cst: tree.Call) -> Any:
     """A call of the function with that dotted name."""
     name = path.removeprefix("T.")
     if name == path:
-        return ev.walk.fail("E0203", f"`{path}` is unknown here", cst[3], help=suggestion(path))
+        return ev.walk.fail("E0203", f"`{path}` is unknown here", cst.function, help=suggestion(path))
     handler = CALLS.get(name)
     if handler is not None:
         return handler(ev, cst)
@@ -58,10 +59,10 @@ def call(ev: Operators, path: str, cst: Cst) -> Any:
         return _intrinsic(ev, spec, cst)
     if name in STATEMENTS:
         return ev.walk.fail("E0305", f"`{path}` is a statement, and cannot stand inside an expression or here", cst)
-    return ev.walk.fail("E0203", f"there is no `{path}`", cst[3], help=suggestion(path))
+    return ev.walk.fail("E0203", f"there is no `{path}`", cst.function, help=suggestion(path))
 
 
-def constant(ev: Operators, path: str, cst: Cst) -> Any:
+def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
     """The value of a dotted name that is not called: a dtype."""
     name = path.removeprefix("T.")
     if path != name:
@@ -104,11 +105,11 @@ def dtype_named(name: str) -> DType | None:
         return None
 
 
-def _intrinsic(ev: Operators, spec: Intrinsic, cst: Cst) -> Expr:
-    name, args = spec.name, cst[4]
-    for key, start, end, _ in cst[5]:
-        if key not in ("dtype", "span"):
-            ev.walk.fail("E0304", f"`T.{name}` has no argument `{key}`", ("name", start, end, key))
+def _intrinsic(ev: Operators, spec: Intrinsic, cst: tree.Call) -> Expr:
+    name, args = spec.name, cst.args
+    for keyword in cst.keywords:
+        if keyword.name not in ("dtype", "span"):
+            ev.walk.fail("E0304", f"`T.{name}` has no argument `{keyword.name}`", keyword)
     dtype: DType | None = None
     if spec.result == "explicit":
         dtype, args = split_dtype(ev, cst, name)
@@ -132,11 +133,11 @@ LEGACY = {
 _KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 
-def _legacy(ev: Operators, known: tuple[str, int], cst: Cst) -> Expr:
+def _legacy(ev: Operators, known: tuple[str, int], cst: tree.Call) -> Expr:
     name, at = known
-    if any(key == "dtype" for key, *_ in cst[5]):
+    if any(keyword.name == "dtype" for keyword in cst.keywords):
         return _intrinsic(ev, intrinsics.INTRINSICS[name], cst)
-    args = tuple(argument(ev, a) for a in cst[4])
+    args = tuple(argument(ev, a) for a in cst.args)
     told = args[at] if at < len(args) else None
     dtype: DType | None = None
     if isinstance(told, tir.StringImm):
@@ -148,22 +149,24 @@ def _legacy(ev: Operators, known: tuple[str, int], cst: Cst) -> Expr:
     return made_call(ev, cst, name, dtype, args)
 
 
-_COPIES = {("async", "commit_group"): "ptx_commit_group", ("async", "wait_group"): "ptx_wait_group"}
+_COPIES: dict[tuple[str, ...], str] = {
+    ("async", "commit_group"): "ptx_commit_group", ("async", "wait_group"): "ptx_wait_group",
+}  # fmt: skip
 
 
-def _ptx_copy(ev: Operators, cst: Cst) -> Expr:
+def _ptx_copy(ev: Operators, cst: tree.Call) -> Expr:
     """`T.ptx.cp(0, "async", "wait_group", "")`: arguments, and what follows `cp` in the instruction's name."""
-    words = [a[3] for a in cst[4] if a[0] == "str"]
+    words = [a.value for a in cst.args if isinstance(a, tree.Str)]
     name = _COPIES.get(tuple(w for w in words if w))
     if name is None:
         known = " and ".join(f"`cp.{'.'.join(w)}`" for w in _COPIES)
         written = ".".join(w for w in ("cp", *words) if w)
         ev.walk.fail("E0203", f"`{written}` of PTX is unknown", cst, help=f"{known} are known, and `T.ptx_cp_async`")
-    numbers = tuple(a for a in cst[4] if a[0] != "str")
-    return _intrinsic(ev, intrinsics.INTRINSICS[name], (*cst[:4], numbers, *cst[5:]))
+    numbers = tuple(a for a in cst.args if not isinstance(a, tree.Str))
+    return _intrinsic(ev, intrinsics.INTRINSICS[name], replace(cst, args=numbers))
 
 
-def _operands(ev: Operators, spec: Intrinsic, args: tuple[Cst, ...]) -> tuple[Expr, ...]:
+def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tuple[Expr, ...]:
     if spec.operands == "any":
         return tuple(argument(ev, a) for a in args)
     values = [ev.operand(a) for a in args]
@@ -188,7 +191,7 @@ def _operands(ev: Operators, spec: Intrinsic, args: tuple[Cst, ...]) -> tuple[Ex
 # ---------------------------------------------------------------- constants and variables
 
 
-def _of_dtype(ev: Operators, dtype: DType, cst: Cst) -> Expr:
+def _of_dtype(ev: Operators, dtype: DType, cst: tree.Call) -> Expr:
     """`T.int32(3)` is a constant, `T.int32(x)` a conversion, `T.int32()` a new variable."""
     if dtype.is_handle:
         return new_var(ev, dtype, cst, "v")
@@ -204,7 +207,7 @@ def _of_dtype(ev: Operators, dtype: DType, cst: Cst) -> Expr:
     return ev.build(cst, construct.cast, dtype, ev.as_expr(value, at))  # type: ignore[no-any-return]
 
 
-def _float_text(ev: Operators, text: str, dtype: DType, cst: Cst) -> float:
+def _float_text(ev: Operators, text: str, dtype: DType, cst: tree.Expr) -> float:
     try:
         value = float.fromhex(text) if "x" in text.lower() else float(text)
     except (ValueError, OverflowError):
@@ -217,10 +220,10 @@ def _float_text(ev: Operators, text: str, dtype: DType, cst: Cst) -> float:
 _HANDLE = signature("T.handle", "dtype= storage_scope=", "is_size_var")
 
 
-def new_var(ev: Operators, dtype: DType, cst: Cst, name: str) -> tir.Var:
+def new_var(ev: Operators, dtype: DType, cst: tree.Expr, name: str) -> tir.Var:
     """`T.int64()` or `T.handle("float32", "shared")`: a variable of that type."""
     pointer = None
-    if dtype.is_handle and cst[0] == "call":
+    if dtype.is_handle and isinstance(cst, tree.Call):
         given = _HANDLE.bind(ev.walk, cst)
         scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
         if "dtype" in given and ev.value(given["dtype"]) is not None:
@@ -228,48 +231,48 @@ def new_var(ev: Operators, dtype: DType, cst: Cst, name: str) -> tir.Var:
     return tir.Var(name, dtype, pointer, span=ev.walk.span(cst))
 
 
-def declared_dtype(ev: Operators, cst: Cst) -> DType | None:
+def declared_dtype(ev: Operators, cst: tree.Expr) -> DType | None:
     """The dtype of `T.int64()` and other expressions that only declare a variable; None for anything else."""
-    if cst[0] != "call":
+    if not isinstance(cst, tree.Call):
         return None
-    path = ev.walk.dotted(cst[3], ev.scope)
+    path = ev.walk.dotted(cst.function, ev.scope)
     if path is None or not path.startswith("T."):
         return None
     name = path[2:]
-    if name in ("var", "dynamic") and cst[4]:
-        return ev.dtype(cst[4][-1] if name == "dynamic" and len(cst[4]) > 1 else cst[4][0])
+    if name in ("var", "dynamic") and cst.args:
+        return ev.dtype(cst.args[-1] if name == "dynamic" and len(cst.args) > 1 else cst.args[0])
     if name in ("ptr", "buffer_var", "Ptr"):
         return HANDLE
     dtype = dtype_named(name)
-    if dtype is None or (cst[4] and not dtype.is_handle) or any(k[0] == "expr" for k in cst[5]):
+    if dtype is None or (cst.args and not dtype.is_handle) or any(isinstance(k, tree.Expression) for k in cst.keywords):
         return None
     return dtype
 
 
-def _var(ev: Operators, cst: Cst) -> tir.Var:
+def _var(ev: Operators, cst: tree.Call) -> tir.Var:
     given = signature("T.var", "dtype name=").bind(ev.walk, cst)
     name = ev.string(given["name"], "a name") if "name" in given else "v"
     return tir.Var(name or "v", ev.dtype(given["dtype"]), span=ev.walk.span(cst))
 
 
-def _dynamic(ev: Operators, cst: Cst) -> tir.Var:
+def _dynamic(ev: Operators, cst: tree.Call) -> tir.Var:
     given = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(given["dtype"]) if "dtype" in given else INT32
     return tir.Var(ev.string(given["name"], "a name"), dtype, span=ev.walk.span(cst))
 
 
-def _pointer(ev: Operators, cst: Cst) -> tir.Var:
+def _pointer(ev: Operators, cst: tree.Call) -> tir.Var:
     given = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
     scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
     return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(given["dtype"]), scope), span=ev.walk.span(cst))
 
 
-def _int_imm(ev: Operators, cst: Cst) -> Expr:
+def _int_imm(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
     return ev.build(cst, construct.const, ev.integer(given["value"], "the value"), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
 
 
-def _float_imm(ev: Operators, cst: Cst) -> Expr:
+def _float_imm(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
     value = ev.value(given["value"])
     if not is_number(value):
@@ -277,7 +280,7 @@ def _float_imm(ev: Operators, cst: Cst) -> Expr:
     return ev.build(cst, construct.const, float(value), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
 
 
-def _string_imm(ev: Operators, cst: Cst) -> Expr:
+def _string_imm(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.StringImm", "value").bind(ev.walk, cst)
     return tir.StringImm(ev.string(given["value"], "the value"), span=ev.walk.span(cst))
 

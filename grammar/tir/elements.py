@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.evaluated import Scalar
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import INT32
@@ -15,21 +16,25 @@ if TYPE_CHECKING:
 Expr = tir.Expr
 
 
-def indices(ev: Operators, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
+@dataclass(slots=True, eq=False, repr=False)
+class _Spread(tree.Expr):
+    """An element of a tuple that stands in indices as `*name`."""
+
+    value: Expr
+
+
+def indices(ev: Operators, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
     """The indices of an access to an element; a slice in the last place means a vector."""
-    items = cst[4]
-    if len(items) == 1 and items[0][0] == "tuple":
-        items = items[0][3]
-    items = _spread(ev, items)
+    items = _spread(ev, cst.indices)
     if len(items) != len(buffer.shape):
         rank = _dimensions(len(buffer.shape))
         ev.walk.fail("E0303", f"`{buffer.name}` has {rank}, and {len(items)} indices are given", cst)
     made: list[Expr] = []
     for at, (item, extent) in enumerate(zip(items, buffer.shape, strict=True)):
-        if item[0] == "slice":
+        if isinstance(item, tree.Slice):
             index = _ramp(ev, item, extent)
         else:
-            index = item[3] if item[0] == "value" else ev.expr(item)
+            index = item.value if isinstance(item, _Spread) else ev.expr(item)
         if not (index.dtype.is_int or index.dtype.is_bool):
             ev.walk.fail("E0303", f"an index is an integer, not {index.dtype}", item)
         if index.dtype.lanes > 1 and at + 1 < len(items):
@@ -38,25 +43,25 @@ def indices(ev: Operators, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
     return made
 
 
-def _spread(ev: Operators, items: tuple[Cst, ...]) -> tuple[Cst, ...]:
+def _spread(ev: Operators, items: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
     """Indices with `*name` replaced by the elements of the tuple."""
-    if all(item[0] != "star" for item in items):
+    if all(not isinstance(item, tree.Star) for item in items):
         return items
-    made: list[Cst] = []
+    made: list[tree.Expr] = []
     for item in items:
-        if item[0] != "star":
+        if not isinstance(item, tree.Star):
             made.append(item)
             continue
-        value = ev.value(item[3])
+        value = ev.value(item.value)
         parts = value if isinstance(value, (tuple, list)) else (value,)
-        made.extend(("value", item[1], item[2], ev.as_expr(p, item)) for p in parts)
+        made.extend(_Spread(item.start, item.end, ev.as_expr(p, item)) for p in parts)
     return tuple(made)
 
 
-def _ramp(ev: Operators, cst: Cst, extent: Expr) -> Expr:
+def _ramp(ev: Operators, cst: tree.Slice, extent: Expr) -> Expr:
     """`low:high:step` as a vector of indices."""
     low, high = bounds(ev, cst, extent)
-    step = 1 if cst[5] is None else ev.operand(cst[5])
+    step = 1 if cst.step is None else ev.operand(cst.step)
     lanes = ev.simplify(ev.build(cst, _lanes, low, high, step))
     count = tir.const_int(lanes)
     if count is None or not 1 <= count <= 1024:
@@ -64,25 +69,23 @@ def _ramp(ev: Operators, cst: Cst, extent: Expr) -> Expr:
     return low if count == 1 else ev.build(cst, calls.ramp, low, step, count)
 
 
-def bounds(ev: Operators, cst: Cst, extent: Expr) -> tuple[Expr, Expr]:
+def bounds(ev: Operators, cst: tree.Slice, extent: Expr) -> tuple[Expr, Expr]:
     """The ends of a slice, with those left out filled in."""
-    high = ev.operand(cst[4]) if cst[4] is not None else extent
-    low = ev.operand(cst[3]) if cst[3] is not None else 0
+    high = ev.operand(cst.high) if cst.high is not None else extent
+    low = ev.operand(cst.low) if cst.low is not None else 0
     if isinstance(low, Expr) or isinstance(high, Expr):
         return ev.build(cst, construct.match_types, low, high)  # type: ignore[no-any-return]
     return ev.as_expr(low, cst), ev.as_expr(high, cst)
 
 
-def region(ev: Operators, cst: Cst) -> tir.BufferRegion:
+def region(ev: Operators, cst: tree.Expr) -> tir.BufferRegion:
     """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
-    base = ev.value(cst[3] if cst[0] == "index" else cst)
+    base = ev.value(cst.base if isinstance(cst, tree.Index) else cst)
     if isinstance(base, Scalar):
         base = base.buffer
     if not isinstance(base, tir.Buffer):
         ev.walk.fail("E0302", "a region is a buffer, or a part of one such as `A[0:4, i]`", cst)
-    items: tuple[Cst, ...] = cst[4] if cst[0] == "index" else ()
-    if len(items) == 1 and items[0][0] == "tuple":
-        items = items[0][3]
+    items = cst.indices if isinstance(cst, tree.Index) else ()
     if len(items) > len(base.shape):
         ev.walk.fail("E0303", f"`{base.name}` has {_dimensions(len(base.shape))}, not {len(items)}", cst)
     dims = [_range(ev, item, extent) for item, extent in zip(items, base.shape, strict=False)]
@@ -92,10 +95,10 @@ def region(ev: Operators, cst: Cst) -> tir.BufferRegion:
     return tir.BufferRegion(base, tuple(dims), span=span)
 
 
-def _range(ev: Operators, item: Cst, extent: Expr) -> tir.Range:
+def _range(ev: Operators, item: tree.Expr, extent: Expr) -> tir.Range:
     span = ev.walk.span(item)
-    if item[0] == "slice":
-        if item[5] is not None and ev.value(item[5]) != 1:
+    if isinstance(item, tree.Slice):
+        if item.step is not None and ev.value(item.step) != 1:
             ev.walk.fail("E0303", "a region has no steps", item)
         low, high = bounds(ev, item, extent)
         return tir.Range(low, ev.extent(low, high, item), span=span)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.call_arguments import argument, made_call, packed_argument, split_dtype
 from mlcc.grammar.tir.evaluated import Scalar
@@ -17,7 +17,7 @@ from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import calls, construct, intrinsics, tir
 from mlcc.ir.dtypes import HANDLE, INT32, VOID, DType
 
-Handler = Callable[[Any, Cst], Any]
+Handler = Callable[[Any, tree.Call], Any]
 Expr = tir.Expr
 
 
@@ -27,7 +27,7 @@ Expr = tir.Expr
 def _extern(name: str) -> Handler:
     """`T.call_extern("int32", "f", x)` or `T.call_extern("f", x, dtype="int32")`."""
 
-    def made(ev: Operators, cst: Cst) -> Expr:
+    def made(ev: Operators, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
@@ -42,7 +42,7 @@ def _extern(name: str) -> Handler:
 
 
 def _llvm(name: str) -> Handler:
-    def made(ev: Operators, cst: Cst) -> Expr:
+    def made(ev: Operators, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of an intrinsic", cst)
@@ -59,18 +59,18 @@ def _llvm(name: str) -> Handler:
 
 
 def _packed(name: str) -> Handler:
-    def made(ev: Operators, cst: Cst) -> Expr:
-        if not cst[4]:
+    def made(ev: Operators, cst: tree.Call) -> Expr:
+        if not cst.args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
-        args = tuple(packed_argument(ev, a) for a in cst[4])
+        args = tuple(packed_argument(ev, a) for a in cst.args)
         if not isinstance(args[0], tir.StringImm):
-            ev.walk.fail("E0302", "the name of the function is a string", cst[4][0])
+            ev.walk.fail("E0302", "the name of the function is a string", cst.args[0])
         return made_call(ev, cst, name, INT32, args)
 
     return made
 
 
-def _intrin(ev: Operators, cst: Cst) -> Expr:
+def _intrin(ev: Operators, cst: tree.Call) -> Expr:
     """`T.call_intrin("float32", "tir.exp", x)`."""
     dtype, args = split_dtype(ev, cst, "call_intrin")
     if not args:
@@ -88,14 +88,14 @@ def _intrin(ev: Operators, cst: Cst) -> Expr:
 # ---------------------------------------------------------------- memory
 
 
-def _reinterpret(ev: Operators, cst: Cst) -> Expr:
+def _reinterpret(ev: Operators, cst: tree.Call) -> Expr:
     dtype, args = split_dtype(ev, cst, "reinterpret")
     if len(args) != 1:
         ev.walk.fail("E0304", f"`T.reinterpret` takes one value, not {len(args)}", cst)
     return ev.build(cst, calls.reinterpret, dtype, argument(ev, args[0]))  # type: ignore[no-any-return]
 
 
-def _address_of(ev: Operators, cst: Cst) -> Expr:
+def _address_of(ev: Operators, cst: tree.Call) -> Expr:
     at = signature("T.address_of", "buffer_load", "span dtype").bind(ev.walk, cst)["buffer_load"]
     value = ev.value(at)
     if isinstance(value, Scalar):
@@ -107,7 +107,7 @@ def _address_of(ev: Operators, cst: Cst) -> Expr:
     return ev.build(cst, calls.address_of, value)  # type: ignore[no-any-return]
 
 
-def _access_ptr(ev: Operators, cst: Cst) -> Expr:
+def _access_ptr(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
     kind = ev.value(given["ptype"])
     if isinstance(kind, (str, DType)):
@@ -116,7 +116,7 @@ def _access_ptr(ev: Operators, cst: Cst) -> Expr:
     return made_call(ev, cst, "tvm_access_ptr", HANDLE, (ev.as_expr(kind, given["ptype"]), *rest))
 
 
-def _storage_sync(ev: Operators, cst: Cst) -> Expr:
+def _storage_sync(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
     scope = ev.string(given["storage_scope"], "a storage scope")
     load = ev.expr(given["is_load"]) if "is_load" in given else construct.const(False)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.call_arguments import made_call, pair
 from mlcc.grammar.tir.evaluated import describe, is_number
@@ -17,7 +18,7 @@ from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import BOOL, DType
 
-Handler = Callable[[Any, Cst], Any]
+Handler = Callable[[Any, tree.Call], Any]
 Expr = tir.Expr
 
 
@@ -29,7 +30,7 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
     known = signature(f"T.{cls.__name__}", "a b", "span")
     compares, logical = issubclass(cls, tir.CompareOp), cls in (tir.And, tir.Or)
 
-    def made(ev: Operators, cst: Cst) -> Expr:
+    def made(ev: Operators, cst: tree.Call) -> Expr:
         given = known.bind(ev.walk, cst)
         a, b = pair(ev, given["a"], given["b"])
         if a.dtype is not b.dtype:
@@ -45,7 +46,7 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
 def _raw_bits(name: str, symbol: str) -> Handler:
     known = signature(f"T.{symbol}", "a b", "span")
 
-    def made(ev: Operators, cst: Cst) -> Expr:
+    def made(ev: Operators, cst: tree.Call) -> Expr:
         given = known.bind(ev.walk, cst)
         a, b = pair(ev, given["a"], given["b"])
         return made_call(ev, cst, name, a.dtype, (a, b))
@@ -53,14 +54,14 @@ def _raw_bits(name: str, symbol: str) -> Handler:
     return made
 
 
-def _not(ev: Operators, cst: Cst) -> Expr:
+def _not(ev: Operators, cst: tree.Call) -> Expr:
     value = ev.expr(signature("T.Not", "a", "span").bind(ev.walk, cst)["a"])
     if not value.dtype.is_bool:
         ev.walk.fail("E0301", f"`T.Not` takes a bool, not {value.dtype}", cst)
     return tir.Not(value.dtype, value, span=ev.walk.span(cst))
 
 
-def _cast_node(ev: Operators, cst: Cst) -> Expr:
+def _cast_node(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
     dtype, value = ev.dtype(given["dtype"]), ev.expr(given["value"])
     if dtype.lanes != value.dtype.lanes:
@@ -68,14 +69,14 @@ def _cast_node(ev: Operators, cst: Cst) -> Expr:
     return tir.Cast(dtype, value, span=ev.walk.span(cst))
 
 
-def _cast(ev: Operators, cst: Cst) -> Expr:
+def _cast(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
-    if given["value"][0] == "str":  # both orders are in use
+    if isinstance(given["value"], tree.Str):  # both orders are in use
         given["value"], given["dtype"] = given["dtype"], given["value"]
     return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.expr(given["value"]))  # type: ignore[no-any-return]
 
 
-def _let(ev: Operators, cst: Cst) -> Expr:
+def _let(ev: Operators, cst: tree.Call) -> Expr:
     """`T.Let(body, where={x: value})`, or in older texts `T.Let(x, value, body)`."""
     known = signature("T.Let", "expr where= body=")
     given = known.bind(ev.walk, cst)
@@ -83,9 +84,9 @@ def _let(ev: Operators, cst: Cst) -> Expr:
         var, value, body = ev.value(given["expr"]), ev.expr(given["where"]), given["body"]
     else:
         where = given.get("where")
-        if where is None or where[0] != "dict" or len(where[3]) != 1:
+        if where is None or not isinstance(where, tree.Dict) or len(where.entries) != 1:
             ev.walk.fail("E0302", "`T.Let` binds one variable: `T.Let(x + 1, where={x: value})`", cst)
-        var, value, body = ev.value(where[3][0][0]), ev.expr(where[3][0][1]), given["expr"]
+        var, value, body = ev.value(where.entries[0][0]), ev.expr(where.entries[0][1]), given["expr"]
     if not isinstance(var, tir.Var):
         ev.walk.fail("E0302", "what `T.Let` binds is a variable, such as `x = T.float32()`", cst)
     if var.dtype is not value.dtype:
@@ -102,7 +103,7 @@ def _function(name: str, names: str, fn: Callable[..., Any]) -> Handler:
     known = signature(f"T.{name}", names, "span dtype")
     parameters = known.positional
 
-    def made(ev: Operators, cst: Cst) -> Any:
+    def made(ev: Operators, cst: tree.Call) -> Any:
         given = known.bind(ev.walk, cst)
         return ev.build(cst, fn, *(ev.operand(given[p]) for p in parameters if p in given))
 
@@ -113,10 +114,10 @@ def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
     known = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
     order = ("condition", "true_value", "false_value")
 
-    def made(ev: Operators, cst: Cst) -> Any:
+    def made(ev: Operators, cst: tree.Call) -> Any:
         short = dict(zip(("cond", "t", "f"), order, strict=True))
-        renamed = (*cst[:5], tuple((short.get(k[0], k[0]), *k[1:]) for k in cst[5]))
-        given = known.bind(ev.walk, renamed)
+        keywords = tuple(replace(k, name=short.get(k.name, k.name)) for k in cst.keywords)
+        given = known.bind(ev.walk, replace(cst, keywords=keywords))
         return ev.build(
             cst, fn, ev.bool(given["condition"]), ev.operand(given["true_value"]), ev.operand(given["false_value"])
         )
@@ -127,46 +128,46 @@ def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
 def _limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
     known = signature(f"T.{name}", "dtype", "span")
 
-    def made(ev: Operators, cst: Cst) -> Any:
+    def made(ev: Operators, cst: tree.Call) -> Any:
         return ev.build(cst, fn, ev.dtype(known.bind(ev.walk, cst)["dtype"]))
 
     return made
 
 
-def _ramp(ev: Operators, cst: Cst) -> Expr:
+def _ramp(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
     lanes = _lane_count(ev, given["lanes"])
     return ev.build(cst, calls.ramp, ev.operand(given["base"]), ev.operand(given["stride"]), lanes)  # type: ignore[no-any-return]
 
 
-def _broadcast(ev: Operators, cst: Cst) -> Expr:
+def _broadcast(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
     return ev.build(cst, calls.broadcast, ev.operand(given["value"]), _lane_count(ev, given["lanes"]))  # type: ignore[no-any-return]
 
 
-def _lane_count(ev: Operators, cst: Cst) -> int:
+def _lane_count(ev: Operators, cst: tree.Expr) -> int:
     count = ev.integer(cst, "the number of lanes")
     if not 2 <= count <= 1024:
         ev.walk.fail("E0302", "a vector has 2 to 1024 lanes", cst)
     return count
 
 
-def _shuffle(ev: Operators, cst: Cst) -> Expr:
+def _shuffle(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
     vectors, indices = ev.exprs(given["vectors"], "`vectors`"), ev.exprs(given["indices"], "`indices`")
     return ev.build(cst, calls.shuffle, vectors, indices)  # type: ignore[no-any-return]
 
 
-def _buffer_load(ev: Operators, cst: Cst) -> Expr:
+def _buffer_load(ev: Operators, cst: tree.Call) -> Expr:
     given = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
     buffer = ev.value(given["buffer"])
     if not isinstance(buffer, tir.Buffer):
         ev.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
-    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
-    return ev.load(buffer, ("index", *cst[1:3], given["buffer"], items))
+    items = tree.listed(given["indices"])
+    return ev.load(buffer, tree.Index(cst.start, cst.end, given["buffer"], items))
 
 
-def _likely(ev: Operators, cst: Cst) -> Expr:
+def _likely(ev: Operators, cst: tree.Call) -> Expr:
     value = ev.bool(signature("T.likely", "cond", "span dtype").bind(ev.walk, cst)["cond"])
     return value if isinstance(value, tir.IntImm) else made_call(ev, cst, "likely", value.dtype, (value,))
 
@@ -175,10 +176,10 @@ def _likely(ev: Operators, cst: Cst) -> Expr:
 
 
 def _python_number(fn: Callable[[Any], Any]) -> Handler:
-    def made(ev: Operators, cst: Cst) -> Any:
-        if len(cst[4]) != 1 or cst[5]:
+    def made(ev: Operators, cst: tree.Call) -> Any:
+        if len(cst.args) != 1 or cst.keywords:
             ev.walk.fail("E0304", "one argument is needed", cst)
-        value = ev.value(cst[4][0])
+        value = ev.value(cst.args[0])
         if not isinstance(value, (bool, int, float, str)):
             ev.walk.fail("E0300", "only a number can be converted here", cst, help="convert expressions by `T.Cast`")
         try:
@@ -190,10 +191,10 @@ def _python_number(fn: Callable[[Any], Any]) -> Handler:
 
 
 def _extreme(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Handler:
-    def made(ev: Operators, cst: Cst) -> Any:
-        if len(cst[4]) < 2 or cst[5]:
+    def made(ev: Operators, cst: tree.Call) -> Any:
+        if len(cst.args) < 2 or cst.keywords:
             ev.walk.fail("E0304", f"`{name}` takes two arguments", cst)
-        values = [ev.operand(a) for a in cst[4]]
+        values = [ev.operand(a) for a in cst.args]
         if all(is_number(v) for v in values):
             return pick(values)
         return functools.reduce(lambda a, b: ev.build(cst, fn, a, b), values)
@@ -201,8 +202,8 @@ def _extreme(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Ha
     return made
 
 
-def _length(ev: Operators, cst: Cst) -> Any:
-    value = ev.value(cst[4][0]) if len(cst[4]) == 1 else None
+def _length(ev: Operators, cst: tree.Call) -> Any:
+    value = ev.value(cst.args[0]) if len(cst.args) == 1 else None
     if not isinstance(value, (tuple, list, dict, str)):
         ev.walk.fail("E0300", f"{describe(value)} has no length", cst)
     return len(value)

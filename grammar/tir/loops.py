@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.operators import Operators
@@ -32,10 +32,10 @@ class Loop:
     step: tir.Expr | None = None
 
 
-def walk_for(fw: FunctionWalk, cst: Cst) -> None:
+def walk_for(fw: FunctionWalk, cst: tree.For) -> None:
     """A `for`: one loop, or as many as `T.grid` has extents."""
-    _, _, _, target, iterable, body = cst
-    loops = _loops(fw, iterable)
+    target = cst.target
+    loops = _loops(fw, cst.iterable)
     names = _names(fw, target, len(loops))
     made: list[tuple[tir.Var, Loop]] = []
     with fw.scope.frame(" in a loop, and lives in that loop only"):
@@ -43,13 +43,13 @@ def walk_for(fw: FunctionWalk, cst: Cst) -> None:
             var = tir.Var(name, loop.extent.dtype, span=fw.walk.span(at))
             fw.ranges[var] = tir.Range(loop.low, loop.extent, span=loop.extent.span)
             made.append((var, loop))
-        if target[0] == "name" and len(loops) > 1:
-            fw.scope.define(target[3], tuple(v for v, _ in made), fw.walk.span(target))
+        if isinstance(target, tree.Name) and len(loops) > 1:
+            fw.scope.define(target.id, tuple(v for v, _ in made), fw.walk.span(target))
         else:
             for (name, at), (var, _) in zip(names, made, strict=True):
                 fw.scope.define(name, var, fw.walk.span(at))
         fw.loops += 1
-        inner = fw.inner(body, " in a loop, and lives in that loop only", cst)
+        inner = fw.inner(cst.body, " in a loop, and lives in that loop only", cst)
         fw.loops -= 1
     span = fw.walk.span(cst)
     for var, loop in reversed(made):
@@ -60,35 +60,39 @@ def walk_for(fw: FunctionWalk, cst: Cst) -> None:
     fw.out.add(inner[0])
 
 
-def _names(fw: FunctionWalk, target: Cst, count: int) -> list[tuple[str, Cst]]:
-    if target[0] == "name":
+def _names(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tuple[str, tree.Name]]:
+    if isinstance(target, tree.Name):
         if count == 1:
-            return [(target[3], target)]
-        return [(f"{target[3]}_{i}", target) for i in range(count)]
-    if target[0] not in ("tuple", "list"):
+            return [(target.id, target)]
+        return [(f"{target.id}_{i}", target) for i in range(count)]
+    if not isinstance(target, tree.Display):
         fw.walk.fail("E0302", "a loop variable is a name", target)
-    items = target[3]
-    for item in items:
-        if item[0] != "name":
+    names: list[tree.Name] = []
+    for item in target.items:
+        if not isinstance(item, tree.Name):
             fw.walk.fail("E0302", "a loop variable is a name", item)
-    if len(items) != count:
+        names.append(item)
+    if len(names) != count:
         loops = "loop" if count == 1 else "loops"
-        fw.walk.fail("E0302", f"{len(items)} names for {count} {loops}", target)
+        fw.walk.fail("E0302", f"{len(names)} names for {count} {loops}", target)
     seen: set[str] = set()
-    for item in items:
-        if item[3] in seen and item[3] != "_":
-            fw.walk.fail("E0205", f"`{item[3]}` names two loops", item)
-        seen.add(item[3])
-    return [(item[3], item) for item in items]
+    for name in names:
+        if name.id in seen and name.id != "_":
+            fw.walk.fail("E0205", f"`{name.id}` names two loops", name)
+        seen.add(name.id)
+    return [(name.id, name) for name in names]
 
 
-def _loops(fw: FunctionWalk, cst: Cst) -> list[Loop]:
-    path = fw.walk.dotted(cst[3], fw.scope) if cst[0] == "call" else None
-    if cst[0] == "call" and cst[3][0] == "name" and cst[3][3] == "range" and fw.scope.find("range") is None:
-        path = "T.serial"
-        cst = _range_call(fw, cst)
+def _loops(fw: FunctionWalk, cst: tree.Expr) -> list[Loop]:
+    path = None
+    if isinstance(cst, tree.Call):
+        head = cst.function
+        path = fw.walk.dotted(head, fw.scope)
+        if isinstance(head, tree.Name) and head.id == "range" and fw.scope.find("range") is None:
+            path = "T.serial"
+            cst = _range_call(fw, cst)
     maker = LOOPS.get(path.removeprefix("T.")) if path is not None else None
-    if maker is None:
+    if maker is None or not isinstance(cst, tree.Call):
         known = [f"T.{name}" for name in LOOPS]
         help = did_you_mean(path, known) if path is not None else None
         listed = ", ".join(f"`{n}`" for n in ("range", *known))
@@ -96,29 +100,29 @@ def _loops(fw: FunctionWalk, cst: Cst) -> list[Loop]:
     return maker(fw.ev, cst)
 
 
-def _range_call(fw: FunctionWalk, cst: Cst) -> Cst:
+def _range_call(fw: FunctionWalk, cst: tree.Call) -> tree.Call:
     """`range(a, b, c)` as `T.serial(a, b, step=c)`."""
-    args = cst[4]
+    args = cst.args
     if not 1 <= len(args) <= 3:
         fw.walk.fail("E0304", f"`range` takes 1 to 3 arguments, not {len(args)}", cst)
-    step = (("step", args[2][1], args[2][2], args[2]),) if len(args) == 3 else ()
-    return (*cst[:4], args[:2], (*cst[5], *step))
+    step = tuple(tree.Keyword(arg.start, arg.end, "step", arg) for arg in args[2:])
+    return replace(cst, args=args[:2], keywords=(*cst.keywords, *step))
 
 
-def _grid(ev: Operators, cst: Cst) -> list[Loop]:
+def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
     dtype: DType | None = None
-    for name, start, end, value in cst[5]:
-        if name != "dtype":
-            ev.walk.fail("E0304", f"`T.grid` has no argument `{name}`", ("name", start, end))
-        dtype = ev.dtype(value)
-    if not cst[4]:
+    for keyword in cst.keywords:
+        if keyword.name != "dtype":
+            ev.walk.fail("E0304", f"`T.grid` has no argument `{keyword.name}`", keyword)
+        dtype = ev.dtype(keyword.value)
+    if not cst.args:
         ev.walk.fail("E0304", "`T.grid` takes at least one extent", cst)
     made = []
-    for item in cst[4]:
-        if item[0] == "tuple":
-            if len(item[3]) != 2:
+    for item in cst.args:
+        if isinstance(item, tree.Tuple):
+            if len(item.items) != 2:
                 ev.walk.fail("E0302", "an axis of a grid is an extent, or a pair (start, extent)", item)
-            start, extent = ev.operand(item[3][0]), ev.operand(item[3][1])
+            start, extent = ev.operand(item.items[0]), ev.operand(item.items[1])
             low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
             low, high = ev.build(item, construct.match_types, low, high)
             made.append(Loop(low, high))
@@ -127,7 +131,7 @@ def _grid(ev: Operators, cst: Cst) -> list[Loop]:
     return made
 
 
-def _bounds(ev: Operators, start: Any, stop: Any, cst: Cst, dtype: DType | None) -> Loop:
+def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType | None) -> Loop:
     """The loop over start, ..., stop - 1. Both ends are brought to one integer dtype."""
     if dtype is not None:
         start, stop = (ev.build(cst, construct.cast, dtype, ev.as_expr(v, cst)) for v in (start, stop))
@@ -143,10 +147,10 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: Cst, dtype: DType | None)
 _RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")
 
 
-def _kind(kind: ForKind) -> Callable[[Operators, Cst], list[Loop]]:
+def _kind(kind: ForKind) -> Callable[[Operators, tree.Call], list[Loop]]:
     known = signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
 
-    def made(ev: Operators, cst: Cst) -> list[Loop]:
+    def made(ev: Operators, cst: tree.Call) -> list[Loop]:
         given = known.bind(ev.walk, cst)
         start: Any = 0
         stop = ev.operand(given["start"])
@@ -168,7 +172,7 @@ def _parameters(kind: ForKind) -> tuple[str, str]:
     return "start stop=", "annotations step dtype" + (" unroll" if kind is ForKind.SERIAL else "")
 
 
-def _unroll(ev: Operators, cst: Cst) -> dict[str, Any]:
+def _unroll(ev: Operators, cst: tree.Expr) -> dict[str, Any]:
     """`unroll=True`, `False` or a count, as the annotation that it stands for."""
     value = ev.value(cst)
     if isinstance(value, bool):
@@ -178,7 +182,7 @@ def _unroll(ev: Operators, cst: Cst) -> dict[str, Any]:
     return ev.walk.fail("E0302", "`unroll` is True, False or a positive number", cst)
 
 
-def _step(ev: Operators, cst: Cst, loop: Loop) -> tir.Expr | None:
+def _step(ev: Operators, cst: tree.Expr, loop: Loop) -> tir.Expr | None:
     value = ev.value(cst)
     if value is None:
         return None
@@ -189,11 +193,12 @@ def _step(ev: Operators, cst: Cst, loop: Loop) -> tir.Expr | None:
     return None if known == 1 else step
 
 
-def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:
+def _thread_binding(ev: Operators, cst: tree.Call) -> list[Loop]:
     """`T.thread_binding(32, thread="threadIdx.x")`, also with two bounds, and the thread by position."""
-    if len(cst[4]) == 2 and cst[4][1][0] == "str":
-        at = cst[4][1]
-        cst = (*cst[:4], cst[4][:1], (*cst[5], ("thread", at[1], at[2], at)))
+    if len(cst.args) == 2 and isinstance(cst.args[1], tree.Str):
+        at = cst.args[1]
+        named = tree.Keyword(at.start, at.end, "thread", at)
+        cst = replace(cst, args=cst.args[:1], keywords=(*cst.keywords, named))
     given = signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
     if "thread" not in given:
         ev.walk.fail("E0304", "`T.thread_binding` needs `thread`", cst, help='`thread="threadIdx.x"`')
@@ -207,7 +212,7 @@ def _thread_binding(ev: Operators, cst: Cst) -> list[Loop]:
     return [Loop(loop.low, loop.extent, ForKind.THREAD_BINDING, thread, Attrs(notes) if notes else EMPTY)]
 
 
-LOOPS: dict[str, Callable[[Operators, Cst], list[Loop]]] = {
+LOOPS: dict[str, Callable[[Operators, tree.Call], list[Loop]]] = {
     "grid": _grid, "serial": _kind(ForKind.SERIAL), "parallel": _kind(ForKind.PARALLEL),
     "vectorized": _kind(ForKind.VECTORIZED), "unroll": _kind(ForKind.UNROLLED), "thread_binding": _thread_binding,
 }  # fmt: skip

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.errors import did_you_mean
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.evaluated import Scalar, describe
 from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import calls, construct, tir
 
-Method = Callable[[Operators, Any, Cst], Any]
+Method = Callable[[Operators, Any, tree.Call], Any]
 
 
-def attribute(ev: Operators, base: Any, name: str, cst: Cst) -> Any:
+def attribute(ev: Operators, base: Any, name: str, cst: tree.Expr) -> Any:
     """`base.name`."""
     if isinstance(base, Scalar) and name in ("buffer", "source"):
         return base.buffer
@@ -32,13 +32,13 @@ def attribute(ev: Operators, base: Any, name: str, cst: Cst) -> Any:
     return ev.walk.fail("E0203", f"{describe(base)} has no `{name}`", cst, help=did_you_mean(name, known))
 
 
-def call(ev: Operators, base: Any, name: str, cst: Cst) -> Any:
+def call(ev: Operators, base: Any, name: str, cst: tree.Call) -> Any:
     """`base.name(...)`."""
     method = _methods(base).get(name)
     if method is not None:
         return method(ev, base, cst)
-    attribute(ev, base, name, cst[3])
-    return ev.walk.fail("E0300", f"`{name}` cannot be called", cst[3])
+    attribute(ev, base, name, cst.function)
+    return ev.walk.fail("E0300", f"`{name}` cannot be called", cst.function)
 
 
 def _offset(buffer: tir.Buffer) -> tir.Expr:
@@ -64,7 +64,7 @@ def _methods(base: Any) -> dict[str, Method]:
 _ACCESS = signature("access_ptr", "access_mask ptr_type= content_lanes= offset= extent=")
 
 
-def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     given = _ACCESS.bind(ev.walk, cst)
     mask = ev.value(given["access_mask"])
     if isinstance(mask, str) and mask and set(mask) <= {"r", "w"}:
@@ -79,17 +79,16 @@ def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
     return ev.build(cst, calls.access_ptr, buffer, mask, lanes, offset, extent)
 
 
-def vector_indices(ev: Operators, buffer: tir.Buffer, begin: Cst, lanes: int, cst: Cst) -> list[tir.Expr]:
+def vector_indices(ev: Operators, buffer: tir.Buffer, begin: tree.Expr, lanes: int, cst: tree.Call) -> list[tir.Expr]:
     """Indices of the element at `begin`, the last one widened to `lanes`."""
-    items = begin[3] if begin[0] in ("tuple", "list") else (begin,)
-    made = ev.indices(buffer, ("index", *cst[1:3], cst, items))
+    made = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(begin)))
     factor = lanes // buffer.dtype.lanes
     if factor > 1 and made:
         made[-1] = ev.build(cst, calls.ramp, made[-1], 1, factor)
     return made
 
 
-def _vload(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+def _vload(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     given = signature("vload", "begin dtype=").bind(ev.walk, cst)
     dtype = ev.dtype(given["dtype"]) if "dtype" in given else buffer.dtype
     if dtype.element is not buffer.dtype.element or dtype.lanes % buffer.dtype.lanes:
@@ -97,10 +96,9 @@ def _vload(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
     return ev.build(cst, construct.load, buffer, *vector_indices(ev, buffer, given["begin"], dtype.lanes, cst))
 
 
-def _offset_of(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+def _offset_of(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     given = signature("offset_of", "indices").bind(ev.walk, cst)
-    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
-    indices = ev.indices(buffer, ("index", *cst[1:3], cst, items))
+    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(given["indices"])))
 
     def linear() -> tir.Expr:
         total: tir.Expr = construct.const(0)
@@ -114,14 +112,13 @@ def _offset_of(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
     return [ev.build(cst, linear)]
 
 
-def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     given = signature("ptr_to", "indices").bind(ev.walk, cst)
-    items = given["indices"][3] if given["indices"][0] in ("tuple", "list") else (given["indices"],)
-    load = ev.load(buffer, ("index", *cst[1:3], cst, items))
+    load = ev.load(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(given["indices"])))
     return ev.build(cst, calls.address_of, load)
 
 
-def _scope(ev: Operators, buffer: tir.Buffer, cst: Cst) -> Any:
+def _scope(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
     signature("scope", "").bind(ev.walk, cst)
     return buffer.scope
 
@@ -134,12 +131,12 @@ _BUFFER_METHODS: dict[str, Method] = {
 # ---------------------------------------------------------------- expressions
 
 
-def _astype(ev: Operators, value: Any, cst: Cst) -> Any:
+def _astype(ev: Operators, value: Any, cst: tree.Call) -> Any:
     given = signature("astype", "dtype", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.as_expr(value, cst))
 
 
-def _equal(ev: Operators, value: Any, cst: Cst) -> Any:
+def _equal(ev: Operators, value: Any, cst: tree.Call) -> Any:
     given = signature("equal", "other", "span").bind(ev.walk, cst)
     return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(given["other"]))
 

@@ -13,7 +13,7 @@ from typing import Any
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
 from mlcc.grammar.metadata import metadata_key
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import elements
 from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
 from mlcc.ir import calls, construct, tir
@@ -45,20 +45,20 @@ class Operators:
 
     # ------------------------------------------------------------ entries
 
-    def value(self, cst: Cst) -> Any:
+    def value(self, cst: tree.Expr) -> Any:
         """The value of any expression; see `values.evaluate`."""
-        return _VALUE[cst[0]](self, cst)
+        return _VALUE[type(cst)](self, cst)
 
-    def expr(self, cst: Cst) -> Expr:
+    def expr(self, cst: tree.Expr) -> Expr:
         """The value as an expression; Python numbers become constants."""
         return self.as_expr(self.value(cst), cst)
 
-    def operand(self, cst: Cst) -> Any:
+    def operand(self, cst: tree.Expr) -> Any:
         """An expression or a Python number, which takes the dtype of what stands beside it."""
         value = self.value(cst)
         return value if is_number(value) else self.as_expr(value, cst)
 
-    def as_expr(self, value: Any, cst: Cst) -> Expr:
+    def as_expr(self, value: Any, cst: tree.Node) -> Expr:
         """`value` as an expression; fails if it is none."""
         if isinstance(value, Expr):
             return value
@@ -72,7 +72,7 @@ class Operators:
         help = "index it: `X[i, j]`" if isinstance(value, tir.Buffer) else None
         return self.walk.fail("E0300", f"{what} is not a scalar expression", cst, help=help)
 
-    def build(self, cst: Cst, fn: Callable[..., Any], *args: Any) -> Any:
+    def build(self, cst: tree.Node, fn: Callable[..., Any], *args: Any) -> Any:
         """`fn(*args)`, its complaints turned into diagnostics, its result marked with the place of `cst`."""
         try:
             made = fn(*args)
@@ -80,12 +80,12 @@ class Operators:
             self.walk.fail("E0301", str(bad), cst)
         return mark(made, self.walk.span(cst)) if isinstance(made, Expr) else made
 
-    def bool(self, cst: Cst) -> Expr:
+    def bool(self, cst: tree.Expr) -> Expr:
         """A condition; an integer is compared with 0."""
         value = self.expr(cst)
         return value if value.dtype.is_bool else self.build(cst, construct.as_bool, value)
 
-    def integer(self, cst: Cst, what: str) -> int:
+    def integer(self, cst: tree.Expr, what: str) -> int:
         """A constant integer."""
         value = self.value(cst)
         if isinstance(value, tir.IntImm):
@@ -94,7 +94,7 @@ class Operators:
             return value
         return self.walk.fail("E0302", f"{what} is a constant integer", cst)
 
-    def string(self, cst: Cst, what: str) -> str:
+    def string(self, cst: tree.Expr, what: str) -> str:
         """A string."""
         value = self.value(cst)
         if isinstance(value, tir.StringImm):
@@ -103,7 +103,7 @@ class Operators:
             return value
         return self.walk.fail("E0302", f"{what} is a string", cst)
 
-    def dtype(self, cst: Cst) -> DType:
+    def dtype(self, cst: tree.Expr) -> DType:
         """A dtype: `"float32"`, `T.float32`, or `T.handle().ty`."""
         value = self.value(cst)
         if isinstance(value, DType):
@@ -112,17 +112,17 @@ class Operators:
             return self.dtype_of(value or "void", cst)
         return self.walk.fail("E0302", 'a dtype is a string such as `"float32"`', cst)
 
-    def dtype_of(self, name: str, cst: Cst) -> DType:
+    def dtype_of(self, name: str, cst: tree.Expr) -> DType:
         """The dtype of that name; fails at `cst` if there is none."""
         try:
             return DType.of(name)
         except ValueError as bad:
             return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(name, NAMES))
 
-    def exprs(self, cst: Cst, what: str) -> tuple[Expr, ...]:
+    def exprs(self, cst: tree.Expr, what: str) -> tuple[Expr, ...]:
         """A tuple or list of expressions; a single one stands for itself."""
-        if cst[0] in ("tuple", "list"):
-            return tuple(self.expr(item) for item in cst[3])
+        if isinstance(cst, tree.Display):
+            return tuple(self.expr(item) for item in cst.items)
         value = self.value(cst)
         if isinstance(value, (tuple, list)):
             return tuple(self.as_expr(v, cst) for v in value)
@@ -132,35 +132,35 @@ class Operators:
 
     # ------------------------------------------------------------ nodes without structure
 
-    def _literal(self, cst: Cst) -> Any:
-        return cst[3]
+    def _literal(self, cst: tree.Literal) -> Any:
+        return cst.value
 
-    def _name(self, cst: Cst) -> Any:
-        found = self.scope.find(cst[3])
+    def _name(self, cst: tree.Name) -> Any:
+        found = self.scope.find(cst.id)
         if found is not None:
             if found.value is UNKNOWN:
                 raise Skip
             return found.value
-        if cst[3] in self.walk.functions:
-            return self.walk.functions[cst[3]]
-        if cst[3] in self.walk.modules:
-            return self.walk.fail("E0300", f"`{cst[3]}` is not a value", cst)
-        return self.walk.unknown_name(cst, cst[3], self.scope)
+        if cst.id in self.walk.functions:
+            return self.walk.functions[cst.id]
+        if cst.id in self.walk.modules:
+            return self.walk.fail("E0300", f"`{cst.id}` is not a value", cst)
+        return self.walk.unknown_name(cst, cst.id, self.scope)
 
-    def _slice(self, cst: Cst) -> Any:
+    def _slice(self, cst: tree.Slice) -> Any:
         return self.walk.fail("E0302", "a range `a:b` is no value; it stands in the indices of a buffer", cst)
 
-    def _tuple(self, cst: Cst) -> Any:
+    def _tuple(self, cst: tree.Tuple) -> Any:
         return tuple(self._items(cst))
 
-    def _list(self, cst: Cst) -> Any:
+    def _list(self, cst: tree.List) -> Any:
         return list(self._items(cst))
 
-    def _items(self, cst: Cst) -> list[Any]:
+    def _items(self, cst: tree.Display) -> list[Any]:
         made: list[Any] = []
-        for item in cst[3]:
-            if item[0] == "star":
-                value = self.value(item[3])
+        for item in cst.items:
+            if isinstance(item, tree.Star):
+                value = self.value(item.value)
                 if not isinstance(value, (tuple, list)):
                     self.walk.fail("E0300", "only a tuple or list can be starred", item)
                 made.extend(value)
@@ -168,39 +168,39 @@ class Operators:
                 made.append(self.value(item))
         return made
 
-    def _dict(self, cst: Cst) -> Any:
+    def _dict(self, cst: tree.Dict) -> Any:
         made = {}
-        for key, value in cst[3]:
+        for key, value in cst.entries:
             name = self.value(key)
             if not isinstance(name, (str, int, tir.Var)):
                 self.walk.fail("E0302", "keys are strings", key)
             made[name] = self.value(value)
         return made
 
-    def _lambda(self, cst: Cst) -> Any:
+    def _lambda(self, cst: tree.Lambda) -> Any:
         return self.walk.fail("E0300", "a lambda cannot stand here", cst)
 
-    def _star(self, cst: Cst) -> Any:
+    def _star(self, cst: tree.Star) -> Any:
         return self.walk.fail("E0300", "a starred expression cannot stand here", cst)
 
     # ------------------------------------------------------------ operators
 
-    def _binary(self, cst: Cst) -> Any:
-        op, left, right = cst[3], self.value(cst[4]), self.value(cst[5])
+    def _binary(self, cst: tree.Binary) -> Any:
+        op, left, right = cst.op, self.value(cst.left), self.value(cst.right)
         if is_number(left) and is_number(right):
             return self._python(cst, op, left, right)
         known = _BINARY.get(op)
         if known is None:
             help = "write `T.pow(x, y)`" if op == "**" else None
             self.walk.fail("E0300", f"`{op}` is not an operator of expressions", cst, help=help)
-        a = left if is_number(left) else self.as_expr(left, cst[4])
-        b = right if is_number(right) else self.as_expr(right, cst[5])
+        a = left if is_number(left) else self.as_expr(left, cst.left)
+        b = right if is_number(right) else self.as_expr(right, cst.right)
         if op == "/" and not (_is_float(a) or _is_float(b)):
             help = "`//` rounds down, `T.truncdiv` toward zero"
             self.walk.fail("E0301", "`/` does not say how integers are rounded", cst, help=help)
         return self.build(cst, known[1], a, b)
 
-    def _python(self, cst: Cst, op: str, left: Any, right: Any) -> Any:
+    def _python(self, cst: tree.Expr, op: str, left: Any, right: Any) -> Any:
         if op == "**":
             if isinstance(right, int) and abs(right) > _PYTHON_BITS:
                 self.walk.fail("E0301", "the exponent is too large", cst)
@@ -217,90 +217,90 @@ class Operators:
             return self.walk.fail("E0301", "the result is no number of any dtype", cst)
         return made
 
-    def _compare(self, cst: Cst) -> Any:
-        op = cst[3]
+    def _compare(self, cst: tree.Compare) -> Any:
+        op = cst.op
         if op in _BINARY:
-            left, right = self.value(cst[4]), self.value(cst[5])
+            left, right = self.value(cst.left), self.value(cst.right)
             symbolic = (Expr, Scalar, tir.IterVar)
             plain = not isinstance(left, symbolic) and not isinstance(right, symbolic)
             if plain and (op in ("==", "!=") or (is_number(left) and is_number(right))):
                 return _BINARY[op][0](left, right)
-            a = left if is_number(left) else self.as_expr(left, cst[4])
-            b = right if is_number(right) else self.as_expr(right, cst[5])
+            a = left if is_number(left) else self.as_expr(left, cst.left)
+            b = right if is_number(right) else self.as_expr(right, cst.right)
             return self.build(cst, _BINARY[op][1], a, b)
-        left, right = self.value(cst[4]), self.value(cst[5])
+        left, right = self.value(cst.left), self.value(cst.right)
         if op in ("is", "is not") and (left is None or right is None):
             return (left is right) == (op == "is")
         return self.walk.fail("E0300", f"`{op}` is not an operator of expressions", cst)
 
-    def _bool(self, cst: Cst) -> Any:
-        left, right = self.value(cst[4]), self.value(cst[5])
+    def _bool(self, cst: tree.Bool) -> Any:
+        left, right = self.value(cst.left), self.value(cst.right)
         if isinstance(left, bool) and isinstance(right, bool):
-            return (left and right) if cst[3] == "and" else (left or right)
-        a, b = self._truth(left, cst[4]), self._truth(right, cst[5])
+            return (left and right) if cst.op == "and" else (left or right)
+        a, b = self._truth(left, cst.left), self._truth(right, cst.right)
         if a.dtype is not b.dtype:
             a, b = self.build(cst, construct.match_types, a, b)
-        return mark((tir.And if cst[3] == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
+        return mark((tir.And if cst.op == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
 
-    def _truth(self, value: Any, cst: Cst) -> Expr:
+    def _truth(self, value: Any, cst: tree.Node) -> Expr:
         made = self.as_expr(value, cst)
         return made if made.dtype.is_bool else self.build(cst, construct.as_bool, made)
 
-    def _unary(self, cst: Cst) -> Any:
-        op, value = cst[3], self.value(cst[4])
+    def _unary(self, cst: tree.Unary) -> Any:
+        op, value = cst.op, self.value(cst.operand)
         if is_number(value):
             if op == "not":
                 return not value
             if op == "~" and isinstance(value, float):
                 self.walk.fail("E0301", "`~` is for integers", cst)
             return -value if op == "-" else ~value if op == "~" else value
-        made = self.as_expr(value, cst[4])
+        made = self.as_expr(value, cst.operand)
         if op == "not":
-            made = self._truth(made, cst[4])
+            made = self._truth(made, cst.operand)
             return mark(tir.Not(made.dtype, made), self.walk.span(cst))
         if op == "-":
             return self.build(cst, calls.negate, made)
         return self.build(cst, calls.bitwise_not, made) if op == "~" else made
 
-    def _choose(self, cst: Cst) -> Any:
-        condition = self.value(cst[3])
+    def _choose(self, cst: tree.Choice) -> Any:
+        condition = self.value(cst.condition)
         if isinstance(condition, bool):
-            return self.value(cst[4] if condition else cst[5])
-        made = self._truth(condition, cst[3])
-        return self.build(cst, calls.if_then_else, made, self.operand(cst[4]), self.operand(cst[5]))
+            return self.value(cst.then if condition else cst.other)
+        made = self._truth(condition, cst.condition)
+        return self.build(cst, calls.if_then_else, made, self.operand(cst.then), self.operand(cst.other))
 
     # ------------------------------------------------------------ elements
 
-    def _index(self, cst: Cst) -> Any:
-        if cst[3][0] == "index" and self.walk.strings:
+    def _index(self, cst: tree.Index) -> Any:
+        if isinstance(cst.base, tree.Index) and self.walk.strings:
             found = self.walk.strings.get(metadata_key(cst) or "")
             if found is not None:
                 return found
-        base = self.value(cst[3])
+        base = self.value(cst.base)
         if isinstance(base, tir.Buffer):
             return self.load(base, cst)
         if isinstance(base, Scalar):
             return self.load(base.buffer, cst)
-        if isinstance(base, (tuple, list)) and len(cst[4]) == 1 and cst[4][0][0] != "slice":
-            at = self.integer(cst[4][0], "an index into a tuple")
+        if isinstance(base, (tuple, list)) and len(cst.items) == 1 and not isinstance(cst.items[0], tree.Slice):
+            at = self.integer(cst.items[0], "an index into a tuple")
             if not -len(base) <= at < len(base):
-                self.walk.fail("E0302", f"index {at} is outside a tuple of {len(base)}", cst[4][0])
+                self.walk.fail("E0302", f"index {at} is outside a tuple of {len(base)}", cst.items[0])
             return base[at]
-        return self.walk.fail("E0300", f"{describe(base)} has no elements", cst[3])
+        return self.walk.fail("E0300", f"{describe(base)} has no elements", cst.base)
 
-    def load(self, buffer: tir.Buffer, cst: Cst) -> Expr:
+    def load(self, buffer: tir.Buffer, cst: tree.Index) -> Expr:
         """`buffer[indices]`."""
         return self.build(cst, construct.load, buffer, *self.indices(buffer, cst))  # type: ignore[no-any-return]
 
-    def indices(self, buffer: tir.Buffer, cst: Cst) -> list[Expr]:
+    def indices(self, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
         """The indices of an access to an element; a slice in the last place means a vector."""
         return elements.indices(self, buffer, cst)
 
-    def region(self, cst: Cst) -> tir.BufferRegion:
+    def region(self, cst: tree.Expr) -> tir.BufferRegion:
         """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
         return elements.region(self, cst)
 
-    def extent(self, low: Expr, high: Expr, cst: Cst) -> Expr:
+    def extent(self, low: Expr, high: Expr, cst: tree.Node) -> Expr:
         """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
         if isinstance(low, tir.IntImm) and low.value == 0:
             return high
@@ -322,11 +322,12 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, Expr) and value.dtype.is_float)
 
 
-_VALUE: dict[str, Callable[[Any, Cst], Any]] = {
-    "int": Operators._literal, "float": Operators._literal, "str": Operators._literal, "const": Operators._literal,
-    "name": Operators._name, "tuple": Operators._tuple, "list": Operators._list, "dict": Operators._dict,
-    "binary": Operators._binary, "compare": Operators._compare, "bool": Operators._bool, "unary": Operators._unary,
-    "ifexp": Operators._choose, "lambda": Operators._lambda, "star": Operators._star, "index": Operators._index,
-    "slice": Operators._slice, "value": Operators._literal, "attr": lambda self, cst: self.attribute(cst),
-    "call": lambda self, cst: self.call(cst),
+_VALUE: dict[type[tree.Expr], Callable[[Any, Any], Any]] = {
+    tree.Int: Operators._literal, tree.Float: Operators._literal, tree.Str: Operators._literal,
+    tree.Const: Operators._literal, tree.Name: Operators._name, tree.Tuple: Operators._tuple,
+    tree.List: Operators._list, tree.Dict: Operators._dict, tree.Binary: Operators._binary,
+    tree.Compare: Operators._compare, tree.Bool: Operators._bool, tree.Unary: Operators._unary,
+    tree.Choice: Operators._choose, tree.Lambda: Operators._lambda, tree.Star: Operators._star,
+    tree.Index: Operators._index, tree.Slice: Operators._slice,
+    tree.Attribute: lambda self, cst: self.attribute(cst), tree.Call: lambda self, cst: self.call(cst),
 }  # fmt: skip

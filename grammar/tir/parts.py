@@ -9,26 +9,26 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.call_arguments import made_call, pair
 from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import HANDLE, INT64, DType
 
-Handler = Callable[[Any, Cst], Any]
+Handler = Callable[[Any, tree.Call], Any]
 Expr = tir.Expr
 
 
 # ---------------------------------------------------------------- what is no expression
 
 
-def _comm_reducer(ev: Operators, cst: Cst) -> tir.CommReducer:
+def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:
     given = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
     combiner, identity = given["combiner"], ev.exprs(given["identity"], "`identity`")
-    if combiner[0] != "lambda":
+    if not isinstance(combiner, tree.Lambda):
         ev.walk.fail("E0302", "the combiner is a lambda: `lambda x, y: x + y`", combiner)
-    names, count = combiner[3], len(identity)
+    names, count = combiner.parameters, len(identity)
     if len(names) != 2 * count:
         ev.walk.fail("E0302", f"the lambda takes {2 * count} names, two for each identity element", combiner)
     span = ev.walk.span(combiner)
@@ -36,7 +36,7 @@ def _comm_reducer(ev: Operators, cst: Cst) -> tir.CommReducer:
     with ev.scope.frame(" in a lambda"):
         for var in made:
             ev.scope.define(var.name, var, span)
-        result = ev.exprs(combiner[4], "the result")
+        result = ev.exprs(combiner.body, "the result")
     if len(result) != count:
         ev.walk.fail(
             "E0302", f"the lambda gives {len(result)} values, and there are {count} identity elements", combiner
@@ -50,7 +50,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _iter_var(ev: Operators, cst: Cst) -> tir.IterVar:
+def _iter_var(ev: Operators, cst: tree.Call) -> tir.IterVar:
     given = signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
     kind = _KINDS.get(ev.string(given["iter_type"], "the kind of axis"))
     if kind is None:
@@ -63,13 +63,13 @@ def _iter_var(ev: Operators, cst: Cst) -> tir.IterVar:
     return tir.IterVar(var, dom, kind, ev.string(given["thread_tag"], "the thread tag"), span=ev.walk.span(cst))
 
 
-def as_range(ev: Operators, cst: Cst) -> tir.Range:
+def as_range(ev: Operators, cst: tree.Expr) -> tir.Range:
     """A domain: an extent, `(begin, end)`, or `T.Range(begin, end)`."""
     span = ev.walk.span(cst)
-    if cst[0] in ("tuple", "list"):
-        if len(cst[3]) != 2:
+    if isinstance(cst, tree.Display):
+        if len(cst.items) != 2:
             ev.walk.fail("E0302", "a domain is an extent or a pair (begin, end)", cst)
-        return _range_of(ev, cst[3][0], cst[3][1], cst)
+        return _range_of(ev, cst.items[0], cst.items[1], cst)
     value = ev.value(cst)
     if isinstance(value, tir.Range):
         return value
@@ -79,7 +79,7 @@ def as_range(ev: Operators, cst: Cst) -> tir.Range:
     return tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
 
 
-def _range_of(ev: Operators, begin: Cst, end: Cst, cst: Cst) -> tir.Range:
+def _range_of(ev: Operators, begin: tree.Expr, end: tree.Expr, cst: tree.Expr) -> tir.Range:
     low, high = pair(ev, begin, end)
     low, high = ev.build(cst, construct.match_types, low, high)
     if not low.dtype.is_int:
@@ -87,12 +87,12 @@ def _range_of(ev: Operators, begin: Cst, end: Cst, cst: Cst) -> tir.Range:
     return tir.Range(low, ev.extent(low, high, cst), span=ev.walk.span(cst))
 
 
-def _range(ev: Operators, cst: Cst) -> tir.Range:
+def _range(ev: Operators, cst: tree.Call) -> tir.Range:
     given = signature("T.Range", "begin end").bind(ev.walk, cst)
     return _range_of(ev, given["begin"], given["end"], cst)
 
 
-def _target(ev: Operators, cst: Cst) -> Expr:
+def _target(ev: Operators, cst: tree.Call) -> Expr:
     """A target, kept as the text of it."""
     given = signature("T.target", "target_config host=").bind(ev.walk, cst)
     value = ev.value(given["target_config"])
@@ -108,26 +108,26 @@ def _target(ev: Operators, cst: Cst) -> Expr:
     return made_call(ev, cst, "target", HANDLE, (tir.StringImm(value, span=ev.walk.span(cst)),))
 
 
-def _index_map(ev: Operators, cst: Cst) -> tir.IndexMap:
+def _index_map(ev: Operators, cst: tree.Call) -> tir.IndexMap:
     given = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
     dtype = ev.dtype(given["index_dtype"]) if "index_dtype" in given else INT64
     made = index_map_of(ev, given["mapping"], dtype)
     back = given.get("inverse_index_map")
-    if back is None or back[0] == "const":
+    if back is None or isinstance(back, tree.Const):
         return made
     return tir.IndexMap(made.indices, made.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))
 
 
-def index_map_of(ev: Operators, cst: Cst, dtype: DType = INT64) -> tir.IndexMap:
+def index_map_of(ev: Operators, cst: tree.Expr, dtype: DType = INT64) -> tir.IndexMap:
     """The map that a lambda over indices means: `lambda i, j: (j, i)`."""
-    if cst[0] != "lambda":
+    if not isinstance(cst, tree.Lambda):
         ev.walk.fail("E0302", "the map is a lambda: `lambda i, j: (j, i)`", cst)
     span = ev.walk.span(cst)
-    indices = tuple(tir.Var(n, dtype, span=span) for n in cst[3])
+    indices = tuple(tir.Var(n, dtype, span=span) for n in cst.parameters)
     with ev.scope.frame(" in a lambda"):
         for var in indices:
             ev.scope.define(var.name, var, span)
-        result = ev.exprs(cst[4], "the result") if cst[4][0] in ("tuple", "list") else (ev.expr(cst[4]),)
+        result = ev.exprs(cst.body, "the result") if isinstance(cst.body, tree.Display) else (ev.expr(cst.body),)
     return tir.IndexMap(indices, result, span=span)
 
 

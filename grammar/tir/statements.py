@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import (
     attribute_values,
 )
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
     from mlcc.grammar.tir.walk import FunctionWalk
 
 
-def called(fw: FunctionWalk, call: Cst) -> str:
+def called(fw: FunctionWalk, call: tree.Call) -> str:
     """The function that a call names, without `T.`; empty for anything else."""
-    path = fw.walk.dotted(call[3], fw.scope)
+    path = fw.walk.dotted(call.function, fw.scope)
     return path[2:] if path is not None and path.startswith("T.") else ""
 
 
 # ---------------------------------------------------------------- calls on lines of their own
 
 
-def expression(fw: FunctionWalk, call: Cst) -> bool:
+def expression(fw: FunctionWalk, call: tree.Call) -> bool:
     """A call as a statement; False if it is only evaluated for its value."""
     name = called(fw, call)
     handler = _LINES.get(name) or tir_blocks.STATEMENTS.get(name)
     if handler is not None:
         handler(fw, call)
         return True
-    if call[3][0] == "attr" and call[3][4] == "vstore":
-        return _vstore(fw, call)
+    if isinstance(call.function, tree.Attribute) and call.function.name == "vstore":
+        return _vstore(fw, call.function, call)
     if name in ("match_buffer", "alloc_buffer", "decl_buffer", "sblock_alloc_buffer", "allocate", "env_thread"):
         fw.walk.fail("E0305", f"the result of `T.{name}` needs a name", call, help=f"`X = T.{name}(...)`")
     return False
 
 
-def _evaluate(fw: FunctionWalk, call: Cst) -> None:
+def _evaluate(fw: FunctionWalk, call: tree.Call) -> None:
     at = signature("T.evaluate", "value").bind(fw.walk, call)["value"]
-    if at[0] == "call" and called(fw, at) in ("break_loop", "continue_loop"):
+    if isinstance(at, tree.Call) and called(fw, at) in ("break_loop", "continue_loop"):
         expression(fw, at)
         return
     value = fw.ev.value(at)
@@ -67,28 +67,28 @@ def _evaluate(fw: FunctionWalk, call: Cst) -> None:
     fw.out.add(tir.Evaluate(made, span=fw.walk.span(call)))
 
 
-def _func_attr(fw: FunctionWalk, call: Cst) -> None:
+def _func_attr(fw: FunctionWalk, call: tree.Call) -> None:
     given = signature("T.func_attr", "attrs").bind(fw.walk, call)
     found = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
     # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
     fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in found.items()})
 
 
-def _attr_line(fw: FunctionWalk, call: Cst) -> None:
+def _attr_line(fw: FunctionWalk, call: tree.Call) -> None:
     """`T.attr(...)` on its own annotates all that follows."""
     for make in attr_makers(fw, call):
         fw.out.enter(make)
 
 
-def attr_makers(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, ...]], tir.Stmt]]:
+def attr_makers(fw: FunctionWalk, call: tree.Call) -> list[Callable[[tuple[tir.Stmt, ...]], tir.Stmt]]:
     """`T.attr(subject, key, value)`, or `T.attr({key: value})` for several about nothing in particular."""
     span = fw.walk.span(call)
-    args = call[4]
-    if len(args) == 1 and args[0][0] == "dict":
+    args = call.args
+    if len(args) == 1 and isinstance(args[0], tree.Dict):
         zero = tir.IntImm(INT32, 0, span=span)
         items = [
             (zero, fw.ev.string(k, "a key"), attribute_values.attr_value(fw.ev, fw.ev.value(v), v))
-            for k, v in args[0][3]
+            for k, v in args[0].entries
         ]
     else:
         given = signature("T.attr", "node attr_key value").bind(fw.walk, call)
@@ -97,24 +97,24 @@ def attr_makers(fw: FunctionWalk, call: Cst) -> list[Callable[[tuple[tir.Stmt, .
     return [_attr_maker(fw, *item, call) for item in items]
 
 
-def _attr_value(fw: FunctionWalk, cst: Cst) -> Any:
+def _attr_value(fw: FunctionWalk, cst: tree.Expr) -> Any:
     return attribute_values.attr_value(fw.ev, fw.ev.value(cst), cst)
 
 
 def _attr_maker(
-    fw: FunctionWalk, subject: Any, key: str, value: Any, cst: Cst
+    fw: FunctionWalk, subject: Any, key: str, value: Any, cst: tree.Expr
 ) -> Callable[[tuple[tir.Stmt, ...]], tir.Stmt]:
     span = fw.walk.span(cst)
     return lambda body: tir.AttrStmt(subject, key, value, body, span=span)
 
 
-def _launch_line(fw: FunctionWalk, call: Cst) -> None:
+def _launch_line(fw: FunctionWalk, call: tree.Call) -> None:
     make, _ = launch(fw, call, "thread")
     fw.out.enter(make)
 
 
 def launch(
-    fw: FunctionWalk, call: Cst, name: str, at: Cst | None = None
+    fw: FunctionWalk, call: tree.Call, name: str, at: tree.Expr | None = None
 ) -> tuple[Callable[[tuple[tir.Stmt, ...]], tir.Stmt], tir.Var]:
     """`T.launch_thread("threadIdx.x", 32)`; `name` is for the thread variable."""
     given = signature("T.launch_thread", "thread extent").bind(fw.walk, call)
@@ -136,7 +136,7 @@ def launch(
     return _attr_maker(fw, axis, "thread_extent", extent, call), var
 
 
-def assert_line(fw: FunctionWalk, call: Cst) -> None:
+def assert_line(fw: FunctionWalk, call: tree.Call) -> None:
     given = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
     kind, parts = attribute_values.assert_message(fw.ev, given["message"])
     if "error_kind" in given:
@@ -144,22 +144,21 @@ def assert_line(fw: FunctionWalk, call: Cst) -> None:
     fw.out.add(tir.AssertStmt(fw.ev.bool(given["condition"]), kind, parts, span=fw.walk.span(call)))
 
 
-def _buffer_store(fw: FunctionWalk, call: Cst) -> None:
+def _buffer_store(fw: FunctionWalk, call: tree.Call) -> None:
     given = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
     buffer = fw.ev.value(given["buffer"])
     if not isinstance(buffer, tir.Buffer):
         fw.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
-    at = given["indices"]
-    items = at[3] if at[0] in ("tuple", "list") else (at,)
-    indices = fw.ev.indices(buffer, ("index", *call[1:3], given["buffer"], items))
+    at = tree.Index(call.start, call.end, given["buffer"], tree.listed(given["indices"]))
+    indices = fw.ev.indices(buffer, at)
     fw.store(buffer, fw.ev.operand(given["value"]), tuple(indices), call)
 
 
-def _vstore(fw: FunctionWalk, call: Cst) -> bool:
+def _vstore(fw: FunctionWalk, method: tree.Attribute, call: tree.Call) -> bool:
     """`A.vstore([0, 0], vector)`."""
     from mlcc.grammar.tir.methods import vector_indices
 
-    buffer = fw.ev.value(call[3][3])
+    buffer = fw.ev.value(method.base)
     if not isinstance(buffer, tir.Buffer):
         return False
     given = signature("vstore", "begin value").bind(fw.walk, call)
@@ -169,7 +168,7 @@ def _vstore(fw: FunctionWalk, call: Cst) -> bool:
     return True
 
 
-def bind_line(fw: FunctionWalk, call: Cst) -> None:
+def bind_line(fw: FunctionWalk, call: tree.Call) -> None:
     """`T.Bind(value, var=x)` for a variable that was declared before."""
     given = _BIND.bind(fw.walk, call)
     if "var" not in given:
@@ -180,7 +179,7 @@ def bind_line(fw: FunctionWalk, call: Cst) -> None:
     bind_var(fw, var, fw.ev.expr(given["value"]), call)
 
 
-def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: Cst) -> None:
+def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: tree.Expr) -> None:
     if var.dtype is not value.dtype:
         if var.dtype.is_handle or value.dtype.is_handle:
             fw.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
@@ -188,12 +187,12 @@ def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: Cst) -> None:
     fw.out.add(tir.Bind(var, value, span=fw.walk.span(cst)))
 
 
-def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, Cst], None]:
+def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, tree.Call], None]:
     return lambda fw, call: fw.jump(call, made, word)
 
 
 _BIND = signature("T.Bind", "value type_annotation=", "var span")
-_LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
+_LINES: dict[str, Callable[[FunctionWalk, tree.Call], None]] = {
     "evaluate": _evaluate, "func_attr": _func_attr, "attr": _attr_line, "launch_thread": _launch_line,
     "Assert": assert_line, "buffer_store": _buffer_store, "Bind": bind_line, "bind": bind_line,
     "LetStmt": bind_line,
@@ -204,18 +203,18 @@ _LINES: dict[str, Callable[[FunctionWalk, Cst], None]] = {
 # ---------------------------------------------------------------- on the right of an assignment
 
 
-def binding(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+def binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> bool:
     """`X = T.alloc_buffer(...)` and the like; False if the call only has a value."""
     handler = _BINDINGS.get(called(fw, call))
     if handler is not None:
         handler(fw, target, call)
         return True
-    if call[3][0] == "attr" and call[3][4] == "view":
-        return _view(fw, target, call)
+    if isinstance(call.function, tree.Attribute) and call.function.name == "view":
+        return _view(fw, target, call.function, call)
     return False
 
 
-def _alloc_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _alloc_buffer(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """In texts of TVM 0.27 a statement, else memory of the enclosing block."""
     if fw.s_tir:
         _alloc_statement(fw, target, call)
@@ -223,28 +222,28 @@ def _alloc_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
         tir_blocks.alloc(fw, target, call)
 
 
-def _sblock_alloc(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _sblock_alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     tir_blocks.alloc(fw, target, call)
 
 
-def _alloc_statement(fw: FunctionWalk, target: Cst, call: Cst, scope: str | None = None) -> None:
+def _alloc_statement(fw: FunctionWalk, target: tree.Name, call: tree.Call, scope: str | None = None) -> None:
     given = tir_buffers.ALLOC.bind(fw.walk, call)
     data = None
     if "data" in given and fw.ev.value(given["data"]) is not None:
-        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target[3], DType.of("float32"), "global")
+        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target.id, DType.of("float32"), "global")
     buffer = tir_buffers.buffer_of(
-        fw.ev, given, target[3], target, data=data, scope=None if "scope" in given else scope
+        fw.ev, given, target.id, target, data=data, scope=None if "scope" in given else scope
     )
     notes = attribute_values.notes_of(fw.ev, given)
     fw.define(target, buffer)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
 
-def _alloc_in(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
+def _alloc_in(scope: str) -> Callable[[FunctionWalk, tree.Name, tree.Call], None]:
     return lambda fw, target, call: _alloc_statement(fw, target, call, scope)
 
 
-def _allocate(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _allocate(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`p = T.allocate([128], "float32", "shared")` names the pointer; buffers over it are declared after."""
     given = signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
     if "condition" in given and fw.ev.value(given["condition"]) not in (None, True):
@@ -252,35 +251,35 @@ def _allocate(fw: FunctionWalk, target: Cst, call: Cst) -> None:
         if tir.const_int(condition if isinstance(condition, tir.Expr) else None) != 1:
             fw.walk.fail("E0302", "an allocation under a condition is not supported", given["condition"])
     given["shape"] = given.pop("extents")
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
     notes = attribute_values.notes_of(fw.ev, given)
     fw.define(target, buffer.data)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
 
-def _decl_buffer(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _decl_buffer(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """A view of memory that there is; without `data`, memory of its own."""
     given = tir_buffers.DECLARE.bind(fw.walk, call)
     if "data" not in given or fw.ev.value(given["data"]) is None:
         given.pop("data", None)
-        buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target)
+        buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
         fw.define(target, buffer)
         fw.out.add(tir.AllocBuffer(buffer, span=fw.walk.span(call)))
         return
     dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
     scope = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else "global"
-    data, pointer = tir_buffers.data_pointer(fw.ev, given["data"], target[3], dtype, scope)
-    buffer = tir_buffers.buffer_of(fw.ev, given, target[3], target, data=data)
+    data, pointer = tir_buffers.data_pointer(fw.ev, given["data"], target.id, dtype, scope)
+    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, data=data)
     fw.define(target, buffer)
     fw.out.add(tir.DeclBuffer(buffer, pointer, span=fw.walk.span(call)))
 
 
-def _view(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
+def _view(fw: FunctionWalk, target: tree.Name, method: tree.Attribute, call: tree.Call) -> bool:
     """`B = A.view(4, 4)` or `B = A.view("int8")`: the same memory in another shape or type."""
-    base = fw.ev.value(call[3][3])
+    base = fw.ev.value(method.base)
     if not isinstance(base, tir.Buffer):
         return False
-    args = call[4]
+    args = call.args
     dtype, shape, offset = base.dtype, base.shape, base.elem_offset
     first = fw.ev.value(args[0]) if len(args) == 1 else None
     if isinstance(first, (str, DType)):
@@ -290,7 +289,7 @@ def _view(fw: FunctionWalk, target: Cst, call: Cst) -> bool:
         shape = _view_shape(fw, base, args, call)
     span = fw.walk.span(target)
     made = tir.Buffer(
-        target[3], base.data, dtype, shape, base.strides, offset, base.alignment, base.offset_factor, span=span
+        target.id, base.data, dtype, shape, base.strides, offset, base.alignment, base.offset_factor, span=span
     )
     fw.define(target, made)
     fw.out.add(tir.DeclBuffer(made, base.data, span=fw.walk.span(call)))
@@ -310,7 +309,9 @@ def _retyped(base: tir.Buffer, dtype: DType) -> tuple[tuple[tir.Expr, ...], tir.
     return (*base.shape[:-1], scaled(base.shape[-1])), offset
 
 
-def _view_shape(fw: FunctionWalk, base: tir.Buffer, args: tuple[Cst, ...], call: Cst) -> tuple[tir.Expr, ...]:
+def _view_shape(
+    fw: FunctionWalk, base: tir.Buffer, args: tuple[tree.Expr, ...], call: tree.Call
+) -> tuple[tir.Expr, ...]:
     values = [fw.ev.operand(a) for a in args]
     free = [i for i, v in enumerate(values) if isinstance(v, int) and v == -1]
     if len(free) > 1:
@@ -329,24 +330,24 @@ def _view_shape(fw: FunctionWalk, base: tir.Buffer, args: tuple[Cst, ...], call:
     return tuple(fw.ev.as_expr(v, a) for v, a in zip(values, args, strict=True))
 
 
-def _env_thread(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _env_thread(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """A thread variable; how many threads there are is said when it is launched."""
     given = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
     dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else INT32
     span = fw.walk.span(target)
     zero = tir.IntImm(dtype, 0, span=span)
-    var = tir.Var(target[3], dtype, span=span)
+    var = tir.Var(target.id, dtype, span=span)
     tag = fw.ev.string(given["thread_tag"], "the thread")
     fw.define(target, tir.IterVar(var, tir.Range(zero, zero, span=span), IterKind.THREAD, tag, span=span))
 
 
-def _launch_binding(fw: FunctionWalk, target: Cst, call: Cst) -> None:
-    make, var = launch(fw, call, target[3], target)
+def _launch_binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
+    make, var = launch(fw, call, target.id, target)
     fw.define(target, var)
     fw.out.enter(make)
 
 
-def _bind(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _bind(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`x = T.LetStmt(value)` and its newer names."""
     given = _BIND.bind(fw.walk, call)
     at = given["value"]
@@ -356,29 +357,29 @@ def _bind(fw: FunctionWalk, target: Cst, call: Cst) -> None:
     if "type_annotation" in given:
         kind = tir_types.bound_type(fw.ev, given["type_annotation"])
         if kind is not None and kind[0] is not None:
-            var = tir.Var(target[3], kind[0], kind[1], span=fw.walk.span(target))
+            var = tir.Var(target.id, kind[0], kind[1], span=fw.walk.span(target))
     if isinstance(var, tir.Var) and var.dtype is not expr.dtype and not (var.dtype.is_handle or expr.dtype.is_handle):
         expr = fw.ev.build(at, construct.cast, var.dtype, expr)
     fw.bind(target, expr, var if isinstance(var, tir.Var) else None, call)
 
 
-def _scalar(scope: str) -> Callable[[FunctionWalk, Cst, Cst], None]:
-    def made(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _scalar(scope: str) -> Callable[[FunctionWalk, tree.Name, tree.Call], None]:
+    def made(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
         given = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
         dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
         where = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else scope
-        buffer = mark(construct.make_buffer(target[3], (1,), dtype, where), fw.walk.span(target))
+        buffer = mark(construct.make_buffer(target.id, (1,), dtype, where), fw.walk.span(target))
         fw.define(target, Scalar(buffer))
         fw.out.add(tir.AllocBuffer(buffer, scalar=True, span=fw.walk.span(call)))
 
     return made
 
 
-def _match(fw: FunctionWalk, target: Cst, call: Cst) -> None:
+def _match(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     tir_blocks.match(fw, target, call)
 
 
-_BINDINGS: dict[str, Callable[[FunctionWalk, Cst, Cst], None]] = {
+_BINDINGS: dict[str, Callable[[FunctionWalk, tree.Name, tree.Call], None]] = {
     "alloc_buffer": _alloc_buffer, "sblock_alloc_buffer": _sblock_alloc, "alloc_buffer_stmt": _alloc_statement,
     "alloc_local": _alloc_in("local"), "alloc_shared": _alloc_in("shared"), "allocate": _allocate,
     "decl_buffer": _decl_buffer, "Buffer": _decl_buffer, "buffer_decl": _decl_buffer, "match_buffer": _match,
@@ -390,15 +391,15 @@ _BINDINGS: dict[str, Callable[[FunctionWalk, Cst, Cst], None]] = {
 # ---------------------------------------------------------------- shared with assignments
 
 
-def vector_annotation(fw: FunctionWalk, annotation: Cst) -> tuple[DType, tuple[tir.Expr, ...]] | None:
+def vector_annotation(fw: FunctionWalk, annotation: tree.Expr) -> tuple[DType, tuple[tir.Expr, ...]] | None:
     """`x: T.float32[4]`: memory for a few elements."""
-    if annotation[0] != "index":
+    if not isinstance(annotation, tree.Index):
         return None
-    path = fw.walk.dotted(annotation[3], fw.scope)
+    path = fw.walk.dotted(annotation.base, fw.scope)
     dtype = tir_calls.dtype_named(path[2:]) if path is not None and path.startswith("T.") else None
     if dtype is None or dtype is HANDLE:
         return None
-    return dtype, tuple(fw.ev.expr(item) for item in annotation[4])
+    return dtype, tuple(fw.ev.expr(item) for item in annotation.items)
 
 
 def pointer_of(value: tir.Expr) -> tir.PointerType | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlcc.grammar.context import UNKNOWN, Skip
 from mlcc.grammar.quoted import names_in
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import buffers as tir_buffers
 from mlcc.grammar.tir import calls as tir_calls
 from mlcc.grammar.tir.operators import Operators
@@ -25,34 +25,34 @@ class Signature:
         self.matched: dict[str, tir.Var] = {}  # variables that quoted names in shapes introduced
         self._declared = declared
 
-    def read(self, parameters: tuple[Cst, ...]) -> None:
+    def read(self, parameters: tuple[tree.Parameter, ...]) -> None:
         """All parameters. Scalars come first into scope: shapes may mention those that stand further right."""
         walk, scope = self.ev.walk, self.ev.scope
         scalars: dict[str, tir.Var] = {}
-        for name, start, end, annotation, _ in parameters:
+        for parameter in parameters:
+            name, annotation = parameter.name, parameter.annotation
             dtype = scalar_annotation(self.ev, annotation) if annotation is not None else None
             if dtype is not None:
-                span = walk.span(("name", start, end))
+                span = walk.span(parameter)
                 scalars[name] = tir.Var(name, dtype, span=span)
                 scope.define(name, scalars[name], span)
-        for name, start, end, annotation, default in parameters:
-            at = ("name", start, end)
+        for parameter in parameters:
+            name, annotation = parameter.name, parameter.annotation
             try:
-                if default is not None:
-                    walk.fail("E0306", "a PrimFunc has no default arguments", default)
+                if parameter.default is not None:
+                    walk.fail("E0306", "a PrimFunc has no default arguments", parameter.default)
                 if name in scalars:
                     self.params.append(scalars[name])
                     self.buffers.append(None)
                 elif annotation is None:
-                    walk.fail(
-                        "E0306", f"parameter `{name}` has no type", at, help=f'`{name}: T.Buffer((4,), "float32")`'
-                    )
+                    help = f'`{name}: T.Buffer((4,), "float32")`'
+                    walk.fail("E0306", f"parameter `{name}` has no type", parameter, help=help)
                 else:
-                    self._parameter(name, at, annotation)
+                    self._parameter(name, parameter, annotation)
             except Skip:
-                scope.define(name, UNKNOWN, walk.span(at))
+                scope.define(name, UNKNOWN, walk.span(parameter))
 
-    def _parameter(self, name: str, at: Cst, annotation: Cst) -> None:
+    def _parameter(self, name: str, at: tree.Parameter, annotation: tree.Expr) -> None:
         walk, span = self.ev.walk, self.ev.walk.span(at)
         call = buffer_call(self.ev, annotation)
         if call is not None:
@@ -70,15 +70,17 @@ class Signature:
         self.buffers.append(None)
         self.ev.scope.define(name, var, span)
 
-    def _quoted(self, call: Cst) -> None:
+    def _quoted(self, call: tree.Call) -> None:
         """Define the names that quoted dimensions such as `"n"` introduce."""
-        shape = next((k[3] for k in call[5] if k[0] == "shape"), None) or (call[4][0] if call[4] else None)
+        shape = next((k.value for k in call.keywords if k.name == "shape"), None) or (
+            call.args[0] if call.args else None
+        )
         if shape is None:
             return
-        for item in shape[3] if shape[0] in ("tuple", "list") else (shape,):
-            if item[0] != "str":
+        for item in tree.listed(shape):
+            if not isinstance(item, tree.Str):
                 continue
-            for name in names_in(item[3]):
+            for name in names_in(item.value):
                 if self.ev.scope.find(name) is None:
                     span = self.ev.walk.span(item)
                     dtype = self._declared.get(name, DType.of("int32"))
@@ -86,26 +88,29 @@ class Signature:
                     self.ev.scope.define(name, self.matched[name], span)
 
 
-def buffer_call(ev: Operators, annotation: Cst) -> Cst | None:
+def buffer_call(ev: Operators, annotation: tree.Expr) -> tree.Call | None:
     """`T.Buffer(...)`, or the older `T.Buffer[...]` in the shape of a call; None for anything else."""
-    if annotation[0] not in ("call", "index"):
+    if not isinstance(annotation, (tree.Call, tree.Index)):
         return None
-    if ev.walk.dotted(annotation[3], ev.scope) not in ("T.Buffer", "T.match_buffer"):
+    if ev.walk.dotted(_head(annotation), ev.scope) not in ("T.Buffer", "T.match_buffer"):
         return None
-    if annotation[0] == "call":
+    if isinstance(annotation, tree.Call):
         return annotation
-    items = annotation[4]
-    if len(items) == 1 and items[0][0] == "tuple":
-        items = items[0][3]
-    if len(items) > 1 and items[1][0] != "str" and all(i[0] == "int" for i in items):
-        items = (("tuple", items[0][1], items[-1][2], items),)  # T.Buffer[128, 128]: a shape
-    return ("call", *annotation[1:4], items, ())
+    items = annotation.indices
+    if len(items) > 1 and not isinstance(items[1], tree.Str) and all(isinstance(i, tree.Int) for i in items):
+        items = (tree.Tuple(items[0].start, items[-1].end, items),)  # T.Buffer[128, 128]: a shape
+    return tree.Call(annotation.start, annotation.end, annotation.base, items, ())
 
 
-def scalar_annotation(ev: Operators, annotation: Cst) -> DType | None:
+def _head(annotation: tree.Expr) -> tree.Expr:
+    """`T.f` of `T.f`, `T.f(...)` and `T.f[...]`."""
+    return annotation.base if isinstance(annotation, tree.Index) else tree.head(annotation)
+
+
+def scalar_annotation(ev: Operators, annotation: tree.Expr) -> DType | None:
     """The dtype of `T.int32` (called or not, or its name in quotes); None if it is no scalar."""
-    if annotation[0] == "call" and not annotation[4] and not annotation[5]:
-        annotation = annotation[3]
+    if isinstance(annotation, tree.Call) and not annotation.args and not annotation.keywords:
+        annotation = annotation.function
     path = ev.walk.dotted(annotation, ev.scope)
     if path is None or not path.startswith("T."):
         return None
@@ -113,25 +118,26 @@ def scalar_annotation(ev: Operators, annotation: Cst) -> DType | None:
     return None if dtype is None or dtype.is_handle or dtype.is_void else dtype
 
 
-def _pointer_annotation(ev: Operators, annotation: Cst) -> tir.PointerType | None:
+def _pointer_annotation(ev: Operators, annotation: tree.Expr) -> tir.PointerType | None:
     """The type of a handle parameter; fails for what is no handle."""
     value: Any = None
-    path = ev.walk.dotted(annotation[3] if annotation[0] in ("call", "index") else annotation, ev.scope)
+    path = ev.walk.dotted(_head(annotation), ev.scope)
     if path in ("T.handle", "T.ptr", "T.Ptr", "T.buffer_var"):
-        if annotation[0] == "call":
+        if isinstance(annotation, tree.Call):
             value = ev.value(annotation)
-        elif annotation[0] == "index":
-            value = ev.value(("call", *annotation[1:4], annotation[4], ()))
+        elif isinstance(annotation, tree.Index):
+            value = ev.value(tree.Call(annotation.start, annotation.end, annotation.base, annotation.items, ()))
         return value.pointer if isinstance(value, tir.Var) else None
-    if path is not None and path.startswith("T.") and annotation[0] != "call":
+    if path is not None and path.startswith("T.") and not isinstance(annotation, tree.Call):
         ev.value(annotation)  # says what is wrong with an unknown name
     help = "a parameter is `T.Buffer(shape, dtype)`, `T.handle`, or a scalar such as `T.int32`"
     return ev.walk.fail("E0306", "this is not the type of a parameter", annotation, help=help)
 
 
-def result_annotation(ev: Operators, annotation: Cst | None) -> DType | None:
+def result_annotation(ev: Operators, annotation: tree.Expr | None) -> DType | None:
     """The dtype that a function returns; None for `None` and where nothing is written."""
-    if annotation is None or (annotation[0] == "const" and annotation[3] is None):
+    annotation = tree.unless_none(annotation)
+    if annotation is None:
         return None
     dtype = scalar_annotation(ev, annotation)
     if dtype is None:
@@ -144,7 +150,7 @@ def result_annotation(ev: Operators, annotation: Cst | None) -> DType | None:
     return dtype
 
 
-def bound_type(ev: Operators, annotation: Cst) -> tuple[DType | None, tir.PointerType | None, bool] | None:
+def bound_type(ev: Operators, annotation: tree.Expr) -> tuple[DType | None, tir.PointerType | None, bool] | None:
     """The type in `x: T.int32 = ...`, and whether it is one of `T.let`: (dtype or None for the value's, pointer, let).
 
     None for an annotation of another kind.
@@ -152,8 +158,8 @@ def bound_type(ev: Operators, annotation: Cst) -> tuple[DType | None, tir.Pointe
     path = ev.walk.dotted(annotation, ev.scope)
     if path in ("T.let", "T.LetStmt", "T.Let"):
         return (None, None, True)
-    if annotation[0] == "index" and ev.walk.dotted(annotation[3], ev.scope) in ("T.let", "T.Let"):
-        items = annotation[4]
+    if isinstance(annotation, tree.Index) and ev.walk.dotted(annotation.base, ev.scope) in ("T.let", "T.Let"):
+        items = annotation.items
         inner = bound_type(ev, items[0]) if len(items) == 1 else None
         if inner is None:
             ev.walk.fail("E0306", "`T.let[...]` takes one type", annotation)
@@ -163,8 +169,8 @@ def bound_type(ev: Operators, annotation: Cst) -> tuple[DType | None, tir.Pointe
         return (dtype, None, False)
     if path in ("T.handle", "I.StringType"):
         return (HANDLE, None, False)
-    if annotation[0] == "call":
-        called = ev.walk.dotted(annotation[3], ev.scope)
+    if isinstance(annotation, tree.Call):
+        called = ev.walk.dotted(annotation.function, ev.scope)
         if called in ("T.handle", "T.ptr", "T.Ptr"):
             return (HANDLE, _pointer_annotation(ev, annotation), False)
         if called == "I.StringType":

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.context import Scope, Walk
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import calls as tir_calls
 from mlcc.grammar.tir import methods as tir_methods
 from mlcc.grammar.tir.call_arguments import argument
@@ -19,7 +19,7 @@ from mlcc.ir.dtypes import VOID
 __all__ = ["Evaluator", "Scalar", "describe", "evaluate", "is_number", "mark"]
 
 
-def evaluate(walk: Walk, scope: Scope, cst: Cst) -> Any:
+def evaluate(walk: Walk, scope: Scope, cst: tree.Expr) -> Any:
     """The value of an expression.
 
     Literals give bool, int, float, str, None, Ellipsis; displays give tuple, list and dict; names give what the scope
@@ -31,20 +31,20 @@ def evaluate(walk: Walk, scope: Scope, cst: Cst) -> Any:
 class Evaluator(Operators):
     """Evaluates all expressions in one scope."""
 
-    def attribute(self, cst: Cst) -> Any:
+    def attribute(self, cst: tree.Attribute) -> Any:
         """`T.float32`, `cls.f`, `A.data`."""
         path = self.walk.dotted(cst, self.scope)
         if path is not None:
             return tir_calls.constant(self, path, cst)
-        if self.is_self(cst[3]):
-            return self.function(cst, cst[4])
-        return tir_methods.attribute(self, self.value(cst[3]), cst[4], cst)
+        if self.is_self(cst.base):
+            return self.function(cst, cst.name)
+        return tir_methods.attribute(self, self.value(cst.base), cst.name, cst)
 
-    def is_self(self, cst: Cst) -> bool:
+    def is_self(self, cst: tree.Expr) -> bool:
         """Whether the text names its own module here."""
-        return cst[0] == "name" and cst[3] in self.walk.self_names and self.scope.find(cst[3]) is None
+        return isinstance(cst, tree.Name) and cst.id in self.walk.self_names and self.scope.find(cst.id) is None
 
-    def function(self, cst: Cst, name: str) -> relax.GlobalVar:
+    def function(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """The handle of a function of the module."""
         found = self.walk.functions.get(name)
         if found is None:
@@ -52,26 +52,25 @@ class Evaluator(Operators):
             self.walk.fail("E0204", f"the module has no function `{name}`", cst, help=hint)
         return found
 
-    def call(self, cst: Cst) -> Any:
+    def call(self, cst: tree.Call) -> Any:
         """A call of a function of the language, a method, or a function of the module."""
-        target = cst[3]
+        target = cst.function
         path = self.walk.dotted(target, self.scope)
         if path is not None:
             return tir_calls.call(self, path, cst)
-        if target[0] == "attr" and not self.is_self(target[3]):
-            return tir_methods.call(self, self.value(target[3]), target[4], cst)
-        if target[0] == "name" and target[3] in BUILTINS and self.scope.find(target[3]) is None:
-            return BUILTINS[target[3]](self, cst)
+        if isinstance(target, tree.Attribute) and not self.is_self(target.base):
+            return tir_methods.call(self, self.value(target.base), target.name, cst)
+        if isinstance(target, tree.Name) and target.id in BUILTINS and self.scope.find(target.id) is None:
+            return BUILTINS[target.id](self, cst)
         callee = self.value(target)
         if isinstance(callee, relax.GlobalVar):
             return self.call_function(callee, cst)
         return self.walk.fail("E0300", f"{describe(callee)} cannot be called", target)
 
-    def call_function(self, callee: relax.GlobalVar, cst: Cst) -> tir.Expr:
+    def call_function(self, callee: relax.GlobalVar, cst: tree.Call) -> tir.Expr:
         """A call of another PrimFunc of the module; buffers are passed by their pointers."""
-        if cst[5]:
-            at = cst[5][0]
-            self.walk.fail("E0304", "functions of the module take arguments by position", ("name", at[1], at[2], at[0]))
-        args = tuple(argument(self, a) for a in cst[4])
+        if cst.keywords:
+            self.walk.fail("E0304", "functions of the module take arguments by position", cst.keywords[0])
+        args = tuple(argument(self, a) for a in cst.args)
         dtype = self.walk.return_dtypes.get(callee.name, VOID)
         return mark(tir.Call(dtype, callee, args), self.walk.span(cst))  # type: ignore[no-any-return]

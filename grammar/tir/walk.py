@@ -12,7 +12,7 @@ from typing import Any
 from mlcc.arith.complete import complete
 from mlcc.errors import CompileError, Label, Span
 from mlcc.grammar.context import UNKNOWN, Scope, Skip, TypeVar, Walk
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import (
     attribute_values,
 )
@@ -45,7 +45,7 @@ from mlcc.ir.relax import GlobalVar
 Body = tuple[tir.Stmt, ...]
 
 
-def walk_prim_func(walk: Walk, cst: Cst) -> tir.PrimFunc:
+def walk_prim_func(walk: Walk, cst: tree.Def) -> tir.PrimFunc:
     """The function that a `def` under `@T.prim_func` means, completed. What is wrong is noted; raises Skip."""
     return FunctionWalk(walk, cst).function()
 
@@ -78,7 +78,7 @@ def _nothing(span: Span | None) -> tir.Stmt:
 class FunctionWalk:
     """The walk over one function. `out` takes the statements of the body being read."""
 
-    def __init__(self, walk: Walk, cst: Cst) -> None:
+    def __init__(self, walk: Walk, cst: tree.Def) -> None:
         self.walk = walk
         self.cst = cst
         self.scope = Scope(walk.prelude)
@@ -101,23 +101,23 @@ class FunctionWalk:
 
     def function(self) -> tir.PrimFunc:
         """All of it."""
-        _, start, end, name, at, parameters, returns, _, body = self.cst
+        name, body = self.cst.name, self.cst.body
         for symbol, binding in self.walk.prelude.bindings():
             if isinstance(binding.value, TypeVar):
                 self.scope.define(symbol, tir.Var(symbol, binding.value.dtype, span=binding.span), binding.span)
         errors = len(self.walk.diagnostics)
         with self.scope.frame(f" in `{name}`"):
             signature = tir_types.Signature(self.ev, self._declarations(body))
-            signature.read(parameters)
+            signature.read(self.cst.parameters)
             self.signature = signature
-            ret_dtype = tir_types.result_annotation(self.ev, returns)
+            ret_dtype = tir_types.result_annotation(self.ev, self.cst.returns)
             with self.scope.frame(f" in `{name}`"):
                 made = self.body(body)
         if len(self.walk.diagnostics) > errors:
             raise Skip
         buffers = tuple(b or self.matched.get(p) for p, b in zip(signature.params, signature.buffers, strict=True))
         attrs = self.attrs if self.private else {"global_symbol": name, **self.attrs}
-        span = Span(self.walk.source, at[0], at[1])
+        span = self.walk.span(self.cst.place)
         made = made or (_nothing(span),)
         func = tir.PrimFunc(tuple(signature.params), buffers, Attrs(attrs), made, ret_dtype, span=span)
         return self._completed(func)
@@ -129,31 +129,32 @@ class FunctionWalk:
             self.walk.diagnostics.extend(bad.diagnostics)
             raise Skip from None
 
-    def _declarations(self, body: tuple[Cst, ...]) -> dict[str, DType]:
+    def _declarations(self, body: tree.Body) -> dict[str, DType]:
         """Names that the body declares at its top, as in `n = T.int64()`, which quoted dimensions then mean."""
         found: dict[str, DType] = {}
         for stmt in body:
-            if stmt[0] == "assign" and stmt[5] is not None:
-                for target, value in _pairs(stmt[3], stmt[5]):
-                    dtype = tir_calls.declared_dtype(self.ev, value) if target[0] == "name" else None
-                    if dtype is not None:
-                        found[target[3]] = dtype
+            if isinstance(stmt, tree.Assign) and stmt.value is not None:
+                for target, value in _pairs(stmt.target, stmt.value):
+                    if isinstance(target, tree.Name):
+                        dtype = tir_calls.declared_dtype(self.ev, value)
+                        if dtype is not None:
+                            found[target.id] = dtype
         return found
 
     # ------------------------------------------------------------ bodies
 
-    def body(self, statements: tuple[Cst, ...]) -> Body:
+    def body(self, statements: tree.Body) -> Body:
         """The statements of a body. Each that is wrong is noted and left out."""
         outer, self.out = self.out, Statements()
         for stmt in statements:
             try:
-                _STATEMENT[stmt[0]](self, stmt)
+                _STATEMENT[type(stmt)](self, stmt)
             except Skip:
                 self._forget(stmt)
         made, self.out = self.out.close(), outer
         return made
 
-    def inner(self, statements: tuple[Cst, ...], where: str, at: Cst) -> Body:
+    def inner(self, statements: tree.Body, where: str, at: tree.Node) -> Body:
         """A nested body, in a scope of its own; one without effect does nothing."""
         self.frames.append(None)
         try:
@@ -162,27 +163,27 @@ class FunctionWalk:
         finally:
             self.frames.pop()
 
-    def nothing(self, at: Cst) -> tir.Stmt:
+    def nothing(self, at: tree.Node) -> tir.Stmt:
         """What stands for an empty body."""
         return _nothing(self.walk.span(at))
 
-    def _forget(self, stmt: Cst) -> None:
+    def _forget(self, stmt: tree.Stmt) -> None:
         """Names that a wrong statement would have bound stand for an unknown value: no second error from them."""
         targets = []
-        if stmt[0] == "assign":
-            targets.append(stmt[3])
-        elif stmt[0] == "with":
-            targets += [t for _, t in stmt[3] if t is not None]
+        if isinstance(stmt, tree.Assign):
+            targets.append(stmt.target)
+        elif isinstance(stmt, tree.With):
+            targets += [t for _, t in stmt.items if t is not None]
         while targets:
             target = targets.pop()
-            if target[0] in ("tuple", "list"):
-                targets.extend(target[3])
-            elif target[0] == "name" and self.scope.find(target[3]) is None:
-                self.scope.define(target[3], UNKNOWN, self.walk.span(target))
+            if isinstance(target, tree.Display):
+                targets.extend(target.items)
+            elif isinstance(target, tree.Name) and self.scope.find(target.id) is None:
+                self.scope.define(target.id, UNKNOWN, self.walk.span(target))
 
-    def define(self, target: Cst, value: Any) -> None:
+    def define(self, target: tree.Name, value: Any) -> None:
         """Bind a name. In one body a name is bound once; only loops and blocks may use it again."""
-        name, span = target[3], self.walk.span(target)
+        name, span = target.id, self.walk.span(target)
         known = self.scope.find_here(name)
         if known is not None and known.value is not UNKNOWN and known.value is not value:
             self.walk.fail(
@@ -194,82 +195,85 @@ class FunctionWalk:
 
     # ------------------------------------------------------------ statements of the grammar
 
-    def _expression(self, cst: Cst) -> None:
-        value = cst[3]
-        if value[0] == "const" and value[3] is Ellipsis:
+    def _expression(self, cst: tree.Expression) -> None:
+        value = cst.value
+        if isinstance(value, tree.Const) and value.value is Ellipsis:
             help = "write the body; `pass` stands for one that does nothing"
             self.walk.fail("E0206", "the function is unfinished: `...` stands for a missing body", cst, help=help)
-        if value[0] == "str":
+        if isinstance(value, tree.Str):
             return  # a docstring
-        if value[0] == "call" and tir_statements.expression(self, value):
+        if isinstance(value, tree.Call) and tir_statements.expression(self, value):
             return
         made = self.ev.value(value)
         if isinstance(made, (tir.Var, tir.Buffer)) or made is None:
             return
         self.out.add(tir.Evaluate(self.ev.as_expr(made, value), span=self.walk.span(cst)))
 
-    def _assign(self, cst: Cst) -> None:
-        _, _, _, target, annotation, value = cst
+    def _assign(self, cst: tree.Assign) -> None:
+        target, annotation, value = cst.target, cst.annotation, cst.value
         if annotation is not None:
             self._annotated(target, annotation, value, cst)
             return
-        if target[0] == "index":
+        assert value is not None  # only an annotation stands without one
+        if isinstance(target, tree.Index):
             self._store(target, self.ev.operand(value), cst)
-        elif target[0] in ("tuple", "list"):
+        elif isinstance(target, tree.Display):
             self._assign_tuple(target, value, cst)
-        elif target[0] == "name":
+        elif isinstance(target, tree.Name):
             self.assign_name(target, value, cst)
         else:
             self.walk.fail("E0302", "this cannot be assigned to", target)
 
-    def _assign_tuple(self, target: Cst, value: Cst, cst: Cst) -> None:
-        if value[0] in ("tuple", "list") and not _starred(target) and not _starred(value):
+    def _assign_tuple(self, target: tree.Display, value: tree.Expr, cst: tree.Stmt) -> None:
+        if isinstance(value, tree.Display) and not _starred(target) and not _starred(value):
             pairs = _pairs(target, value)
-            if len(target[3]) != len(value[3]):
-                self._count_mismatch(target, len(value[3]))
+            if len(target.items) != len(value.items):
+                self._count_mismatch(target, len(value.items))
             for one, item in pairs:
-                self._assign(("assign", one[1], item[2], one, None, item))
+                self._assign(tree.Assign(one.start, item.end, one, None, item))
             return
-        if value[0] == "call" and tir_blocks.axes(self, target, value):
+        if isinstance(value, tree.Call) and tir_blocks.axes(self, target, value):
             return
         values = self.ev.value(value)
         if not isinstance(values, (tuple, list)):
             self.walk.fail("E0302", f"{describe(values)} cannot be taken apart", value)
         self.unpack(target, list(values))
 
-    def unpack(self, target: Cst, values: list[Any]) -> None:
+    def unpack(self, target: tree.Display, values: list[Any]) -> None:
         """Bind the names of a tuple target; a starred one takes what is left over."""
-        targets = target[3]
-        star = next((i for i, t in enumerate(targets) if t[0] == "star"), None)
+        targets = target.items
+        star = next((i for i, t in enumerate(targets) if isinstance(t, tree.Star)), None)
         if star is not None and len(values) >= len(targets) - 1:
             width = len(values) - len(targets) + 1
             values = [*values[:star], values[star : star + width], *values[star + width :]]
         if len(values) != len(targets):
             self._count_mismatch(target, len(values))
         for one, value in zip(targets, values, strict=True):
-            self._bind_value(one[3] if one[0] == "star" else one, value)
+            self._bind_value(one.value if isinstance(one, tree.Star) else one, value)
 
-    def _count_mismatch(self, target: Cst, count: int) -> None:
-        self.walk.fail("E0302", f"{len(target[3])} names for {count} values", target)
+    def _count_mismatch(self, target: tree.Display, count: int) -> None:
+        self.walk.fail("E0302", f"{len(target.items)} names for {count} values", target)
 
-    def _bind_value(self, target: Cst, value: Any) -> None:
-        if target[0] in ("tuple", "list"):
+    def _bind_value(self, target: tree.Expr, value: Any) -> None:
+        if isinstance(target, tree.Display):
             if not isinstance(value, (tuple, list)):
                 self.walk.fail("E0302", f"{describe(value)} cannot be taken apart", target)
             self.unpack(target, list(value))
-        elif target[0] == "name":
+        elif isinstance(target, tree.Name):
             self.define(target, value)
         else:
             self.walk.fail("E0302", "only names can be bound here", target)
 
-    def assign_name(self, target: Cst, value: Cst, cst: Cst) -> None:
+    def assign_name(self, target: tree.Name, value: tree.Expr, cst: tree.Stmt) -> None:
         """`x = value`: a declaration, a buffer, an axis, a store into a scalar, or a binding."""
-        name = target[3]
+        name = target.id
         declared = tir_calls.declared_dtype(self.ev, value)
         if declared is not None:
             self._declare(target, declared, value)
             return
-        if value[0] == "call" and (tir_statements.binding(self, target, value) or tir_blocks.axes(self, target, value)):
+        if isinstance(value, tree.Call) and (
+            tir_statements.binding(self, target, value) or tir_blocks.axes(self, target, value)
+        ):
             return
         known = self.scope.find(name)
         if known is not None and isinstance(known.value, Scalar):
@@ -285,9 +289,9 @@ class FunctionWalk:
         else:
             self.bind(target, expr, None, cst)
 
-    def _declare(self, target: Cst, dtype: DType, value: Cst) -> None:
+    def _declare(self, target: tree.Name, dtype: DType, value: tree.Expr) -> None:
         """`n = T.int64()`: a new variable, or the one that a quoted dimension of the signature introduced."""
-        name, span = target[3], self.walk.span(target)
+        name, span = target.id, self.walk.span(target)
         matched = self.signature.matched.get(name)
         if matched is not None and self.scope.get(name) is matched:
             if matched.dtype is not dtype:
@@ -297,30 +301,30 @@ class FunctionWalk:
         var = tir.Var(name, dtype, made.pointer if isinstance(made, tir.Var) else None, span=span)
         self.define(target, var)
 
-    def bind(self, target: Cst, value: tir.Expr, var: tir.Var | None, cst: Cst) -> None:
+    def bind(self, target: tree.Name, value: tir.Expr, var: tir.Var | None, cst: tree.Node) -> None:
         """`target` stands for `value` from here on."""
         pointer = value.pointer if isinstance(value, tir.Var) else tir_statements.pointer_of(value)
         span = self.walk.span(target)
-        var = var or tir.Var(target[3], value.dtype, pointer, span=span)
+        var = var or tir.Var(target.id, value.dtype, pointer, span=span)
         self.define(target, var)
         self.out.add(tir.Bind(var, value, span=self.walk.span(cst)))
 
-    def scalar(self, target: Cst, dtype: DType, value: Any, cst: Cst) -> None:
+    def scalar(self, target: tree.Name, dtype: DType, value: Any, cst: tree.Node) -> None:
         """A variable that can be assigned to again: a buffer of one element."""
         span = self.walk.span(target)
-        buffer = mark(construct.make_buffer(target[3], (1,), dtype, "local"), span)
+        buffer = mark(construct.make_buffer(target.id, (1,), dtype, "local"), span)
         self.define(target, Scalar(buffer))
         self.out.add(tir.AllocBuffer(buffer, scalar=True, span=self.walk.span(cst)))
         if value is not None:
             self.store(buffer, value, (construct.const(0),), cst)
 
-    def _annotated(self, target: Cst, annotation: Cst, value: Cst | None, cst: Cst) -> None:
-        if target[0] != "name":
+    def _annotated(self, target: tree.Expr, annotation: tree.Expr, value: tree.Expr | None, cst: tree.Stmt) -> None:
+        if not isinstance(target, tree.Name):
             self.walk.fail("E0302", "only a name can be annotated", target)
         buffer = tir_statements.vector_annotation(self, annotation)
         if buffer is not None and value is None:
             element, shape = buffer
-            made = mark(construct.make_buffer(target[3], shape, element, "local"), self.walk.span(target))
+            made = mark(construct.make_buffer(target.id, shape, element, "local"), self.walk.span(target))
             self.define(target, made)
             self.out.add(tir.AllocBuffer(made, span=self.walk.span(cst)))
             return
@@ -335,7 +339,7 @@ class FunctionWalk:
             self.scalar(target, dtype, None if value is None else self.ev.operand(value), cst)
             return
         if value is None:
-            self.walk.fail("E0302", f"`{target[3]}` needs a value", cst)
+            self.walk.fail("E0302", f"`{target.id}` needs a value", cst)
         made_value = self.ev.value(value)
         if isinstance(made_value, str):
             made_value = tir.StringImm(made_value, span=self.walk.span(value))
@@ -344,25 +348,27 @@ class FunctionWalk:
         expr = self.ev.as_expr(made_value, value)
         if dtype is not None and dtype is not expr.dtype:
             if dtype.is_handle or expr.dtype.is_handle or let:
-                self.walk.fail("E0301", f"`{target[3]}` is {dtype}, its value is {expr.dtype}", value)
+                self.walk.fail("E0301", f"`{target.id}` is {dtype}, its value is {expr.dtype}", value)
             expr = self.ev.build(value, construct.cast, dtype, expr)
-        var = tir.Var(target[3], expr.dtype, pointer, span=self.walk.span(target)) if pointer is not None else None
+        var = tir.Var(target.id, expr.dtype, pointer, span=self.walk.span(target)) if pointer is not None else None
         self.bind(target, expr, var, cst)
 
-    def _store(self, target: Cst, value: Any, cst: Cst) -> None:
-        base = self.ev.value(target[3])
+    def _store(self, target: tree.Index, value: Any, cst: tree.Stmt) -> None:
+        base = self.ev.value(target.base)
         if isinstance(base, Scalar):
             base = base.buffer
         if not isinstance(base, tir.Buffer):
             help = "only elements of buffers can be assigned to"
-            self.walk.fail("E0302", f"{describe(base)} has no elements", target[3], help=help)
+            self.walk.fail("E0302", f"{describe(base)} has no elements", target.base, help=help)
         self.store(base, value, tuple(self.ev.indices(base, target)), cst)
 
-    def store(self, buffer: tir.Buffer, value: Any, indices: tuple[tir.Expr, ...], cst: Cst) -> None:
+    def store(self, buffer: tir.Buffer, value: Any, indices: tuple[tir.Expr, ...], cst: tree.Node) -> None:
         """`buffer[indices] = value`, the value brought to the dtype of the buffer."""
         lanes = indices[-1].dtype.lanes if indices else 1
         dtype = buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
-        at = cst[5] if cst[0] in ("assign", "augassign") else cst
+        at = cst
+        if isinstance(cst, (tree.Assign, tree.AugAssign)) and cst.value is not None:
+            at = cst.value
         if isinstance(value, bool) or (isinstance(value, int) and not dtype.is_float):
             value = self.ev.build(at, construct.const, value, dtype)
         value = self.ev.as_expr(value, at)
@@ -374,25 +380,25 @@ class FunctionWalk:
         value = self.ev.build(at, construct.cast, dtype, value)
         self.out.add(tir.BufferStore(buffer, value, indices, span=self.walk.span(cst)))
 
-    def _augmented(self, cst: Cst) -> None:
-        _, start, end, target, op, value = cst
-        made = self.ev.value(("binary", start, end, op, target, value))
-        if target[0] == "index":
+    def _augmented(self, cst: tree.AugAssign) -> None:
+        target = cst.target
+        made = self.ev.value(tree.Binary(cst.start, cst.end, cst.op, target, cst.value))
+        if isinstance(target, tree.Index):
             self._store(target, made, cst)
             return
-        known = self.scope.find(target[3]) if target[0] == "name" else None
+        known = self.scope.find(target.id) if isinstance(target, tree.Name) else None
         if known is None or not isinstance(known.value, Scalar):
             help = "values do not change; use an element of a buffer"
             self.walk.fail("E0205", "only elements of buffers can be changed", target, help=help)
         self.store(known.value.buffer, made, (construct.const(0),), cst)
 
-    def _if(self, cst: Cst) -> None:
-        _, _, _, condition, then, other = cst
+    def _if(self, cst: tree.If) -> None:
+        condition, then, other = cst.condition, cst.then, cst.other
         value = self.ev.value(condition)
         if isinstance(value, bool):  # decided now; the names of the branch taken stay visible
             for stmt in then if value else other:
                 try:
-                    _STATEMENT[stmt[0]](self, stmt)
+                    _STATEMENT[type(stmt)](self, stmt)
                 except Skip:
                     self._forget(stmt)
             return
@@ -402,64 +408,64 @@ class FunctionWalk:
         else_body = self.inner(other, where, cst) if other else None
         self.out.add(tir.IfThenElse(made, then_body, else_body, span=self.walk.span(cst)))
 
-    def _truth(self, value: tir.Expr, cst: Cst) -> tir.Expr:
+    def _truth(self, value: tir.Expr, cst: tree.Node) -> tir.Expr:
         """A condition. An integer stands for `T.Cast("bool", value)`, which is printed as it is written: `if i:`."""
         if value.dtype.is_int and value.dtype.lanes == 1 and tir.const_int(value) is None:
             return tir.Cast(BOOL, value, span=self.walk.span(cst))
         return value if value.dtype.is_bool else self.ev.build(cst, construct.as_bool, value)
 
-    def _while(self, cst: Cst) -> None:
-        condition = self._truth(self.ev.expr(cst[3]), cst[3])
+    def _while(self, cst: tree.While) -> None:
+        condition = self._truth(self.ev.expr(cst.condition), cst.condition)
         self.loops += 1
-        body = self.inner(cst[4], " inside a `while`", cst)
+        body = self.inner(cst.body, " inside a `while`", cst)
         self.loops -= 1
         self.out.add(tir.While(condition, body, span=self.walk.span(cst)))
 
-    def jump(self, cst: Cst, made: type[tir.Stmt], word: str) -> None:
+    def jump(self, cst: tree.Node, made: type[tir.Stmt], word: str) -> None:
         """`break` or `continue`."""
         if not self.loops:
             self.walk.fail("E0305", f"`{word}` outside a loop", cst)
         self.out.add(made(span=self.walk.span(cst)))
 
-    def _assert(self, cst: Cst) -> None:
-        condition = self.ev.bool(cst[3])
+    def _assert(self, cst: tree.Assert) -> None:
+        condition = self.ev.bool(cst.condition)
         kind, parts = "RuntimeError", tuple[str, ...]()
-        if cst[4] is not None:
-            kind, parts = attribute_values.assert_message(self.ev, cst[4])
+        if cst.message is not None:
+            kind, parts = attribute_values.assert_message(self.ev, cst.message)
         self.out.add(tir.AssertStmt(condition, kind, parts, span=self.walk.span(cst)))
 
-    def _return(self, cst: Cst) -> None:
-        nothing = cst[3] is None or (cst[3][0] == "const" and cst[3][3] is None)
-        args = () if nothing else (self.ev.expr(cst[3]),)
+    def _return(self, cst: tree.Return) -> None:
+        value = tree.unless_none(cst.value)
+        args = () if value is None else (self.ev.expr(value),)
         made = tir.Call(args[0].dtype if args else VOID, tir.Op("tir.ret"), args, span=self.walk.span(cst))
         self.out.add(tir.Evaluate(made, span=self.walk.span(cst)))
 
-    def _nested(self, cst: Cst) -> None:
-        what = {"def": "function", "class": "class", "import": "import"}[cst[0]]
+    def _nested(self, cst: tree.Stmt) -> None:
+        what = {"def": "function"}.get(cst.kind, cst.kind)
         self.walk.fail("E0305", f"a {what} cannot stand inside a PrimFunc", cst)
 
-    def _pass(self, cst: Cst) -> None:
+    def _pass(self, cst: tree.Stmt) -> None:
         pass
 
 
-_STATEMENT: dict[str, Callable[[FunctionWalk, Cst], None]] = {
-    "expr": FunctionWalk._expression, "assign": FunctionWalk._assign, "augassign": FunctionWalk._augmented,
-    "for": lambda fw, cst: tir_loops.walk_for(fw, cst), "while": FunctionWalk._while, "if": FunctionWalk._if,
-    "with": lambda fw, cst: tir_with.walk_with(fw, cst), "return": FunctionWalk._return,
-    "pass": FunctionWalk._pass,
-    "break": lambda fw, cst: fw.jump(cst, tir.Break, "break"),
-    "continue": lambda fw, cst: fw.jump(cst, tir.Continue, "continue"),
-    "assert": FunctionWalk._assert, "def": FunctionWalk._nested, "class": FunctionWalk._nested,
-    "import": FunctionWalk._nested,
+_STATEMENT: dict[type[tree.Stmt], Callable[[FunctionWalk, Any], None]] = {
+    tree.Expression: FunctionWalk._expression, tree.Assign: FunctionWalk._assign,
+    tree.AugAssign: FunctionWalk._augmented, tree.For: tir_loops.walk_for, tree.While: FunctionWalk._while,
+    tree.If: FunctionWalk._if, tree.With: tir_with.walk_with, tree.Return: FunctionWalk._return,
+    tree.Pass: FunctionWalk._pass,
+    tree.Break: lambda fw, cst: fw.jump(cst, tir.Break, "break"),
+    tree.Continue: lambda fw, cst: fw.jump(cst, tir.Continue, "continue"),
+    tree.Assert: FunctionWalk._assert, tree.Def: FunctionWalk._nested, tree.Class: FunctionWalk._nested,
+    tree.Import: FunctionWalk._nested,
 }  # fmt: skip
 
 
-def _starred(cst: Cst) -> bool:
-    return any(item[0] == "star" for item in cst[3])
+def _starred(cst: tree.Display) -> bool:
+    return any(isinstance(item, tree.Star) for item in cst.items)
 
 
-def _pairs(target: Cst, value: Cst) -> list[tuple[Cst, Cst]]:
+def _pairs(target: tree.Expr, value: tree.Expr) -> list[tuple[tree.Expr, tree.Expr]]:
     """Targets and values that stand at the same places of two displays."""
-    if target[0] in ("tuple", "list") and value[0] in ("tuple", "list"):
-        return list(zip(target[3], value[3], strict=False))
+    if isinstance(target, tree.Display) and isinstance(value, tree.Display):
+        return list(zip(target.items, value.items, strict=False))
     return [(target, value)]

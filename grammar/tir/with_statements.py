@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlcc.grammar.syntax.tree import Cst
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import blocks as tir_blocks
 from mlcc.grammar.tir import loops as tir_loops
 from mlcc.grammar.tir.statements import assert_line, attr_makers, bind_line, bind_var, binding, called, launch
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mlcc.grammar.tir.walk import FunctionWalk
 
 
-def walk_with(fw: FunctionWalk, cst: Cst) -> None:
+def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
     """A `with` of one item or several; the last ones stand inside the first."""
-    items, body = cst[3], cst[4]
+    items, body = cst.items, cst.body
     context, target = items[0]
     if len(items) > 1:
-        body = (("with", *cst[1:3], items[1:], body),)
-    if context[0] != "call":
+        body = (tree.With(cst.start, cst.end, items[1:], body),)
+    if not isinstance(context, tree.Call):
         fw.walk.fail("E0305", "this opens no scope", context, help=_SCOPES_HELP)
     name = called(fw, context)
     if name in ("block", "sblock"):
@@ -60,34 +60,38 @@ _FLAT = {"LetStmt", "let", "Let", "allocate", "decl_buffer", "alloc_buffer_stmt"
 _SCOPES_HELP = '`with` takes `T.block("name")`, `T.init()`, `T.attr(...)`, `T.launch_thread(...)`'
 
 
-def _no_target(fw: FunctionWalk, target: Cst | None, context: Cst) -> None:
+def _no_target(fw: FunctionWalk, target: tree.Expr | None, context: tree.Call) -> None:
     if target is not None:
         fw.walk.fail("E0305", "this has no value that could be named", target)
 
 
-def _with_thread(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
-    if target is not None and target[0] != "name":
+def _with_thread(
+    fw: FunctionWalk, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With
+) -> None:
+    if target is not None and not isinstance(target, tree.Name):
         fw.walk.fail("E0302", "a thread variable is a name", target)
-    make, var = launch(fw, context, target[3] if target is not None else "thread", target)
+    make, var = launch(fw, context, target.id if target is not None else "thread", target)
     with fw.scope.frame(" in a `with`"):
         if target is not None:
-            fw.scope.define(target[3], var, fw.walk.span(target))
+            fw.scope.define(target.id, var, fw.walk.span(target))
         fw.out.add(make(fw.inner(body, " in a `with`", cst)))
 
 
-def _with_flat(fw: FunctionWalk, name: str, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
+def _with_flat(
+    fw: FunctionWalk, name: str, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With
+) -> None:
     """Older texts open a scope where a statement that holds for the rest of the body is enough."""
     with fw.scope.frame(" in a `with`"):
         if name in ("let", "Let") and target is None:
-            if len(context[4]) != 2 or context[5]:
+            if len(context.args) != 2 or context.keywords:
                 fw.walk.fail("E0304", "`T.let` takes a variable and its value", context)
-            var = fw.ev.value(context[4][0])
+            var = fw.ev.value(context.args[0])
             if not isinstance(var, tir.Var):
-                fw.walk.fail("E0302", "what `T.let` binds is a variable", context[4][0], help='`x = T.var("int32")`')
-            bind_var(fw, var, fw.ev.expr(context[4][1]), context)
+                fw.walk.fail("E0302", "what `T.let` binds is a variable", context.args[0], help='`x = T.var("int32")`')
+            bind_var(fw, var, fw.ev.expr(context.args[1]), context)
         elif name == "Assert":
             assert_line(fw, context)
-        elif target is None or target[0] != "name":
+        elif target is None or not isinstance(target, tree.Name):
             if name in ("LetStmt", "Bind") and target is None:
                 bind_line(fw, context)
             else:
@@ -100,8 +104,8 @@ def _with_flat(fw: FunctionWalk, name: str, context: Cst, target: Cst | None, bo
             fw.out.add(stmt)
 
 
-def _with_loop(fw: FunctionWalk, context: Cst, target: Cst | None, body: tuple[Cst, ...], cst: Cst) -> None:
+def _with_loop(fw: FunctionWalk, context: tree.Call, target: tree.Expr | None, body: tree.Body, cst: tree.With) -> None:
     """`with T.grid(4, 4) as (i, j):` is a `for`."""
     if target is None:
         fw.walk.fail("E0305", "the loop variable needs a name", context, help="`for i in ...:`")
-    tir_loops.walk_for(fw, ("for", *cst[1:3], target, context, body))
+    tir_loops.walk_for(fw, tree.For(cst.start, cst.end, target, context, body))

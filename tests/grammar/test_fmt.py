@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from mlcc.errors import CompileError, Source
 from mlcc.grammar.fmt.canonical import format_text
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import parse_syntax
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -58,15 +60,17 @@ def other(a: T.handle):
 '''
 
 
-def shape(tree: Any) -> Any:
+def shape(part: Any) -> Any:
     """A syntax tree without its offsets."""
-    if type(tree) is tuple:
-        if len(tree) > 2 and type(tree[0]) is str and type(tree[1]) is int and type(tree[2]) is int:
-            return (tree[0], *(shape(t) for t in tree[3:]))
-        if len(tree) == 2 and type(tree[0]) is int and type(tree[1]) is int:
-            return "place"
-        return tuple(shape(t) for t in tree)
-    return repr(tree) if type(tree) is float else tree
+    if isinstance(part, tree.Node):
+        return (part.kind, *(shape(getattr(part, name)) for name in _parts(type(part))))
+    if type(part) is tuple:
+        return tuple(shape(item) for item in part)
+    return repr(part) if type(part) is float else part
+
+
+def _parts(cls: type[tree.Node]) -> list[str]:
+    return [f.name for f in dataclasses.fields(cls) if f.name not in ("start", "end", "name_start", "name_end")]
 
 
 def facts(text: str) -> tuple[Any, Counter[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlcc.errors import CompileError, Source
-from mlcc.grammar.syntax import tables
+from mlcc.grammar.syntax import tables, tree
 from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
 
 
@@ -21,20 +22,22 @@ def parse(text: str, start: str = "module") -> Tree:
 
 def expression(text: str) -> Any:
     statement = parse(f"x = {text}\n").body[0]
-    return bare(statement[5])
+    assert isinstance(statement, tree.Assign)
+    return bare(statement.value)
 
 
 def bare(node: Any) -> Any:
-    """The node without its offsets, names as plain strings."""
-    if not isinstance(node, tuple):
+    """The node as a tuple of its kind and parts, without its offsets; names and literals as plain values."""
+    if isinstance(node, tuple):
+        return tuple(bare(part) for part in node)
+    if not isinstance(node, tree.Node):
         return node
-    if len(node) > 2 and isinstance(node[0], str) and isinstance(node[1], int) and isinstance(node[2], int):
-        if node[0] in ("name", "int", "float", "str", "const"):
-            return node[3]
-        if node[0] == "call":
-            return ("call", bare(node[3]), bare(node[4]), tuple((k[0], bare(k[3])) for k in node[5]))
-        return (node[0], *(bare(part) for part in node[3:]))
-    return tuple(bare(part) for part in node)
+    if isinstance(node, tree.Name):
+        return node.id
+    if isinstance(node, tree.Literal):
+        return node.value
+    parts = tuple(bare(getattr(node, field.name)) for field in dataclasses.fields(node)[2:])
+    return parts if isinstance(node, tree.Keyword) else (node.kind, *parts)
 
 
 def test_the_grammar_has_no_conflicts() -> None:
@@ -42,7 +45,7 @@ def test_the_grammar_has_no_conflicts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tree"),
+    ("text", "expected"),
     [
         ("a + b * c", ("binary", "+", "a", ("binary", "*", "b", "c"))),
         ("a - b - c", ("binary", "-", ("binary", "-", "a", "b"), "c")),
@@ -77,8 +80,8 @@ def test_the_grammar_has_no_conflicts() -> None:
         ("None is True", ("compare", "is", None, True)),
     ],
 )  # fmt: skip
-def test_expressions(text: str, tree: Any) -> None:
-    assert expression(text) == tree
+def test_expressions(text: str, expected: Any) -> None:
+    assert expression(text) == expected
 
 
 def test_statements() -> None:
@@ -94,12 +97,13 @@ def test_statements() -> None:
         "    if x: continue\n    elif y:\n        return\n    else:\n        return 1, 2\n"
         "    with a as b, c:\n        assert x, 'm'\n"
     )
-    imports, function = parse(text).body[0:2], parse(text).body[2]
-    assert [i[3] for i in imports] == [(("tvm", "tvm"),), (("tvm.script.ir", "I"), ("tvm.script.tirx", "T"))]
-    kind, _, _, name, _, parameters, returns, decorators, body = function
-    assert (kind, name, [p[0] for p in parameters], returns[3]) == ("def", "f", ["a", "b"], None)
-    assert len(decorators) == 1
-    assert [bare(s) for s in body] == [
+    *imports, function = parse(text).body
+    names = [(("tvm", "tvm"),), (("tvm.script.ir", "I"), ("tvm.script.tirx", "T"))]
+    assert [bare(i) for i in imports] == [("import", pairs) for pairs in names]
+    assert isinstance(function, tree.Def)
+    assert (function.name, [p.name for p in function.parameters], bare(function.returns)) == ("f", ["a", "b"], None)
+    assert len(function.decorators) == 1
+    assert [bare(s) for s in function.body] == [
         ("assign", "x", ("attr", "T", "int32"), "a"),
         ("assign", "y", ("attr", "T", "int32"), None),
         ("assign", ("tuple", ("i", ("tuple", ("j", "k")))), None, "b"),
@@ -114,12 +118,13 @@ def test_statements() -> None:
 
 def test_offsets_mark_the_text_of_a_node() -> None:
     text = "def f():\n    y = g(a, b=(c + 1))[2].d\n"
-    node = parse(text).body[0][8][0]
-    assert text[node[1] : node[2]] == "y = g(a, b=(c + 1))[2].d"
-    call = node[5][3][3]
-    assert text[call[1] : call[2]] == "g(a, b=(c + 1))"
-    assert text[call[5][0][1] : call[5][0][2]] == "b"
-    assert text[call[5][0][3][1] : call[5][0][3][2]] == "(c + 1)"
+    written = [(type(node), text[node.start : node.end]) for node in tree.nodes(parse(text).body)]
+    assert written == [
+        (tree.Def, "def f():"), (tree.Assign, "y = g(a, b=(c + 1))[2].d"), (tree.Name, "y"),
+        (tree.Attribute, "g(a, b=(c + 1))[2].d"), (tree.Index, "g(a, b=(c + 1))[2]"), (tree.Call, "g(a, b=(c + 1))"),
+        (tree.Name, "g"), (tree.Name, "a"), (tree.Keyword, "b"), (tree.Binary, "(c + 1)"), (tree.Name, "c"),
+        (tree.Int, "1"), (tree.Int, "2"),
+    ]  # fmt: skip
 
 
 def test_comments_are_collected() -> None:
@@ -131,7 +136,7 @@ def test_comments_are_collected() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_line_ends(newline: str) -> None:
     text = "def f():\n    x = (1 +\n  2)\n\n    # c\n    s = 'a\\\nb'\ny = 1\n".replace("\n", newline)
-    assert [s[0] for s in parse(text).body] == ["def", "assign"]
+    assert [s.kind for s in parse(text).body] == ["def", "assign"]
 
 
 def test_a_byte_order_mark_and_an_empty_text_are_fine() -> None:
@@ -140,11 +145,12 @@ def test_a_byte_order_mark_and_an_empty_text_are_fine() -> None:
 
 
 def test_tabs_indent_to_the_next_eighth_column() -> None:
-    assert len(parse("def f():\n\tx = 1\n\tif x:\n\t\ty = 2\n").body[0][8]) == 2
+    function = parse("def f():\n\tx = 1\n\tif x:\n\t\ty = 2\n").body[0]
+    assert isinstance(function, tree.Def) and len(function.body) == 2
 
 
 def test_a_script_has_loops_at_the_top_and_no_classes() -> None:
-    assert parse("for i in range(3):\n    sch.f(i)\n", "script").body[0][0] == "for"
+    assert parse("for i in range(3):\n    sch.f(i)\n", "script").body[0].kind == "for"
     with pytest.raises(CompileError, match="a class cannot stand in a schedule script"):
         parse("class A:\n    pass\n", "script")
 

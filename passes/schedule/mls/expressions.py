@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mlcc.errors import CompileError, Label, Source, Span, did_you_mean
+from mlcc.grammar.syntax import tree
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.mls.builtins import METHODS, builtins, dotted, invoke, make
@@ -26,9 +27,6 @@ from mlcc.passes.schedule.mls.values import (
     is_key,
     plain,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from mlcc.grammar.syntax.tree import Cst
 
 GIVEN = "sch"  # the name that top-level statements know the schedule by
 
@@ -60,7 +58,7 @@ class Frame:
 
     __slots__ = ("called_at", "loops", "name", "names", "scopes", "steps")
 
-    def __init__(self, name: str, scopes: tuple[dict[str, Any], ...], called_at: Cst | None) -> None:
+    def __init__(self, name: str, scopes: tuple[dict[str, Any], ...], called_at: tree.Call | None) -> None:
         self.name, self.called_at = name, called_at
         self.names: dict[str, Any] = {}
         self.scopes = (self.names, *scopes)
@@ -79,14 +77,14 @@ class Expressions:
         self.globals: dict[str, Any] = {GIVEN: Given()}
         self.frames: list[Frame] = []
 
-    def span(self, cst: Cst) -> Span:
-        return Span(self.source, cst[1], cst[2])
+    def span(self, cst: tree.Node) -> Span:
+        return Span(self.source, cst.start, cst.end)
 
-    def value(self, cst: Cst) -> Any:
+    def value(self, cst: tree.Expr) -> Any:
         """The value of an expression. Raises CompileError."""
         try:
             self.budget.spend(1)
-            return _VALUE[cst[0]](self, cst)
+            return _VALUE[type(cst)](self, cst)
         except Wrong as wrong:
             raise wrong.placed(self.span(wrong.at or cst)) from None
 
@@ -97,11 +95,11 @@ class Expressions:
 
     # ------------------------------------------------------------ atoms
 
-    def _literal(self, cst: Cst) -> Any:
-        return self.budget.number(cst[3])
+    def _literal(self, cst: tree.Literal) -> Any:
+        return self.budget.number(cst.value)
 
-    def _name(self, cst: Cst) -> Any:
-        name = cst[3]
+    def _name(self, cst: tree.Name) -> Any:
+        name = cst.id
         for scope in self.frames[-1].scopes:
             if name in scope:
                 return scope[name]
@@ -119,73 +117,73 @@ class Expressions:
             return help if name == "print" else "a script has no access to Python"
         return did_you_mean(name, seen) or (f"the schedule is given as `{GIVEN}`" if name in ("s", "mod") else None)
 
-    def _list(self, cst: Cst) -> list[Any]:
-        return self._items(cst[3])
+    def _list(self, cst: tree.List) -> list[Any]:
+        return self._items(cst.items)
 
-    def _tuple(self, cst: Cst) -> tuple[Any, ...]:
-        return tuple(self._items(cst[3]))
+    def _tuple(self, cst: tree.Tuple) -> tuple[Any, ...]:
+        return tuple(self._items(cst.items))
 
-    def _items(self, items: tuple[Cst, ...]) -> list[Any]:
+    def _items(self, items: tuple[tree.Expr, ...]) -> list[Any]:
         made: list[Any] = []
         for item in items:
-            if item[0] == "star":
-                made += elements(self.value(item[3]), self.budget, "unpack")
+            if isinstance(item, tree.Star):
+                made += elements(self.value(item.value), self.budget, "unpack")
             else:
                 made.append(self.value(item))
         return made
 
-    def _dict(self, cst: Cst) -> dict[Any, Any]:
+    def _dict(self, cst: tree.Dict) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
-        for key_cst, value_cst in cst[3]:
+        for key_cst, value_cst in cst.entries:
             key = self.value(key_cst)
             if not is_key(key):
                 raise Wrong("E0606", f"{describe(key)} cannot be a key of a dict", at=key_cst)
             made[key] = self.value(value_cst)
         return made
 
-    def _lambda(self, cst: Cst) -> Lambda:
+    def _lambda(self, cst: tree.Lambda) -> Lambda:
         scopes = self.frames[-1].scopes
 
         def run(values: tuple[Any, ...]) -> Any:
             frame = Frame("lambda", scopes, None)
-            if len(values) != len(cst[3]):
-                message = f"the index map has {len(cst[3])} parameters, and there are {len(values)} indices"
+            if len(values) != len(cst.parameters):
+                message = f"the index map has {len(cst.parameters)} parameters, and there are {len(values)} indices"
                 raise Wrong("E0605", message).placed(self.span(cst))
-            frame.names.update(zip(cst[3], values, strict=True))
+            frame.names.update(zip(cst.parameters, values, strict=True))
             self.enter(frame)
-            made = self.value(cst[4])
+            made = self.value(cst.body)
             self.frames.pop()
             return made
 
-        return Lambda("lambda", cst, run, cst[3])
+        return Lambda("lambda", run, cst.parameters)
 
     # ------------------------------------------------------------ operators
 
-    def _unary(self, cst: Cst) -> Any:
-        return unary(cst[3], self.value(cst[4]), self.budget)
+    def _unary(self, cst: tree.Unary) -> Any:
+        return unary(cst.op, self.value(cst.operand), self.budget)
 
-    def _binary(self, cst: Cst) -> Any:
-        return binary(cst[3], self.value(cst[4]), self.value(cst[5]), self.budget)
+    def _binary(self, cst: tree.Binary) -> Any:
+        return binary(cst.op, self.value(cst.left), self.value(cst.right), self.budget)
 
-    def _compare(self, cst: Cst) -> Any:
-        return compare(cst[3], self.value(cst[4]), self.value(cst[5]), self.budget)
+    def _compare(self, cst: tree.Compare) -> Any:
+        return compare(cst.op, self.value(cst.left), self.value(cst.right), self.budget)
 
-    def _bool(self, cst: Cst) -> Any:
+    def _bool(self, cst: tree.Bool) -> Any:
         chain = _chain(cst)
         if chain is not None:
             return self._compare_chain(*chain)
-        left = self.value(cst[4])
+        left = self.value(cst.left)
         if isinstance(left, tir.Expr):
-            return self.budget.symbolic(_join(cst[3], left, self.value(cst[5])), left)
-        return self.value(cst[5]) if truth(left) is (cst[3] == "and") else left
+            return self.budget.symbolic(_join(cst.op, left, self.value(cst.right)), left)
+        return self.value(cst.right) if truth(left) is (cst.op == "and") else left
 
-    def _compare_chain(self, first: Cst, links: list[Cst]) -> Any:
+    def _compare_chain(self, first: tree.Expr, links: list[tree.Compare]) -> Any:
         """`a < b < c`: each operand is evaluated once."""
         left = self.value(first)
         made: Any = True
         for link in links:
-            right = self.value(link[5])
-            found = compare(link[3], left, right, self.budget)
+            right = self.value(link.right)
+            found = compare(link.op, left, right, self.budget)
             if isinstance(found, tir.Expr) or isinstance(made, tir.Expr):
                 made = self.budget.symbolic(_join("and", made, found), made, found)
             elif not truth(found):
@@ -193,31 +191,32 @@ class Expressions:
             left = right
         return made
 
-    def _choice(self, cst: Cst) -> Any:
-        return self.value(cst[4] if truth(self.value(cst[3])) else cst[5])
+    def _choice(self, cst: tree.Choice) -> Any:
+        return self.value(cst.then if truth(self.value(cst.condition)) else cst.other)
 
     # ------------------------------------------------------------ parts
 
-    def _index(self, cst: Cst) -> Any:
-        return self.part_of(self.value(cst[3]), cst)
+    def _index(self, cst: tree.Index) -> Any:
+        return self.part_of(self.value(cst.base), cst)
 
-    def part_of(self, base: Any, cst: Cst) -> Any:
+    def part_of(self, base: Any, cst: tree.Index) -> Any:
         """The part of `base` that an index node names."""
-        items = cst[4]
-        if len(items) == 1 and items[0][0] == "slice":
-            low, high, step = (None if bound is None else self.value(bound) for bound in items[0][3:6])
+        items = cst.items
+        if len(items) == 1 and isinstance(items[0], tree.Slice):
+            bounds = (items[0].low, items[0].high, items[0].step)
+            low, high, step = (None if bound is None else self.value(bound) for bound in bounds)
             return part(base, low, high, step, self.budget)
         return element(base, self.key_of(cst))
 
-    def key_of(self, cst: Cst) -> Any:
+    def key_of(self, cst: tree.Index) -> Any:
         """The key between the brackets of an index node."""
-        items = cst[4]
-        if any(item[0] in ("slice", "star") for item in items):
+        items = cst.items
+        if any(isinstance(item, (tree.Slice, tree.Star)) for item in items):
             raise Wrong("E0601", "lists have one dimension here")
         return self.value(items[0]) if len(items) == 1 else tuple(map(self.value, items))
 
-    def _attribute(self, cst: Cst) -> Any:
-        return self.attribute_of(self.value(cst[3]), cst[4])
+    def _attribute(self, cst: tree.Attribute) -> Any:
+        return self.attribute_of(self.value(cst.base), cst.name)
 
     def attribute_of(self, base: Any, name: str) -> Any:
         """`base.name`: a primitive, a method, or a part of a dotted name. Raises Wrong."""
@@ -241,10 +240,10 @@ class Expressions:
 
     # ------------------------------------------------------------ calls
 
-    def _call(self, cst: Cst) -> Any:
-        callee = self.value(cst[3])
-        args = self._items(cst[4])
-        kwargs = {name: self.value(value) for name, _, _, value in cst[5]}
+    def _call(self, cst: tree.Call) -> Any:
+        callee = self.value(cst.function)
+        args = self._items(cst.args)
+        kwargs = {keyword.name: self.value(keyword.value) for keyword in cst.keywords}
         if isinstance(callee, Method):
             return self._call_method(callee, args, kwargs, cst)
         if isinstance(callee, Function):
@@ -259,7 +258,7 @@ class Expressions:
             raise Wrong("E0601", f"`{callee.path}` cannot be called in a script")
         raise Wrong("E0606", f"{describe(callee)} cannot be called")
 
-    def _call_method(self, method: Method, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> Any:
+    def _call_method(self, method: Method, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> Any:
         if isinstance(method.owner, Given):
             return self._apply(method.name, args, kwargs, cst)
         if isinstance(method.owner, Module):
@@ -269,7 +268,7 @@ class Expressions:
         fn = METHODS[type(method.owner)][method.name]
         return invoke(method.name, fn, self.budget, [method.owner, *args], kwargs)
 
-    def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> Any:
+    def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> Any:
         """Apply a primitive to the schedule."""
         self.budget.spend(self.steps.cost())
         self.frames[-1].steps += 1
@@ -281,17 +280,17 @@ class Expressions:
             gone = self._gone(cst, given, named) if exc.diagnostics[0].code == "E0611" else None
             if gone is None:
                 raise
-            label = Label(self.span(gone), f"`{gone[3]}` has ended" if gone[0] == "name" else "")
+            label = Label(self.span(gone), f"`{gone.id}` has ended" if isinstance(gone, tree.Name) else "")
             raise CompileError([dataclasses.replace(d, primary=label) for d in exc.diagnostics]) from None
 
-    def _gone(self, cst: Cst, args: list[Any], kwargs: dict[str, Any]) -> Cst | None:
+    def _gone(self, cst: tree.Call, args: list[Any], kwargs: dict[str, Any]) -> tree.Expr | None:
         """The argument of a call that stands for something that is no longer there."""
-        places = [] if any(a[0] == "star" for a in cst[4]) else list(zip(cst[4], args, strict=True))
-        places += [(value, kwargs[name]) for name, _, _, value in cst[5]]
+        places = [] if any(isinstance(a, tree.Star) for a in cst.args) else list(zip(cst.args, args, strict=True))
+        places += [(keyword.value, kwargs[keyword.name]) for keyword in cst.keywords]
         found = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
         return next(found, None)
 
-    def _register(self, args: list[Any], kwargs: dict[str, Any], cst: Cst) -> None:
+    def _register(self, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> None:
         invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)
         given = dict(zip(("name", "file"), args, strict=False)) | kwargs
         for key, value in given.items():
@@ -299,7 +298,7 @@ class Expressions:
                 raise Wrong("E0606", f"`{key}` is a string, not {describe(value)}")
         self.steps.register_intrinsic(given["name"], given["file"], self.span(cst))
 
-    def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: Cst | None) -> Any:
+    def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
         raise NotImplementedError
 
     def called_from(self, error: CompileError) -> CompileError:
@@ -340,21 +339,19 @@ def _needs_place(budget: Budget, name: Any, file: Any) -> None:
     """The signature of `register_tensor_intrin`, which also needs the place of its call."""
 
 
-def _chain(cst: Cst) -> tuple[Cst, list[Cst]] | None:
+def _chain(cst: tree.Expr) -> tuple[tree.Expr, list[tree.Compare]] | None:
     """The first operand and the comparisons of `a < b < c`, whose syntax shares the node of `b`."""
-    links: list[Cst] = []
-    while cst[0] == "bool" and cst[3] == "and" and cst[5][0] == "compare":
-        left, link = cst[4], cst[5]
-        middle = (
-            left[5] if left[0] == "compare" else left[5][5] if left[0] == "bool" and left[5][0] == "compare" else None
-        )
-        if middle is not link[4]:
+    links: list[tree.Compare] = []
+    while isinstance(cst, tree.Bool) and cst.op == "and" and isinstance(cst.right, tree.Compare):
+        left, link = cst.left, cst.right
+        last = left.right if isinstance(left, tree.Bool) else left
+        if not isinstance(last, tree.Compare) or last.right is not link.left:
             return None
         links.append(link)
         cst = left
-    if not links or cst[0] != "compare":
+    if not links or not isinstance(cst, tree.Compare):
         return None
-    return cst[4], [cst, *reversed(links)]
+    return cst.left, [cst, *reversed(links)]
 
 
 def _join(op: str, a: Any, b: Any) -> Any:
@@ -366,10 +363,11 @@ def _join(op: str, a: Any, b: Any) -> Any:
         raise Wrong("E0606", f"`{op}` does not apply to {describe(a)} and {describe(b)}") from None
 
 
-_VALUE: dict[str, Callable[[Expressions, Cst], Any]] = {
-    "name": Expressions._name, "int": Expressions._literal, "float": Expressions._literal, "str": Expressions._literal,
-    "const": Expressions._literal, "attr": Expressions._attribute, "call": Expressions._call,
-    "index": Expressions._index, "tuple": Expressions._tuple, "list": Expressions._list, "dict": Expressions._dict,
-    "unary": Expressions._unary, "binary": Expressions._binary, "compare": Expressions._compare,
-    "bool": Expressions._bool, "ifexp": Expressions._choice, "lambda": Expressions._lambda,
+_VALUE: dict[type[tree.Expr], Callable[[Expressions, Any], Any]] = {
+    tree.Name: Expressions._name, tree.Int: Expressions._literal, tree.Float: Expressions._literal,
+    tree.Str: Expressions._literal, tree.Const: Expressions._literal, tree.Attribute: Expressions._attribute,
+    tree.Call: Expressions._call, tree.Index: Expressions._index, tree.Tuple: Expressions._tuple,
+    tree.List: Expressions._list, tree.Dict: Expressions._dict, tree.Unary: Expressions._unary,
+    tree.Binary: Expressions._binary, tree.Compare: Expressions._compare, tree.Bool: Expressions._bool,
+    tree.Choice: Expressions._choice, tree.Lambda: Expressions._lambda,
 }  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import CompileError, Label, Source, Span
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import parse_syntax
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
@@ -19,9 +20,6 @@ from mlcc.passes.schedule.mls.statements import Script
 from mlcc.passes.schedule.mls.values import CALL_COST, MAX_LOOPS, Wrong
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.recursion import deep
-
-if TYPE_CHECKING:
-    from mlcc.grammar.syntax.tree import Cst
 
 Show = Callable[[str], None]
 
@@ -51,15 +49,15 @@ def run_script(
     `show` is given what `sch.show()` shows; `after` the place of each statement that applied primitives, once it ran.
     A `confined` script reads no file outside `folder`. Raises CompileError.
     """
-    tree = parse_syntax(source, start="script")
+    text = parse_syntax(source, start="script")
     steps = _Steps(schedule, folder, confined, show)
 
-    def watch(stmt: Cst) -> None:
+    def watch(stmt: tree.Stmt) -> None:
         if after is not None:
-            after(Span(source, stmt[1], stmt[2]))
+            after(Span(source, stmt.start, stmt.end))
 
     with deep():
-        Script(source, steps, watch if after is not None else None).run(tree)
+        Script(source, steps, watch if after is not None else None).run(text)
     return steps.intrinsics
 
 

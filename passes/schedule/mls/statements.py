@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import CompileError, Source, did_you_mean
+from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree
 from mlcc.passes.schedule.handles import LoopRV
 from mlcc.passes.schedule.mls.expressions import GIVEN, Expressions, Frame, Steps
 from mlcc.passes.schedule.mls.operators import binary, elements, truth
 from mlcc.passes.schedule.mls.values import Function, Given, Module, Wrong, describe, is_key, length
 
-if TYPE_CHECKING:
-    from mlcc.grammar.syntax.tree import Cst
-
-Watch = Callable[["Cst"], None]  # told each simple statement that applied primitives, after it ran
+Watch = Callable[["tree.Stmt"], None]  # told each simple statement that applied primitives, after it ran
 
 
 class Next(enum.Enum):
@@ -36,25 +34,25 @@ class Script(Expressions):
         self.watch = watch
         self.returned: Any = None
 
-    def run(self, tree: Tree) -> None:
+    def run(self, text: Tree) -> None:
         """Run the top-level statements and then, unless they use the schedule, the last `def`. Raises CompileError."""
         top = Frame("script", (), None)
         top.names = self.globals
         top.scopes = (self.globals,)
         self.frames = [top]
         try:
-            self.body(tree.body)
-            entry = next((s for s in reversed(tree.body) if s[0] == "def"), None)
-            if entry is not None and not any(s[0] != "def" and _mentions(s, GIVEN) for s in tree.body):
+            self.body(text.body)
+            entry = next((s for s in reversed(text.body) if isinstance(s, tree.Def)), None)
+            if entry is not None and not any(not isinstance(s, tree.Def) and _mentions(s, GIVEN) for s in text.body):
                 self._enter_last(entry)
         except CompileError as exc:
             raise self.called_from(exc) from None
         except RecursionError:
-            raise self.called_from(Wrong("E0602", "this nests too deep").placed(self.span(tree.body[0]))) from None
+            raise self.called_from(Wrong("E0602", "this nests too deep").placed(self.span(text.body[0]))) from None
 
-    def _enter_last(self, entry: Cst) -> None:
-        name = entry[3]
-        place = self.span(("name", *entry[4]))
+    def _enter_last(self, entry: tree.Def) -> None:
+        name = entry.name
+        place = self.span(entry.place)
         fn = self.globals.get(name)
         if not isinstance(fn, Function):
             raise Wrong("E0604", f"`{name}` is no longer the function that it was").placed(place)
@@ -72,63 +70,62 @@ class Script(Expressions):
 
     # ------------------------------------------------------------ statements
 
-    def body(self, body: tuple[Cst, ...]) -> Next:
-        before: Cst | None = None
+    def body(self, body: tree.Body) -> Next:
+        before: tree.Stmt | None = None
         value: Any = None
         for stmt in body:
-            if stmt[0] != "assign":
+            if not isinstance(stmt, tree.Assign):
                 ended = self.statement(stmt)
                 if ended is not Next.STATEMENT:
                     return ended
-            elif before is not None and before[0] == "assign" and stmt[5] is before[5] is not None:
-                self._placed(stmt, self._store, stmt[3], value)  # `a = b = c` is two statements that share `c`
+            elif before is not None and isinstance(before, tree.Assign) and stmt.value is before.value is not None:
+                self._placed(stmt, self._store, stmt.target, value)  # `a = b = c` is two statements that share `c`
             else:
                 value = self._assign(stmt)
             before = stmt
         return Next.STATEMENT
 
-    def statement(self, stmt: Cst) -> Next:
+    def statement(self, stmt: tree.Stmt) -> Next:
         """Run any statement but a plain assignment."""
         self._placed(stmt, self.budget.spend, 1)
-        run = _RUN.get(stmt[0])
+        run = _RUN.get(type(stmt))
         if run is None:
-            wrong = Wrong("E0601", f"{_NAMES.get(stmt[0], 'this')} is not part of the script language")
+            wrong = Wrong("E0601", f"{_NAMES.get(type(stmt), 'this')} is not part of the script language")
             raise wrong.placed(self.span(stmt))
         before = self.frames[-1].steps
         ended = self._placed(stmt, run, self, stmt)
-        if self.watch is not None and stmt[0] in _SIMPLE and self.frames[-1].steps != before:
+        if self.watch is not None and isinstance(stmt, _SIMPLE) and self.frames[-1].steps != before:
             self.watch(stmt)
         return ended  # type: ignore[no-any-return]
 
-    def _placed(self, stmt: Cst, run: Callable[..., Any], *args: Any) -> Any:
+    def _placed(self, stmt: tree.Stmt, run: Callable[..., Any], *args: Any) -> Any:
         try:
             return run(*args)
         except Wrong as wrong:
             raise wrong.placed(self.span(wrong.at or stmt)) from None
 
-    def _assign(self, stmt: Cst) -> Any:
+    def _assign(self, stmt: tree.Assign) -> Any:
         self._placed(stmt, self.budget.spend, 1)
-        if stmt[5] is None:
+        if stmt.value is None:
             return None  # a bare annotation
         before = self.frames[-1].steps
-        value = self.value(stmt[5])
-        self._placed(stmt, self._store, stmt[3], value)
+        value = self.value(stmt.value)
+        self._placed(stmt, self._store, stmt.target, value)
         if self.watch is not None and self.frames[-1].steps != before:
             self.watch(stmt)
         return value
 
-    def _store(self, target: Cst, value: Any) -> None:
-        kind = target[0]
-        if kind == "name":
-            self.frames[-1].names[target[3]] = value
-        elif kind in ("tuple", "list"):
+    def _store(self, target: tree.Expr, value: Any) -> None:
+        if isinstance(target, tree.Name):
+            self.frames[-1].names[target.id] = value
+        elif isinstance(target, tree.Display):
             self._unpack(target, value)
-        elif kind == "index":
-            self._store_element(self.value(target[3]), target, value)
+        elif isinstance(target, tree.Index):
+            self._store_element(self.value(target.base), target, value)
         else:
             raise Wrong("E0601", "only names and elements of lists can be assigned to", at=target)
 
-    def _store_element(self, base: Any, target: Cst, value: Any) -> None:
+    def _store_element(self, base: Any, target: tree.Index, value: Any) -> None:
         if isinstance(base, dict):
             key = self.key_of(target)
             if not is_key(key):
@@ -142,22 +139,22 @@ class Script(Expressions):
             raise Wrong("E0606", f"there is no such element in a list of {len(base)}", at=target)
         base[at] = value
 
-    def _unpack(self, target: Cst, value: Any) -> None:
-        targets = target[3]
+    def _unpack(self, target: tree.Display, value: Any) -> None:
+        targets = target.items
         values = elements(value, self.budget, "unpack")
-        stars = [at for at, t in enumerate(targets) if t[0] == "star"]
+        stars = [at for at, t in enumerate(targets) if isinstance(t, tree.Star)]
         if len(stars) > 1:
             raise Wrong("E0603", "only one target can take a list (`*name`)", at=target)
         if stars and len(values) >= len(targets) - 1:
             at, rest = stars[0], len(values) - len(targets) + 1
             values[at : at + rest] = [values[at : at + rest]]
-            targets = tuple(t[3] if t[0] == "star" else t for t in targets)
+            targets = tuple(t.value if isinstance(t, tree.Star) else t for t in targets)
         if len(values) != len(targets):
             raise self._wrong_count(target, len(targets), values, bool(stars))
         for part, item in zip(targets, values, strict=True):
             self._store(part, item)
 
-    def _wrong_count(self, target: Cst, wanted: int, values: list[Any], star: bool) -> Wrong:
+    def _wrong_count(self, target: tree.Expr, wanted: int, values: list[Any], star: bool) -> Wrong:
         """The error where `wanted` names (one of them for a list, if `star`) stand for other than so many values."""
         names, count = self.label(values), len(values)
         kind = "loop" if names and all(isinstance(v, LoopRV) for v in values) else "value"
@@ -170,13 +167,13 @@ class Script(Expressions):
             help = f"write `{names}{',' if count == 1 else ''} = ...`"
         return Wrong("E0603", f"{there}{shown}, and {taken}", help, at=target)
 
-    def _augmented(self, stmt: Cst) -> Next:
-        target, op, amount = stmt[3:6]
-        if target[0] == "name":
+    def _augmented(self, stmt: tree.AugAssign) -> Next:
+        target, op, amount = stmt.target, stmt.op, stmt.value
+        if isinstance(target, tree.Name):
             old = self.value(target)
             self._store(target, self._grow(op, old, self.value(amount)))
-        elif target[0] == "index":
-            base = self.value(target[3])
+        elif isinstance(target, tree.Index):
+            base = self.value(target.base)
             old = self.part_of(base, target)
             self._store_element(base, target, self._grow(op, old, self.value(amount)))
         else:
@@ -191,18 +188,18 @@ class Script(Expressions):
             return old
         return binary(op, old, amount, self.budget)
 
-    def _expression(self, stmt: Cst) -> Next:
-        self.value(stmt[3])
+    def _expression(self, stmt: tree.Expression) -> Next:
+        self.value(stmt.value)
         return Next.STATEMENT
 
-    def _for(self, stmt: Cst) -> Next:
+    def _for(self, stmt: tree.For) -> Next:
         frame = self.frames[-1]
-        values = self.value(stmt[4])
+        values = self.value(stmt.iterable)
         frame.loops += 1
-        for value in self._iterate(values, stmt[4]):
+        for value in self._iterate(values, stmt.iterable):
             self.budget.spend(1)
-            self._store(stmt[3], value)
-            ended = self.body(stmt[5])
+            self._store(stmt.target, value)
+            ended = self.body(stmt.body)
             if ended is Next.BREAK:
                 break
             if ended is Next.RETURN:
@@ -210,7 +207,7 @@ class Script(Expressions):
         frame.loops -= 1
         return Next.STATEMENT
 
-    def _iterate(self, values: Any, at: Cst) -> Iterator[Any]:
+    def _iterate(self, values: Any, at: tree.Expr) -> Iterator[Any]:
         if not isinstance(values, (list, tuple, str, range, dict)):
             try:
                 elements(values, self.budget)
@@ -224,12 +221,12 @@ class Script(Expressions):
             yield values[position]
             position += 1
 
-    def _while(self, stmt: Cst) -> Next:
+    def _while(self, stmt: tree.While) -> Next:
         frame = self.frames[-1]
         frame.loops += 1
-        while truth(self.value(stmt[3])):
+        while truth(self.value(stmt.condition)):
             self.budget.spend(1)
-            ended = self.body(stmt[4])
+            ended = self.body(stmt.body)
             if ended is Next.BREAK:
                 break
             if ended is Next.RETURN:
@@ -237,64 +234,64 @@ class Script(Expressions):
         frame.loops -= 1
         return Next.STATEMENT
 
-    def _if(self, stmt: Cst) -> Next:
-        return self.body(stmt[4] if truth(self.value(stmt[3])) else stmt[5])
+    def _if(self, stmt: tree.If) -> Next:
+        return self.body(stmt.then if truth(self.value(stmt.condition)) else stmt.other)
 
-    def _leave_loop(self, stmt: Cst) -> Next:
+    def _leave_loop(self, stmt: tree.Stmt) -> Next:
         if not self.frames[-1].loops:
-            raise Wrong("E0601", f"`{stmt[0]}` stands in no loop")
-        return Next.BREAK if stmt[0] == "break" else Next.CONTINUE
+            raise Wrong("E0601", f"`{stmt.kind}` stands in no loop")
+        return Next.BREAK if isinstance(stmt, tree.Break) else Next.CONTINUE
 
-    def _return(self, stmt: Cst) -> Next:
+    def _return(self, stmt: tree.Return) -> Next:
         if len(self.frames) == 1:
             raise Wrong("E0601", "`return` stands in no function")
-        self.returned = None if stmt[3] is None else self.value(stmt[3])
+        self.returned = None if stmt.value is None else self.value(stmt.value)
         return Next.RETURN
 
-    def _assert(self, stmt: Cst) -> Next:
-        if not truth(self.value(stmt[3])):
-            said = None if stmt[4] is None else self.value(stmt[4])
+    def _assert(self, stmt: tree.Assert) -> Next:
+        if not truth(self.value(stmt.condition)):
+            said = None if stmt.message is None else self.value(stmt.message)
             raise Wrong("E0607", f"the assertion fails{f': {said[:200]}' if isinstance(said, str) else ''}")
         return Next.STATEMENT
 
-    def _pass(self, stmt: Cst) -> Next:
+    def _pass(self, stmt: tree.Stmt) -> Next:
         return Next.STATEMENT
 
-    def _import(self, stmt: Cst) -> Next:
+    def _import(self, stmt: tree.Import) -> Next:
         """Nothing is imported; the names are known, so that annotations and `tir.` make sense."""
-        for path, name in stmt[3]:
+        for path, name in stmt.names:
             self.frames[-1].names[name] = Module("tvm" if name == "tvm" else path)
         return Next.STATEMENT
 
     # ------------------------------------------------------------ functions
 
-    def _def(self, stmt: Cst) -> Next:
-        name, params, decorators, body = stmt[3], stmt[5], stmt[7], stmt[8]
+    def _def(self, stmt: tree.Def) -> Next:
+        name, params, decorators = stmt.name, stmt.parameters, stmt.decorators
         if decorators:
             raise Wrong("E0601", "decorators are not part of the script language", at=decorators[0])
-        names = tuple(p[0] for p in params)
+        names = tuple(param.name for param in params)
         defaults: dict[str, Any] = {}
-        for param, _, _, _, default in params:
-            if default is not None:
-                defaults[param] = self.value(default)
+        for param in params:
+            if param.default is not None:
+                defaults[param.name] = self.value(param.default)
             elif defaults:
-                raise Wrong("E0605", f"`{param}` without a default stands behind a parameter with one", at=stmt)
+                raise Wrong("E0605", f"`{param.name}` without a default stands behind a parameter with one", at=stmt)
 
         def run(values: tuple[Any, ...]) -> Any:
             return self.call_function(made, list(values), {}, None)
 
-        made = Function(name, body, run, names)
-        made.defaults = defaults
+        made = Function(name, run, names)
+        made.body, made.defaults = stmt.body, defaults
         made.scopes = self.frames[-1].scopes
         self.frames[-1].names[name] = made
         return Next.STATEMENT
 
-    def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: Cst | None) -> Any:
+    def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
         """Run a function of the script; `cst` is the call."""
         frame = Frame(fn.name, fn.scopes, cst)
         frame.names.update(self._bind(fn, args, kwargs))
         self.enter(frame)
-        ended = self.body(fn.cst)
+        ended = self.body(fn.body)
         self.frames.pop()
         return self.returned if ended is Next.RETURN else None
 
@@ -319,22 +316,16 @@ class Script(Expressions):
         return made
 
 
-def _mentions(stmt: Cst, name: str) -> bool:
+def _mentions(stmt: tree.Stmt, name: str) -> bool:
     """Whether a name occurs in a statement."""
-    stack: list[Any] = [stmt]
-    while stack:
-        top = stack.pop()
-        if type(top) is tuple:
-            if len(top) == 4 and top[0] == "name" and top[3] == name:
-                return True
-            stack.extend(top)
-    return False
+    return any(isinstance(node, tree.Name) and node.id == name for node in tree.nodes(stmt))
 
 
-_SIMPLE = ("expr", "augassign", "return")
-_NAMES = {"with": "`with`", "class": "a class"}
-_RUN: dict[str, Callable[[Script, Cst], Next]] = {
-    "expr": Script._expression, "augassign": Script._augmented, "for": Script._for, "while": Script._while,
-    "if": Script._if, "break": Script._leave_loop, "continue": Script._leave_loop, "return": Script._return,
-    "assert": Script._assert, "pass": Script._pass, "import": Script._import, "def": Script._def,
+_SIMPLE = (tree.Expression, tree.AugAssign, tree.Return)
+_NAMES: dict[type[tree.Stmt], str] = {tree.With: "`with`", tree.Class: "a class"}
+_RUN: dict[type[tree.Stmt], Callable[[Script, Any], Next]] = {
+    tree.Expression: Script._expression, tree.AugAssign: Script._augmented, tree.For: Script._for,
+    tree.While: Script._while, tree.If: Script._if, tree.Break: Script._leave_loop, tree.Continue: Script._leave_loop,
+    tree.Return: Script._return, tree.Assert: Script._assert, tree.Pass: Script._pass, tree.Import: Script._import,
+    tree.Def: Script._def,
 }  # fmt: skip

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import CompileError, Span, error
+from mlcc.grammar.syntax import tree
 from mlcc.ir import tir
 from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
-
-if TYPE_CHECKING:
-    from mlcc.grammar.syntax.tree import Cst
 
 MAX_STEPS = 1_000_000  # evaluated nodes; what is made costs by its size
 MAX_ITEMS = 100_000  # of one list, tuple or string
@@ -25,7 +23,7 @@ MAX_LOOPS = 200  # around each other
 class Wrong(Exception):
     """What cannot be evaluated; it gets its place from the node that was being evaluated."""
 
-    def __init__(self, code: str, message: str, help: str | None = None, at: Cst | None = None) -> None:
+    def __init__(self, code: str, message: str, help: str | None = None, at: tree.Node | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.at = code, message, help, at
 
@@ -106,10 +104,10 @@ class Routine:
 
     takes_variables = True  # rather than scalars with Python's operators: the script has its own
 
-    def __init__(self, name: str, cst: Cst, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...]) -> None:
+    def __init__(self, name: str, run: Callable[[tuple[Any, ...]], Any], names: tuple[str, ...]) -> None:
         import inspect
 
-        self.name, self.cst, self._run, self.names = name, cst, run, names
+        self.name, self._run, self.names = name, run, names
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
 
@@ -118,8 +116,9 @@ class Routine:
 
 
 class Function(Routine):
-    """A `def`: its default values and the scopes around it."""
+    """A `def`: its body, its default values and the scopes around it."""
 
+    body: tree.Body
     defaults: dict[str, Any]
     scopes: tuple[dict[str, Any], ...]
 
