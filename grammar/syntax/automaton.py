@@ -121,14 +121,11 @@ def _grow(parts: list[Any]) -> list[Any]:
 
 def _splicer(action: Action, spliced: list[int]) -> Action:
     """`action` with the lists at some positions taken apart."""
+    last_first = sorted(spliced, reverse=True)
 
     def spread(parts: list[Any]) -> Any:
-        flat: list[Any] = []
-        for at, part in enumerate(parts):
-            if at in spliced:
-                flat.extend(part)
-            else:
-                flat.append(part)
-        return action(flat)
+        for at in last_first:
+            parts[at : at + 1] = parts[at]
+        return action(parts)
 
     return spread
