@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from mlcc.errors import Label
 from mlcc.grammar.context import Skip
 from mlcc.grammar.relax import expr as relax_expr
-from mlcc.grammar.relax.scope import Collector
+from mlcc.grammar.relax.scope import Collector, FunctionWalk
 from mlcc.grammar.syntax import tree
 from mlcc.ir import relax
 from mlcc.ir.node import replace
 from mlcc.ops.relations import common
 
-if TYPE_CHECKING:
-    from mlcc.grammar.relax.walk import _Walker
+Statements = Callable[[tree.Body], None]
 
 
-def if_statement(walker: _Walker, cst: tree.If) -> None:
-    """Walk an `if`, and bind its value."""
-    fw, walk = walker.fw, walker.walk
+def if_statement(fw: FunctionWalk, cst: tree.If, statements: Statements) -> None:
+    """Walk an `if`, its branches by `statements`, and bind its value."""
+    walk = fw.walk
     if fw.out.in_dataflow:
         walk.fail("E0417", "no `if` inside a dataflow block", cst.condition, help="end the block before it")
     if not cst.other:
         help = "its value is that of one branch"
         walk.fail("E0417", "an `if` of a relax function has an `else`", cst.condition, help=help)
-    condition = _condition(walker, cst.condition)
+    condition = _condition(fw, cst.condition)
     before = len(walk.diagnostics)
-    then, name, place = _branch(walker, cst, cst.then, "then")
-    other, second, at = _branch(walker, cst, cst.other, "else")
+    then, name, place = _branch(fw, statements, cst, cst.then, "then")
+    other, second, at = _branch(fw, statements, cst, cst.other, "else")
     if name != second:
         related = (Label(walk.span(place), f"the other branch ends by binding `{name}`"),)
         walk.fail("E0417", f"this branch ends by binding `{second}`", at, "both bind one name", related=related)
@@ -45,9 +44,9 @@ def _known(branch: relax.SeqExpr) -> relax.StructInfo:
     return branch.struct_info or relax.ObjectStructInfo()
 
 
-def _condition(walker: _Walker, cst: tree.Expr) -> relax.Expr:
+def _condition(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     """A bool: a scalar, or a tensor without dimensions."""
-    made = walker.fw.leaf(relax_expr.expression(walker.fw, cst))
+    made = fw.leaf(relax_expr.expression(fw, cst))
     info = made.struct_info
     if isinstance(info, relax.TensorStructInfo):
         wrong = info.ndim not in (-1, 0) or not (info.dtype is None or info.dtype.is_bool)
@@ -56,19 +55,21 @@ def _condition(walker: _Walker, cst: tree.Expr) -> relax.Expr:
     else:
         wrong = info is not None and not isinstance(info, relax.ObjectStructInfo)
     if wrong:
-        walker.walk.note("E0417", "a condition is one bool", cst, help="a tensor without dimensions, or a scalar")
+        fw.walk.note("E0417", "a condition is one bool", cst, help="a tensor without dimensions, or a scalar")
     return made
 
 
-def _branch(walker: _Walker, cst: tree.If, body: tree.Body, which: str) -> tuple[relax.SeqExpr, str, tree.Name]:
+def _branch(
+    fw: FunctionWalk, statements: Statements, cst: tree.If, body: tree.Body, which: str
+) -> tuple[relax.SeqExpr, str, tree.Name]:
     """A branch as a sequence, the name that it binds last, and where."""
-    fw, walk = walker.fw, walker.walk
+    walk = fw.walk
     saved, fw.out = fw.out, Collector()
     before = len(walk.diagnostics)
     fw.inside += 1
     try:
         with fw.scope.frame(", and lives in that branch only"):
-            walker.statements(body)
+            statements(body)
         fw.out.close()
         blocks = fw.out.blocks
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from mlcc import ops
@@ -13,6 +12,7 @@ from mlcc.grammar.global_infos import resolve_device
 from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax.forms import FORMS, Form, sort_arguments
+from mlcc.grammar.relax.known import Cast, text_of
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
 from mlcc.grammar.relax.types import struct_info, type_of
 from mlcc.grammar.syntax import tree
@@ -24,15 +24,6 @@ from mlcc.ir.visit import substitute
 from mlcc.ops import relations, values
 from mlcc.ops.relations import Fit
 from mlcc.ops.signature import signature
-
-
-@dataclass(frozen=True)
-class Cast:
-    """`R.match_cast(value, struct_info)`, which only a binding can take."""
-
-    value: relax.Expr
-    struct_info: relax.StructInfo
-
 
 # ---------------------------------------------------------------- any value
 
@@ -274,8 +265,6 @@ def _bind(fw: FunctionWalk, cst: tree.Expr, name: str, args: tuple[Any, ...], kw
         made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
     inferred = made.struct_info
     if stated is not None and inferred is not None and relations.fit(stated, inferred) is not Fit.COVERS:
-        from mlcc.grammar.relax.known import text_of
-
         fw.walk.fail("E0411", f"the result is {text_of(inferred)}, not {text_of(stated)}", cst)
     return made if made.struct_info is not None else _known(made, None)
 

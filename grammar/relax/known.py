@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from mlcc.grammar.relax.expr import Cast
+from dataclasses import dataclass
+
 from mlcc.ir import relax, tir
 from mlcc.ops import infer, relations
+
+
+@dataclass(frozen=True)
+class Cast:
+    """`R.match_cast(value, struct_info)`, which only a binding can take."""
+
+    value: relax.Expr
+    struct_info: relax.StructInfo
 
 
 def well_defined(

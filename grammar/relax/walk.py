@@ -16,8 +16,7 @@ from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax import expr as relax_expr
 from mlcc.grammar.relax import types as relax_types
 from mlcc.grammar.relax.branches import if_statement
-from mlcc.grammar.relax.expr import Cast
-from mlcc.grammar.relax.known import is_opaque, is_symbolic, text_of, well_defined
+from mlcc.grammar.relax.known import Cast, is_opaque, is_symbolic, text_of, well_defined
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
 from mlcc.grammar.relax.signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
 from mlcc.grammar.syntax import tree
@@ -452,7 +451,7 @@ class _Walker:
 
 _STATEMENT: dict[type[tree.Stmt], Callable[[_Walker, Any], None]] = {
     tree.Assign: _Walker._assign, tree.Expression: _Walker._expression, tree.Return: _Walker._return,
-    tree.With: _Walker._with, tree.If: if_statement, tree.Def: _Walker._nested,
+    tree.With: _Walker._with, tree.If: lambda w, cst: if_statement(w.fw, cst, w.statements), tree.Def: _Walker._nested,
 }  # fmt: skip
 _NOUNS: dict[type[tree.Stmt], str] = {
     tree.For: "loops", tree.While: "loops", tree.AugAssign: "`+=` and the like", tree.Assert: "`assert`",

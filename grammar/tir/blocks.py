@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import Label, Span, did_you_mean
+from mlcc.errors import Label, did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir import buffers as tir_buffers
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.evaluated import describe
 from mlcc.grammar.tir.parts import as_range
+from mlcc.grammar.tir.scope import BlockFrame, FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import FLOAT32
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import IterKind
 
-if TYPE_CHECKING:
-    from mlcc.grammar.tir.walk import FunctionWalk
-
 _KINDS = {
     "spatial": IterKind.SPATIAL, "S": IterKind.SPATIAL, "reduce": IterKind.REDUCE, "R": IterKind.REDUCE,
     "scan": IterKind.SCAN, "opaque": IterKind.OPAQUE,
 }  # fmt: skip
-
-
-@dataclass(eq=False)
-class BlockFrame:
-    """What the statements directly inside a block say about it."""
-
-    axes: list[tir.IterVar] = field(default_factory=list)
-    values: list[tir.Expr] = field(default_factory=list)
-    reads: tuple[tir.BufferRegion, ...] | None = None
-    writes: tuple[tir.BufferRegion, ...] | None = None
-    predicate: tir.Expr | None = None
-    init: tuple[tir.Stmt, ...] | None = None
-    allocs: list[tir.Buffer] = field(default_factory=list)
-    matches: list[tir.MatchBufferRegion] = field(default_factory=list)
-    annotations: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, Span] = field(default_factory=dict)  # where what may be said only once was said
 
 
 # ---------------------------------------------------------------- the block

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir.evaluated import Scalar
+from mlcc.grammar.tir.evaluation import Evaluation
 from mlcc.ir import calls, construct, tir
 from mlcc.ir.dtypes import INT32
-
-if TYPE_CHECKING:
-    from mlcc.grammar.tir.operators import Operators
 
 Expr = tir.Expr
 
@@ -23,7 +21,7 @@ class _Spread(tree.Expr):
     value: Expr
 
 
-def indices(ev: Operators, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
+def indices(ev: Evaluation, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
     """The indices of an access to an element; a slice in the last place means a vector."""
     items = _spread(ev, cst.indices)
     if len(items) != len(buffer.shape):
@@ -43,7 +41,7 @@ def indices(ev: Operators, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
     return made
 
 
-def _spread(ev: Operators, items: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
+def _spread(ev: Evaluation, items: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
     """Indices with `*name` replaced by the elements of the tuple."""
     if all(not isinstance(item, tree.Star) for item in items):
         return items
@@ -58,7 +56,7 @@ def _spread(ev: Operators, items: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...
     return tuple(made)
 
 
-def _ramp(ev: Operators, cst: tree.Slice, extent: Expr) -> Expr:
+def _ramp(ev: Evaluation, cst: tree.Slice, extent: Expr) -> Expr:
     """`low:high:step` as a vector of indices."""
     low, high = bounds(ev, cst, extent)
     step = 1 if cst.step is None else ev.operand(cst.step)
@@ -69,7 +67,7 @@ def _ramp(ev: Operators, cst: tree.Slice, extent: Expr) -> Expr:
     return low if count == 1 else ev.build(cst, calls.ramp, low, step, count)
 
 
-def bounds(ev: Operators, cst: tree.Slice, extent: Expr) -> tuple[Expr, Expr]:
+def bounds(ev: Evaluation, cst: tree.Slice, extent: Expr) -> tuple[Expr, Expr]:
     """The ends of a slice, with those left out filled in."""
     high = ev.operand(cst.high) if cst.high is not None else extent
     low = ev.operand(cst.low) if cst.low is not None else 0
@@ -78,7 +76,7 @@ def bounds(ev: Operators, cst: tree.Slice, extent: Expr) -> tuple[Expr, Expr]:
     return ev.as_expr(low, cst), ev.as_expr(high, cst)
 
 
-def region(ev: Operators, cst: tree.Expr) -> tir.BufferRegion:
+def region(ev: Evaluation, cst: tree.Expr) -> tir.BufferRegion:
     """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
     base = ev.value(cst.base if isinstance(cst, tree.Index) else cst)
     if isinstance(base, Scalar):
@@ -95,7 +93,7 @@ def region(ev: Operators, cst: tree.Expr) -> tir.BufferRegion:
     return tir.BufferRegion(base, tuple(dims), span=span)
 
 
-def _range(ev: Operators, item: tree.Expr, extent: Expr) -> tir.Range:
+def _range(ev: Evaluation, item: tree.Expr, extent: Expr) -> tir.Range:
     span = ev.walk.span(item)
     if isinstance(item, tree.Slice):
         if item.step is not None and ev.value(item.step) != 1:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.errors import did_you_mean
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import attribute_values
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.operators import Operators
+from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ir.tir import ForKind
-
-if TYPE_CHECKING:
-    from mlcc.grammar.tir.walk import FunctionWalk
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,15 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from mlcc.errors import did_you_mean
-from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
+from mlcc.grammar.context import UNKNOWN, Skip
 from mlcc.grammar.metadata import metadata_key
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import elements
 from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
+from mlcc.grammar.tir.evaluation import Evaluation
 from mlcc.ir import calls, construct, tir
-from mlcc.ir.dtypes import NAMES, DType
-from mlcc.ir.equal import structural_equal
 
 Expr = tir.Expr
-_BUILD_ERRORS = (ValueError, ArithmeticError, construct.TypeMismatch)
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]] = {
     "+": (operator.add, construct.add), "-": (operator.sub, construct.sub), "*": (operator.mul, construct.mul),
@@ -36,99 +33,11 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Expr]]]
 _PYTHON_BITS = 128  # integers that the text computes with before they become constants
 
 
-class Operators:
+class Operators(Evaluation):
     """Evaluates in one scope; `values.Evaluator` adds names with dots and calls."""
 
-    def __init__(self, walk: Walk, scope: Scope) -> None:
-        self.walk = walk
-        self.scope = scope
-
-    # ------------------------------------------------------------ entries
-
     def value(self, cst: tree.Expr) -> Any:
-        """The value of any expression; see `values.evaluate`."""
         return _VALUE[type(cst)](self, cst)
-
-    def expr(self, cst: tree.Expr) -> Expr:
-        """The value as an expression; Python numbers become constants."""
-        return self.as_expr(self.value(cst), cst)
-
-    def operand(self, cst: tree.Expr) -> Any:
-        """An expression or a Python number, which takes the dtype of what stands beside it."""
-        value = self.value(cst)
-        return value if is_number(value) else self.as_expr(value, cst)
-
-    def as_expr(self, value: Any, cst: tree.Node) -> Expr:
-        """`value` as an expression; fails if it is none."""
-        if isinstance(value, Expr):
-            return value
-        if is_number(value):
-            return self.build(cst, construct.const, value)  # type: ignore[no-any-return]
-        if isinstance(value, Scalar):
-            return self.build(cst, construct.load, value.buffer, 0)  # type: ignore[no-any-return]
-        if isinstance(value, tir.IterVar):
-            return value.var
-        what = describe(value)
-        help = "index it: `X[i, j]`" if isinstance(value, tir.Buffer) else None
-        return self.walk.fail("E0300", f"{what} is not a scalar expression", cst, help=help)
-
-    def build(self, cst: tree.Node, fn: Callable[..., Any], *args: Any) -> Any:
-        """`fn(*args)`, its complaints turned into diagnostics, its result marked with the place of `cst`."""
-        try:
-            made = fn(*args)
-        except _BUILD_ERRORS as bad:
-            self.walk.fail("E0301", str(bad), cst)
-        return mark(made, self.walk.span(cst)) if isinstance(made, Expr) else made
-
-    def bool(self, cst: tree.Expr) -> Expr:
-        """A condition; an integer is compared with 0."""
-        value = self.expr(cst)
-        return value if value.dtype.is_bool else self.build(cst, construct.as_bool, value)
-
-    def integer(self, cst: tree.Expr, what: str) -> int:
-        """A constant integer."""
-        value = self.value(cst)
-        if isinstance(value, tir.IntImm):
-            value = value.value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        return self.walk.fail("E0302", f"{what} is a constant integer", cst)
-
-    def string(self, cst: tree.Expr, what: str) -> str:
-        """A string."""
-        value = self.value(cst)
-        if isinstance(value, tir.StringImm):
-            value = value.value
-        if isinstance(value, str):
-            return value
-        return self.walk.fail("E0302", f"{what} is a string", cst)
-
-    def dtype(self, cst: tree.Expr) -> DType:
-        """A dtype: `"float32"`, `T.float32`, or `T.handle().ty`."""
-        value = self.value(cst)
-        if isinstance(value, DType):
-            return value
-        if isinstance(value, str):
-            return self.dtype_of(value or "void", cst)
-        return self.walk.fail("E0302", 'a dtype is a string such as `"float32"`', cst)
-
-    def dtype_of(self, name: str, cst: tree.Expr) -> DType:
-        """The dtype of that name; fails at `cst` if there is none."""
-        try:
-            return DType.of(name)
-        except ValueError as bad:
-            return self.walk.fail("E0312", str(bad), cst, help=did_you_mean(name, NAMES))
-
-    def exprs(self, cst: tree.Expr, what: str) -> tuple[Expr, ...]:
-        """A tuple or list of expressions; a single one stands for itself."""
-        if isinstance(cst, tree.Display):
-            return tuple(self.expr(item) for item in cst.items)
-        value = self.value(cst)
-        if isinstance(value, (tuple, list)):
-            return tuple(self.as_expr(v, cst) for v in value)
-        if value is None:
-            self.walk.fail("E0302", f"{what} is a list of expressions", cst)
-        return (self.as_expr(value, cst),)
 
     # ------------------------------------------------------------ nodes without structure
 
@@ -237,14 +146,10 @@ class Operators:
         left, right = self.value(cst.left), self.value(cst.right)
         if isinstance(left, bool) and isinstance(right, bool):
             return (left and right) if cst.op == "and" else (left or right)
-        a, b = self._truth(left, cst.left), self._truth(right, cst.right)
+        a, b = self.truth(left, cst.left), self.truth(right, cst.right)
         if a.dtype is not b.dtype:
             a, b = self.build(cst, construct.match_types, a, b)
         return mark((tir.And if cst.op == "and" else tir.Or)(a.dtype, a, b), self.walk.span(cst))
-
-    def _truth(self, value: Any, cst: tree.Node) -> Expr:
-        made = self.as_expr(value, cst)
-        return made if made.dtype.is_bool else self.build(cst, construct.as_bool, made)
 
     def _unary(self, cst: tree.Unary) -> Any:
         op, value = cst.op, self.value(cst.operand)
@@ -256,7 +161,7 @@ class Operators:
             return -value if op == "-" else ~value if op == "~" else value
         made = self.as_expr(value, cst.operand)
         if op == "not":
-            made = self._truth(made, cst.operand)
+            made = self.truth(made, cst.operand)
             return mark(tir.Not(made.dtype, made), self.walk.span(cst))
         if op == "-":
             return self.build(cst, calls.negate, made)
@@ -266,7 +171,7 @@ class Operators:
         condition = self.value(cst.condition)
         if isinstance(condition, bool):
             return self.value(cst.then if condition else cst.other)
-        made = self._truth(condition, cst.condition)
+        made = self.truth(condition, cst.condition)
         return self.build(cst, calls.if_then_else, made, self.operand(cst.then), self.operand(cst.other))
 
     # ------------------------------------------------------------ elements
@@ -299,23 +204,6 @@ class Operators:
     def region(self, cst: tree.Expr) -> tir.BufferRegion:
         """`A[i, 0:4]`, or a whole buffer `A`, as a region; dimensions left out are whole."""
         return elements.region(self, cst)
-
-    def extent(self, low: Expr, high: Expr, cst: tree.Node) -> Expr:
-        """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
-        if isinstance(low, tir.IntImm) and low.value == 0:
-            return high
-        if isinstance(high, tir.Add) and structural_equal(high.lhs, low):
-            return high.rhs
-        return self.simplify(self.build(cst, construct.sub, high, low))
-
-    def simplify(self, value: Expr) -> Expr:
-        """The value in simplest form, its place kept."""
-        if isinstance(value, (tir.IntImm, tir.Var)):
-            return value
-        from mlcc.arith.analyzer import Analyzer
-
-        made = Analyzer().simplify(value)
-        return made if made.span is not None or value.span is None else mark(made, value.span)
 
 
 def _is_float(value: Any) -> bool:

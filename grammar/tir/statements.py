@@ -5,7 +5,7 @@ memory, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import (
@@ -25,13 +25,11 @@ from mlcc.grammar.tir import (
 )
 from mlcc.grammar.tir.arguments import signature
 from mlcc.grammar.tir.evaluated import Scalar, mark
+from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import HANDLE, INT32, DType
 from mlcc.ir.node import Attrs
 from mlcc.ir.tir import IterKind
-
-if TYPE_CHECKING:
-    from mlcc.grammar.tir.walk import FunctionWalk
 
 
 def called(fw: FunctionWalk, call: tree.Call) -> str:
@@ -400,14 +398,3 @@ def vector_annotation(fw: FunctionWalk, annotation: tree.Expr) -> tuple[DType, t
     if dtype is None or dtype is HANDLE:
         return None
     return dtype, tuple(fw.ev.expr(item) for item in annotation.items)
-
-
-def pointer_of(value: tir.Expr) -> tir.PointerType | None:
-    """What a pointer expression points to, where that is known."""
-    if isinstance(value, tir.Var):
-        return value.pointer
-    if isinstance(value, tir.Call) and isinstance(value.op, tir.Op) and value.op.name == "tir.address_of":
-        load = value.args[0]
-        if isinstance(load, tir.BufferLoad):
-            return tir.PointerType(load.buffer.dtype.element, load.buffer.scope)
-    return None

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.arith.complete import complete
-from mlcc.errors import CompileError, Label, Span
-from mlcc.grammar.context import UNKNOWN, Scope, Skip, TypeVar, Walk
+from mlcc.errors import CompileError
+from mlcc.grammar.context import Skip, TypeVar, Walk
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import (
     attribute_values,
@@ -34,68 +34,25 @@ from mlcc.grammar.tir import (
 from mlcc.grammar.tir import (
     with_statements as tir_with,
 )
-from mlcc.grammar.tir.blocks import BlockFrame
 from mlcc.grammar.tir.evaluated import Scalar, describe, is_number, mark
-from mlcc.grammar.tir.values import Evaluator
+from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.ir import construct, tir
 from mlcc.ir.dtypes import BOOL, VOID, DType
 from mlcc.ir.node import Attrs
 from mlcc.ir.relax import GlobalVar
 
-Body = tuple[tir.Stmt, ...]
-
 
 def walk_prim_func(walk: Walk, cst: tree.Def) -> tir.PrimFunc:
     """The function that a `def` under `@T.prim_func` means, completed. What is wrong is noted; raises Skip."""
-    return FunctionWalk(walk, cst).function()
+    return _Walker(walk, cst).function()
 
 
-class Statements:
-    """The statements of one body while it is read; annotated scopes nest what follows them."""
-
-    def __init__(self) -> None:
-        self._open: list[tuple[list[tir.Stmt], Callable[[Body], tir.Stmt] | None]] = [([], None)]
-
-    def add(self, stmt: tir.Stmt) -> None:
-        self._open[-1][0].append(stmt)
-
-    def enter(self, make: Callable[[Body], tir.Stmt]) -> None:
-        """From here to the end of the body, statements go into what `make` gives."""
-        self._open.append(([], make))
-
-    def close(self) -> Body:
-        while len(self._open) > 1:
-            inner, make = self._open.pop()
-            assert make is not None
-            self._open[-1][0].append(make(tuple(inner) or (_nothing(None),)))
-        return tuple(self._open[0][0])
-
-
-def _nothing(span: Span | None) -> tir.Stmt:
-    return tir.Evaluate(construct.const(0), span=span)
-
-
-class FunctionWalk:
-    """The walk over one function. `out` takes the statements of the body being read."""
+class _Walker(FunctionWalk):
+    """Walks one function: `function()` gives it."""
 
     def __init__(self, walk: Walk, cst: tree.Def) -> None:
-        self.walk = walk
+        super().__init__(walk, cst)
         self.cst = cst
-        self.scope = Scope(walk.prelude)
-        self.ev = Evaluator(walk, self.scope)
-        self.out = Statements()
-        self.ranges: dict[tir.Var, tir.Range] = {}  # of the loops that are open
-        self.frames: list[BlockFrame | None] = [None]  # what statements stand directly in: a block, or not (None)
-        self.root_allocs: list[tir.Buffer] = []
-        self.attrs: dict[str, Any] = {}
-        self.matched: dict[tir.Var, tir.Buffer] = {}
-        self.loops = 0  # open loops, for break and continue
-        options = attribute_values.decorator_options(walk, cst)
-        self.private = bool(options.get("private", False))
-        # TVM 0.27 writes mutable scalars as `x: T.int32 = e` and allocation statements as `T.alloc_buffer`
-        self.s_tir = bool(options.get("s_tir", False)) or walk.tirx
-        if not options.get("s_tir", not walk.tirx):
-            self.attrs["s_tir"] = False
 
     # ------------------------------------------------------------ the function
 
@@ -107,9 +64,8 @@ class FunctionWalk:
                 self.scope.define(symbol, tir.Var(symbol, binding.value.dtype, span=binding.span), binding.span)
         errors = len(self.walk.diagnostics)
         with self.scope.frame(f" in `{name}`"):
-            signature = tir_types.Signature(self.ev, self._declarations(body))
+            signature = self.signature = tir_types.Signature(self.ev, self._declarations(body))
             signature.read(self.cst.parameters)
-            self.signature = signature
             ret_dtype = tir_types.result_annotation(self.ev, self.cst.returns)
             with self.scope.frame(f" in `{name}`"):
                 made = self.body(body)
@@ -118,7 +74,7 @@ class FunctionWalk:
         buffers = tuple(b or self.matched.get(p) for p, b in zip(signature.params, signature.buffers, strict=True))
         attrs = self.attrs if self.private else {"global_symbol": name, **self.attrs}
         span = self.walk.span(self.cst.place)
-        made = made or (_nothing(span),)
+        made = made or (self.nothing(self.cst.place),)
         func = tir.PrimFunc(tuple(signature.params), buffers, Attrs(attrs), made, ret_dtype, span=span)
         return self._completed(func)
 
@@ -141,59 +97,10 @@ class FunctionWalk:
                             found[target.id] = dtype
         return found
 
-    # ------------------------------------------------------------ bodies
-
-    def body(self, statements: tree.Body) -> Body:
-        """The statements of a body. Each that is wrong is noted and left out."""
-        outer, self.out = self.out, Statements()
-        for stmt in statements:
-            try:
-                _STATEMENT[type(stmt)](self, stmt)
-            except Skip:
-                self._forget(stmt)
-        made, self.out = self.out.close(), outer
-        return made
-
-    def inner(self, statements: tree.Body, where: str, at: tree.Node) -> Body:
-        """A nested body, in a scope of its own; one without effect does nothing."""
-        self.frames.append(None)
-        try:
-            with self.scope.frame(where):
-                return self.body(statements) or (self.nothing(at),)
-        finally:
-            self.frames.pop()
-
-    def nothing(self, at: tree.Node) -> tir.Stmt:
-        """What stands for an empty body."""
-        return _nothing(self.walk.span(at))
-
-    def _forget(self, stmt: tree.Stmt) -> None:
-        """Names that a wrong statement would have bound stand for an unknown value: no second error from them."""
-        targets = []
-        if isinstance(stmt, tree.Assign):
-            targets.append(stmt.target)
-        elif isinstance(stmt, tree.With):
-            targets += [t for _, t in stmt.items if t is not None]
-        while targets:
-            target = targets.pop()
-            if isinstance(target, tree.Display):
-                targets.extend(target.items)
-            elif isinstance(target, tree.Name) and self.scope.find(target.id) is None:
-                self.scope.define(target.id, UNKNOWN, self.walk.span(target))
-
-    def define(self, target: tree.Name, value: Any) -> None:
-        """Bind a name. In one body a name is bound once; only loops and blocks may use it again."""
-        name, span = target.id, self.walk.span(target)
-        known = self.scope.find_here(name)
-        if known is not None and known.value is not UNKNOWN and known.value is not value:
-            self.walk.fail(
-                "E0205", f"`{name}` is bound already", target,
-                related=(Label(known.span, "it is bound here"),) if known.span is not None else (),
-                help=f'values do not change; use another name, or a buffer: `{name} = T.alloc_buffer((1,), "int32")`',
-            )  # fmt: skip
-        self.scope.define(name, value, span)
-
     # ------------------------------------------------------------ statements of the grammar
+
+    def statement(self, stmt: tree.Stmt) -> None:
+        _STATEMENT[type(stmt)](self, stmt)
 
     def _expression(self, cst: tree.Expression) -> None:
         value = cst.value
@@ -301,23 +208,6 @@ class FunctionWalk:
         var = tir.Var(name, dtype, made.pointer if isinstance(made, tir.Var) else None, span=span)
         self.define(target, var)
 
-    def bind(self, target: tree.Name, value: tir.Expr, var: tir.Var | None, cst: tree.Node) -> None:
-        """`target` stands for `value` from here on."""
-        pointer = value.pointer if isinstance(value, tir.Var) else tir_statements.pointer_of(value)
-        span = self.walk.span(target)
-        var = var or tir.Var(target.id, value.dtype, pointer, span=span)
-        self.define(target, var)
-        self.out.add(tir.Bind(var, value, span=self.walk.span(cst)))
-
-    def scalar(self, target: tree.Name, dtype: DType, value: Any, cst: tree.Node) -> None:
-        """A variable that can be assigned to again: a buffer of one element."""
-        span = self.walk.span(target)
-        buffer = mark(construct.make_buffer(target.id, (1,), dtype, "local"), span)
-        self.define(target, Scalar(buffer))
-        self.out.add(tir.AllocBuffer(buffer, scalar=True, span=self.walk.span(cst)))
-        if value is not None:
-            self.store(buffer, value, (construct.const(0),), cst)
-
     def _annotated(self, target: tree.Expr, annotation: tree.Expr, value: tree.Expr | None, cst: tree.Stmt) -> None:
         if not isinstance(target, tree.Name):
             self.walk.fail("E0302", "only a name can be annotated", target)
@@ -362,24 +252,6 @@ class FunctionWalk:
             self.walk.fail("E0302", f"{describe(base)} has no elements", target.base, help=help)
         self.store(base, value, tuple(self.ev.indices(base, target)), cst)
 
-    def store(self, buffer: tir.Buffer, value: Any, indices: tuple[tir.Expr, ...], cst: tree.Node) -> None:
-        """`buffer[indices] = value`, the value brought to the dtype of the buffer."""
-        lanes = indices[-1].dtype.lanes if indices else 1
-        dtype = buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
-        at = cst
-        if isinstance(cst, (tree.Assign, tree.AugAssign)) and cst.value is not None:
-            at = cst.value
-        if isinstance(value, bool) or (isinstance(value, int) and not dtype.is_float):
-            value = self.ev.build(at, construct.const, value, dtype)
-        value = self.ev.as_expr(value, at)
-        given = value.dtype
-        if given.is_handle != dtype.is_handle or given.is_void or given.lanes not in (1, dtype.lanes):
-            message = f"cannot store {given} in `{buffer.name}`"
-            place = f"an element is {dtype}" if lanes == 1 else f"the place is {dtype}"
-            self.walk.fail("E0301", message, at, place)
-        value = self.ev.build(at, construct.cast, dtype, value)
-        self.out.add(tir.BufferStore(buffer, value, indices, span=self.walk.span(cst)))
-
     def _augmented(self, cst: tree.AugAssign) -> None:
         target = cst.target
         made = self.ev.value(tree.Binary(cst.start, cst.end, cst.op, target, cst.value))
@@ -398,7 +270,7 @@ class FunctionWalk:
         if isinstance(value, bool):  # decided now; the names of the branch taken stay visible
             for stmt in then if value else other:
                 try:
-                    _STATEMENT[type(stmt)](self, stmt)
+                    self.statement(stmt)
                 except Skip:
                     self._forget(stmt)
             return
@@ -421,12 +293,6 @@ class FunctionWalk:
         self.loops -= 1
         self.out.add(tir.While(condition, body, span=self.walk.span(cst)))
 
-    def jump(self, cst: tree.Node, made: type[tir.Stmt], word: str) -> None:
-        """`break` or `continue`."""
-        if not self.loops:
-            self.walk.fail("E0305", f"`{word}` outside a loop", cst)
-        self.out.add(made(span=self.walk.span(cst)))
-
     def _assert(self, cst: tree.Assert) -> None:
         condition = self.ev.bool(cst.condition)
         kind, parts = "RuntimeError", tuple[str, ...]()
@@ -448,15 +314,15 @@ class FunctionWalk:
         pass
 
 
-_STATEMENT: dict[type[tree.Stmt], Callable[[FunctionWalk, Any], None]] = {
-    tree.Expression: FunctionWalk._expression, tree.Assign: FunctionWalk._assign,
-    tree.AugAssign: FunctionWalk._augmented, tree.For: tir_loops.walk_for, tree.While: FunctionWalk._while,
-    tree.If: FunctionWalk._if, tree.With: tir_with.walk_with, tree.Return: FunctionWalk._return,
-    tree.Pass: FunctionWalk._pass,
+_STATEMENT: dict[type[tree.Stmt], Callable[[_Walker, Any], None]] = {
+    tree.Expression: _Walker._expression, tree.Assign: _Walker._assign,
+    tree.AugAssign: _Walker._augmented, tree.For: tir_loops.walk_for, tree.While: _Walker._while,
+    tree.If: _Walker._if, tree.With: tir_with.walk_with, tree.Return: _Walker._return,
+    tree.Pass: _Walker._pass,
     tree.Break: lambda fw, cst: fw.jump(cst, tir.Break, "break"),
     tree.Continue: lambda fw, cst: fw.jump(cst, tir.Continue, "continue"),
-    tree.Assert: FunctionWalk._assert, tree.Def: FunctionWalk._nested, tree.Class: FunctionWalk._nested,
-    tree.Import: FunctionWalk._nested,
+    tree.Assert: _Walker._assert, tree.Def: _Walker._nested, tree.Class: _Walker._nested,
+    tree.Import: _Walker._nested,
 }  # fmt: skip
 
 

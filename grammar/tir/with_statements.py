@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.tir import blocks as tir_blocks
 from mlcc.grammar.tir import loops as tir_loops
+from mlcc.grammar.tir.scope import FunctionWalk
 from mlcc.grammar.tir.statements import assert_line, attr_makers, bind_line, bind_var, binding, called, launch
 from mlcc.ir import tir
-
-if TYPE_CHECKING:
-    from mlcc.grammar.tir.walk import FunctionWalk
 
 
 def walk_with(fw: FunctionWalk, cst: tree.With) -> None:

@@ -1,0 +1,193 @@
+"""The state of walking one PrimFunc: its names, the body and the blocks that are open, and what its statements add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.errors import Label, Span
+from mlcc.grammar.context import UNKNOWN, Scope, Skip, Walk
+from mlcc.grammar.syntax import tree
+from mlcc.grammar.tir import attribute_values
+from mlcc.grammar.tir import types as tir_types
+from mlcc.grammar.tir.evaluated import Scalar, mark
+from mlcc.grammar.tir.values import Evaluator
+from mlcc.ir import construct, tir
+from mlcc.ir.dtypes import DType
+
+Body = tuple[tir.Stmt, ...]
+
+
+@dataclass(eq=False)
+class BlockFrame:
+    """What the statements directly inside a block say about it."""
+
+    axes: list[tir.IterVar] = field(default_factory=list)
+    values: list[tir.Expr] = field(default_factory=list)
+    reads: tuple[tir.BufferRegion, ...] | None = None
+    writes: tuple[tir.BufferRegion, ...] | None = None
+    predicate: tir.Expr | None = None
+    init: tuple[tir.Stmt, ...] | None = None
+    allocs: list[tir.Buffer] = field(default_factory=list)
+    matches: list[tir.MatchBufferRegion] = field(default_factory=list)
+    annotations: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)  # where what may be said only once was said
+
+
+class Statements:
+    """The statements of one body while it is read; annotated scopes nest what follows them."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[list[tir.Stmt], Callable[[Body], tir.Stmt] | None]] = [([], None)]
+
+    def add(self, stmt: tir.Stmt) -> None:
+        self._open[-1][0].append(stmt)
+
+    def enter(self, make: Callable[[Body], tir.Stmt]) -> None:
+        """From here to the end of the body, statements go into what `make` gives."""
+        self._open.append(([], make))
+
+    def close(self) -> Body:
+        while len(self._open) > 1:
+            inner, make = self._open.pop()
+            assert make is not None
+            self._open[-1][0].append(make(tuple(inner) or (_nothing(None),)))
+        return tuple(self._open[0][0])
+
+
+def _nothing(span: Span | None) -> tir.Stmt:
+    return tir.Evaluate(construct.const(0), span=span)
+
+
+class FunctionWalk:
+    """The walk over one function. `out` takes the statements of the body being read."""
+
+    def __init__(self, walk: Walk, cst: tree.Def) -> None:
+        self.walk = walk
+        self.scope = Scope(walk.prelude)
+        self.ev = Evaluator(walk, self.scope)
+        self.out = Statements()
+        self.signature = tir_types.Signature(self.ev, {})
+        self.ranges: dict[tir.Var, tir.Range] = {}  # of the loops that are open
+        self.frames: list[BlockFrame | None] = [None]  # what statements stand directly in: a block, or not (None)
+        self.root_allocs: list[tir.Buffer] = []
+        self.attrs: dict[str, Any] = {}
+        self.matched: dict[tir.Var, tir.Buffer] = {}
+        self.loops = 0  # open loops, for break and continue
+        options = attribute_values.decorator_options(walk, cst)
+        self.private = bool(options.get("private", False))
+        # TVM 0.27 writes mutable scalars as `x: T.int32 = e` and allocation statements as `T.alloc_buffer`
+        self.s_tir = bool(options.get("s_tir", False)) or walk.tirx
+        if not options.get("s_tir", not walk.tirx):
+            self.attrs["s_tir"] = False
+
+    # ------------------------------------------------------------ bodies
+
+    def body(self, statements: tree.Body) -> Body:
+        """The statements of a body. Each that is wrong is noted and left out."""
+        outer, self.out = self.out, Statements()
+        for stmt in statements:
+            try:
+                self.statement(stmt)
+            except Skip:
+                self._forget(stmt)
+        made, self.out = self.out.close(), outer
+        return made
+
+    def statement(self, stmt: tree.Stmt) -> None:
+        """One statement of any kind; `tir_walk` knows them."""
+        raise NotImplementedError
+
+    def inner(self, statements: tree.Body, where: str, at: tree.Node) -> Body:
+        """A nested body, in a scope of its own; one without effect does nothing."""
+        self.frames.append(None)
+        try:
+            with self.scope.frame(where):
+                return self.body(statements) or (self.nothing(at),)
+        finally:
+            self.frames.pop()
+
+    def nothing(self, at: tree.Node) -> tir.Stmt:
+        """What stands for an empty body."""
+        return _nothing(self.walk.span(at))
+
+    def _forget(self, stmt: tree.Stmt) -> None:
+        """Names that a wrong statement would have bound stand for an unknown value: no second error from them."""
+        targets = []
+        if isinstance(stmt, tree.Assign):
+            targets.append(stmt.target)
+        elif isinstance(stmt, tree.With):
+            targets += [t for _, t in stmt.items if t is not None]
+        while targets:
+            target = targets.pop()
+            if isinstance(target, tree.Display):
+                targets.extend(target.items)
+            elif isinstance(target, tree.Name) and self.scope.find(target.id) is None:
+                self.scope.define(target.id, UNKNOWN, self.walk.span(target))
+
+    def define(self, target: tree.Name, value: Any) -> None:
+        """Bind a name. In one body a name is bound once; only loops and blocks may use it again."""
+        name, span = target.id, self.walk.span(target)
+        known = self.scope.find_here(name)
+        if known is not None and known.value is not UNKNOWN and known.value is not value:
+            self.walk.fail(
+                "E0205", f"`{name}` is bound already", target,
+                related=(Label(known.span, "it is bound here"),) if known.span is not None else (),
+                help=f'values do not change; use another name, or a buffer: `{name} = T.alloc_buffer((1,), "int32")`',
+            )  # fmt: skip
+        self.scope.define(name, value, span)
+
+    # ------------------------------------------------------------ what statements add
+
+    def bind(self, target: tree.Name, value: tir.Expr, var: tir.Var | None, cst: tree.Node) -> None:
+        """`target` stands for `value` from here on."""
+        pointer = value.pointer if isinstance(value, tir.Var) else pointer_of(value)
+        span = self.walk.span(target)
+        var = var or tir.Var(target.id, value.dtype, pointer, span=span)
+        self.define(target, var)
+        self.out.add(tir.Bind(var, value, span=self.walk.span(cst)))
+
+    def scalar(self, target: tree.Name, dtype: DType, value: Any, cst: tree.Node) -> None:
+        """A variable that can be assigned to again: a buffer of one element."""
+        span = self.walk.span(target)
+        buffer = mark(construct.make_buffer(target.id, (1,), dtype, "local"), span)
+        self.define(target, Scalar(buffer))
+        self.out.add(tir.AllocBuffer(buffer, scalar=True, span=self.walk.span(cst)))
+        if value is not None:
+            self.store(buffer, value, (construct.const(0),), cst)
+
+    def store(self, buffer: tir.Buffer, value: Any, indices: tuple[tir.Expr, ...], cst: tree.Node) -> None:
+        """`buffer[indices] = value`, the value brought to the dtype of the buffer."""
+        lanes = indices[-1].dtype.lanes if indices else 1
+        dtype = buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)
+        at = cst
+        if isinstance(cst, (tree.Assign, tree.AugAssign)) and cst.value is not None:
+            at = cst.value
+        if isinstance(value, bool) or (isinstance(value, int) and not dtype.is_float):
+            value = self.ev.build(at, construct.const, value, dtype)
+        value = self.ev.as_expr(value, at)
+        given = value.dtype
+        if given.is_handle != dtype.is_handle or given.is_void or given.lanes not in (1, dtype.lanes):
+            message = f"cannot store {given} in `{buffer.name}`"
+            place = f"an element is {dtype}" if lanes == 1 else f"the place is {dtype}"
+            self.walk.fail("E0301", message, at, place)
+        value = self.ev.build(at, construct.cast, dtype, value)
+        self.out.add(tir.BufferStore(buffer, value, indices, span=self.walk.span(cst)))
+
+    def jump(self, cst: tree.Node, made: type[tir.Stmt], word: str) -> None:
+        """`break` or `continue`."""
+        if not self.loops:
+            self.walk.fail("E0305", f"`{word}` outside a loop", cst)
+        self.out.add(made(span=self.walk.span(cst)))
+
+
+def pointer_of(value: tir.Expr) -> tir.PointerType | None:
+    """What a pointer expression points to, where that is known."""
+    if isinstance(value, tir.Var):
+        return value.pointer
+    if isinstance(value, tir.Call) and isinstance(value.op, tir.Op) and value.op.name == "tir.address_of":
+        load = value.args[0]
+        if isinstance(load, tir.BufferLoad):
+            return tir.PointerType(load.buffer.dtype.element, load.buffer.scope)
+    return None
