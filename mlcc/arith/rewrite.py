@@ -1,8 +1,9 @@
 """Rewrite rules for what has no linear form: min, max, comparisons, logic, choices, casts and vectors.
 
 A rule is its equation, over mathematical integers; where one needs a sign or an order, it is proved first from the
-bounds of variables. Rules on index types assume that arithmetic does not overflow. Floating arithmetic is left
-alone, and so is that of other integer types, where only constants fold.
+bounds of variables. Those that only move constants, factors and terms are data, in `rules`. Rules on index types
+assume that arithmetic does not overflow. Floating arithmetic is left alone, and so is that of other integer types,
+where only constants fold.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.arith.linear import is_index
+from mlcc.arith.rules import EQUAL, LESS, MAX, MIN, Rules
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL
@@ -171,35 +173,12 @@ class Rewrite:
                 for u, v in ((b.lhs, b.rhs), (b.rhs, b.lhs)):
                     if same(x, u):  # distribution
                         return self.visit(dual(a.dtype, make(y, v), x))
-        return self._extreme_moved(a, b, make, low)
+        return self._moved(MIN if low else MAX, a, b)
 
-    def _extreme_moved(self, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr], low: bool) -> Expr | None:
-        """Monotone maps move out: min(x + z, y + z) == min(x, y) + z; min(x * c, y * c) == min(x, y) * c, c > 0."""
-        same = self.analyzer.same
-        other = c.maximum if low else c.minimum
-        match a, b:
-            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
-                return self.visit(c.add(make(x, c.sub(b, k)), k))
-            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
-                return self.visit(c.sub(k, other(x, c.sub(k, b))))
-            case tir.Mul(lhs=x, rhs=IntImm(value=k) as factor), IntImm(value=n) if k != 0 and n % k == 0:
-                return self.visit(c.mul((make if k > 0 else other)(x, c.const(n // k, a.dtype)), factor))
-            case tir.Mul(lhs=x, rhs=IntImm(value=k) as factor), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m != 0:
-                return self.visit(c.mul((make if k > 0 else other)(x, y), factor))
-            case tir.FloorDiv(lhs=x, rhs=IntImm(value=k) as by), tir.FloorDiv(lhs=y, rhs=IntImm(value=m)) if (
-                k == m != 0
-            ):
-                return self.visit(c.floordiv((make if k > 0 else other)(x, y), by))
-            case tir.Add(lhs=x, rhs=y), tir.Add(lhs=u, rhs=v):
-                for p, q, r, s in ((x, y, u, v), (y, x, u, v), (x, y, v, u), (y, x, v, u)):
-                    if same(p, r):
-                        return self.visit(c.add(make(q, s), p))
-            case tir.Sub(lhs=x, rhs=y), tir.Sub(lhs=u, rhs=v):
-                if same(y, v):
-                    return self.visit(c.sub(make(x, u), y))
-                if same(x, u):
-                    return self.visit(c.sub(x, other(y, v)))
-        return None
+    def _moved(self, rules: Rules, a: Expr, b: Expr) -> Expr | None:
+        """What the first rule that fits makes of an operator's operands, rewritten."""
+        made = rules.apply(a, b, self.analyzer.same)
+        return None if made is None else self.visit(made)
 
     # ------------------------------------------------------------ comparisons
 
@@ -216,17 +195,11 @@ class Rewrite:
             return _truth(False, a)
         if isinstance(a, IntImm):
             a, b = b, a
-        match a, b:
-            case tir.Add(lhs=x, rhs=IntImm() as k), IntImm():
-                return self.visit(c.equal(x, c.sub(b, k)))
-            case tir.Sub(lhs=x, rhs=IntImm() as k), IntImm():
-                return self.visit(c.equal(x, c.add(b, k)))
-            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
-                return self.visit(c.equal(x, c.sub(k, b)))
-            case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
-                return c.equal(x, y)
-            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k != 0:
-                return self.visit(c.equal(x, c.const(n // k, a.dtype))) if n % k == 0 else _truth(False, a)
+        made = self._moved(EQUAL, a, b)
+        if made is not None:
+            return made
+        if isinstance(a, tir.Sub) and isinstance(b, IntImm) and b.value == 0:
+            return c.equal(a.lhs, a.rhs)
         return c.equal(a, b)
 
     def _ne(self, a: Expr, b: Expr) -> Expr | None:
@@ -268,44 +241,8 @@ class Rewrite:
         return self._lt_moved(a, b) if divided is None else divided
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
-        zero = IntImm(a.dtype, 0)
-        same = self.analyzer.same
-        match a, b:
-            case tir.Sub(lhs=IntImm() as k, rhs=x), IntImm():
-                return self._again(c.sub(k, b), x)
-            case IntImm(), tir.Sub(lhs=IntImm() as k, rhs=x):
-                return self._again(x, c.sub(k, a))
-            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k > 0:
-                return self._again(x, c.const((n - 1) // k + 1, a.dtype))  # x * k < n == x < ceil(n / k)
-            case IntImm(value=n), tir.Mul(lhs=x, rhs=IntImm(value=k)) if k > 0:
-                return self._again(c.const(n // k, a.dtype), x)
-            case tir.Mul(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k < 0:
-                return self._again(c.const(-n // -k, a.dtype), x)  # x * k < n == x * -k > -n
-            case IntImm(value=n), tir.Mul(lhs=x, rhs=IntImm(value=k)) if k < 0:
-                return self._again(x, c.const((-n - 1) // -k + 1, a.dtype))
-            case tir.FloorDiv(lhs=x, rhs=IntImm(value=k)), IntImm(value=n) if k > 0:
-                return self._again(x, c.const(n * k, a.dtype))  # x // k < n == x < n * k
-            case IntImm(value=n), tir.FloorDiv(lhs=x, rhs=IntImm(value=k)) if k > 0:
-                return self._again(c.const((n + 1) * k - 1, a.dtype), x)
-            case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m and k != 0:
-                return self._again(x, y) if k > 0 else self._again(y, x)
-            case tir.Min(lhs=x, rhs=y), _:
-                return self.visit(c.logical_or(c.less(x, b), c.less(y, b)))
-            case tir.Max(lhs=x, rhs=y), _:
-                return self.visit(c.logical_and(c.less(x, b), c.less(y, b)))
-            case _, tir.Min(lhs=x, rhs=y):
-                return self.visit(c.logical_and(c.less(a, x), c.less(a, y)))
-            case _, tir.Max(lhs=x, rhs=y):
-                return self.visit(c.logical_or(c.less(a, x), c.less(a, y)))
-            case tir.Add(lhs=x, rhs=y), _ if same(x, b) or same(y, b):
-                return self._again(y if same(x, b) else x, zero)
-            case _, tir.Add(lhs=x, rhs=y) if same(x, a) or same(y, a):
-                return self._again(zero, y if same(x, a) else x)
-            case tir.Add(lhs=x, rhs=y), tir.Add(lhs=u, rhs=v):
-                for p, q, r, s in ((x, y, u, v), (y, x, u, v), (x, y, v, u), (y, x, v, u)):
-                    if same(p, r):
-                        return self._again(q, s)
-        return None
+        """a < b with constants and factors moved across; extended where the linear form is at hand."""
+        return self._moved(LESS, a, b)
 
     def _again(self, a: Expr, b: Expr) -> Expr:
         return self.visit(c.less(a, b))
