@@ -94,7 +94,7 @@ class CheckEach(Observer):
         if func is None:
             help = did_you_mean(self.func, module)
             raise CompileError(error("E0512", f"the module has no function `{self.func}` to run", help=help))
-        arrays, results = self._arrays(func)
+        arrays, results = self._arrays(func, module)
         module = promoted_module(module)  # what functions of operators mean until then
         if self.emulated is not None and STEP in module.attrs:
             returned = self.emulated(module, self.func, arrays)
@@ -112,12 +112,12 @@ class CheckEach(Observer):
         given = [self.inputs.get(name) for name, _ in _parameters(func)] if func is not None else []
         return [None if array is None else array.shape for array in given]
 
-    def _arrays(self, func: Func) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _arrays(self, func: Func, module: IRModule) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The arguments by name, and those of them that the call fills."""
         arrays: list[np.ndarray] = []
         filled = []
         wrong = []
-        written = _written(func)
+        written = _written(func, module)
         for name, buffer in _parameters(func):
             given = self.inputs.get(name)
             is_result = buffer is not None and buffer.data in written
@@ -167,11 +167,11 @@ def _parameters(func: Func) -> list[tuple[str, tir.Buffer | None]]:
     return [(b.name if b is not None else p.name, b) for p, b in pairs]
 
 
-def _written(func: Func) -> set[tir.Var]:
+def _written(func: Func, module: IRModule) -> set[tir.Var]:
     """The data of the buffers that a TIR function writes, itself or through views of them."""
     if not isinstance(func, tir.PrimFunc):
         return set()
-    return {data for data, use in effects(func, certain=True).items() if use & WRITE}
+    return {data for data, use in effects(func, certain=True, functions=module.functions).items() if use & WRITE}
 
 
 def _zeros(buffer: tir.Buffer) -> np.ndarray | None:

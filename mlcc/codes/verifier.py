@@ -78,7 +78,11 @@ TENSORIR: dict[str, tuple[str, str]] = {
         "loop, guard the access (`if`, `T.where`, `T.if_then_else`), or give the buffer another shape. Symbolic sizes "
         "count as at least 1. What depends on data is looked at as it runs: `mlcc run --sanitize`.",
     ),
-    "E0354": ("call does not fit the function", "A function of the module is called with the arguments it declares."),
+    "E0354": (
+        "call does not fit the function",
+        "A function of the module is called with the arguments it declares. Those of a launch of a kernel "
+        "(`tir.is_global_func`) have the dtypes of its parameters.",
+    ),
 }
 
 GRAPH: dict[str, tuple[str, str]] = {

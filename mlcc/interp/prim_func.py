@@ -21,6 +21,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import is_narrow
+from mlcc.ir.visit import used_vars
 
 _NARROW_NAMES = {"bfloat16": "bfloat", "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 
@@ -88,7 +89,9 @@ class Program:
             else:
                 late.append((buffer, arg, []))
         for buffer, arg, _ in late:
-            view = _argument_view(buffer, arg, copies)
+            view = (
+                self._pointed(buffer, arg, state) if isinstance(arg, Pointer) else _argument_view(buffer, arg, copies)
+            )
             state.views[buffer] = view
             state.values[buffer.data] = Pointer(view.storage, _pointer_offset(buffer, view))
             _bind_vars(buffer, view, state)
@@ -104,6 +107,15 @@ class Program:
             for array, copy in copies:
                 array[...] = copy
         return None
+
+    def _pointed(self, buffer: tir.Buffer, arg: Pointer, state: State) -> View:
+        """The memory behind a pointer: scalars that were passed tell the sizes."""
+        known = state.values.keys()
+        if not all(used_vars(n) <= known for n in (*buffer.shape, *buffer.strides)):
+            raise CallError(error("E0872", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
+        shape, strides = (tuple(int(self._expr.expr(n)(state)) for n in of) for of in (buffer.shape, buffer.strides))
+        size = numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes
+        return make_view(buffer, arg.storage, shape, strides or compact_strides(shape), arg.offset // size)
 
 
 def call_in_place(func: tir.PrimFunc, args: Sequence[Any], caller: State, node: Any) -> Any:
@@ -144,13 +156,6 @@ def _handle(param: tir.Var, arg: Any) -> Any:
 
 def _argument_view(buffer: tir.Buffer, arg: Any, copies: list[tuple[np.ndarray, np.ndarray]]) -> View:
     """The memory of an argument, seen through the parameter's buffer."""
-    if isinstance(arg, Pointer):
-        shape = tuple(tir.const_int(n) for n in buffer.shape)
-        if any(n is None for n in shape):
-            raise CallError(error("E0872", f"a pointer has no shape to bind those of `{buffer.name}` to", buffer.span))
-        size = numbers.stored(buffer.dtype).itemsize * buffer.dtype.lanes
-        strides = tuple(tir.const_int(x) or 0 for x in buffer.strides) or compact_strides(shape)  # type: ignore[arg-type]
-        return make_view(buffer, arg.storage, shape, strides, arg.offset // size)  # type: ignore[arg-type]
     if isinstance(arg, View):
         return View(
             arg.storage, arg.data, buffer.dtype, arg.shape, arg.strides, arg.offset, buffer.name, arg.narrow, arg.steps

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.node import Node, children
 
 READ, WRITE = 1, 2
@@ -17,13 +19,16 @@ def written_parameters(func: tir.PrimFunc) -> tuple[int, ...]:
     return tuple(i for i, b in enumerate(func.buffers) if b is not None and found.get(b.data, 0) & WRITE)
 
 
-def effects(func: tir.PrimFunc, certain: bool = False) -> dict[tir.Var, int]:
+def effects(
+    func: tir.PrimFunc, certain: bool = False, functions: Mapping[str, Any] | None = None
+) -> dict[tir.Var, int]:
     """Return `READ`, `WRITE` or both (3) for the data variable of every buffer that the function uses.
 
     Memory whose address goes elsewhere (to an extern or packed function) counts as both, unless the access pointer
-    says less; as neither if only what is `certain` counts.
+    says less; as neither if only what is `certain` counts. Launches of kernels among `functions` are followed.
     """
     unknown = 0 if certain else READ | WRITE
+    kernels = {n: f for n, f in (functions or {}).items() if f.attrs.get("tir.is_global_func")}
     found: dict[tir.Var, int] = {}
     alias: dict[tir.Var, tir.Var] = {}
     for var, buffer in zip(func.params, func.buffers, strict=True):
@@ -67,6 +72,14 @@ def effects(func: tir.PrimFunc, certain: bool = False) -> dict[tir.Var, int]:
                 note(buffer.data, unknown)
                 for index in indices:
                     visit(index)
+                return
+            case tir.Call(op=relax.GlobalVar(name=name), args=args) if (kernel := kernels.get(name)) is not None:
+                inside = effects(kernel, certain)
+                for arg, param, matched in zip(args, kernel.params, kernel.buffers, strict=False):
+                    if isinstance(arg, tir.Var) and arg.dtype.is_handle:
+                        note(arg, inside.get(param if matched is None else matched.data, 0))
+                    else:
+                        visit(arg)
                 return
             case tir.Var() if node.dtype.is_handle:
                 note(node, unknown)

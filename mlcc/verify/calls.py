@@ -32,6 +32,15 @@ def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
         return "E0354", f"`{call.op.name}` is a graph-level function; TensorIR cannot call it"
     if len(func.params) != len(call.args):
         return "E0354", f"`{call.op.name}` takes {len(func.params)} arguments, {len(call.args)} were given"
+    return _launch(call, func) if func.attrs.get("tir.is_global_func") else None
+
+
+def _launch(call: tir.Call, kernel: tir.PrimFunc) -> Problem | None:
+    """What is wrong with the arguments of a launch: they are copied to the kernel's parameters bit by bit."""
+    for number, (arg, param) in enumerate(zip(call.args, kernel.params, strict=True)):
+        if arg.dtype is not param.dtype:
+            message = f"argument {number} of the kernel `{call.op.name}` is {arg.dtype}"
+            return "E0354", f"{message}, its parameter `{param.name}` {param.dtype}"
     return None
 
 

@@ -16,7 +16,7 @@ def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunctio
     """The plan of a public PrimFunc. Raises CompileError for parameters that no caller can pass."""
     dims = Dims()
     symbols = _symbols(func, dims)
-    uses = effects(func)
+    uses = effects(func, functions=shared.module.functions)
     params: list[Param] = []
     args: list[Tensor | Scalar] = []
     for index, (var, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
