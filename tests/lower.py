@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
+from mlcc.ir.module import IRModule
 from mlcc.machine.target import Target
-from mlcc.passes.gpu import DeviceProgram, device_program
+from mlcc.passes.gpu import DeviceProgram
 from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.levels import LOWERING
@@ -33,16 +34,16 @@ def lower_all(
     return made
 
 
-def lower_gpu(
-    name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None, unroll: bool = True
-) -> DeviceProgram:
+def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None) -> DeviceProgram:
     """The program for a GPU of a function that may call `functions`."""
     options = lower_options(Target.parse("cuda"))
-    made = dict(functions or {})
+    made = {**(functions or {}), name: func}
+    module = IRModule(made)
     with deep_recursion():
         for step in _steps("cuda"):
-            func = step.lower(func, made, options)
-    return device_program(name, func, unroll)
+            named = [step.lower_named(n, f, made, options, module) for n, f in made.items()]
+            made = {n: f for functions in named for n, f in functions.items()}
+    return DeviceProgram.of(made[name], made)
 
 
 def lower_func(

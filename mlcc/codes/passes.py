@@ -116,7 +116,7 @@ CODES: dict[str, tuple[str, str]] = {
         "runs them all. A module says in its attributes how far it is: `mlcc.stage` is the form that its functions "
         "have, `mlcc.step` the last step. Each step runs once, right behind the one before it in the list: code "
         "without one of them may compute something else. Attributes that contradict each other or the module are "
-        "refused as well, and so are the kernels that `lower-gpu` shows apart from the host's code.",
+        "refused as well.",
     ),
     "E0546": (
         "a step of lowering towards another target",

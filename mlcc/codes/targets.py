@@ -117,7 +117,9 @@ CODES: dict[str, tuple[str, str]] = {
     "E0730": (
         "a kernel uses something that a GPU has no code for",
         "Kernels are the code of one thread of a device: they have mathematics, memory, barriers, shuffles and atomic "
-        "additions, and no calls of packed functions, of other PrimFuncs, or of C. The message names what was found.",
+        "additions, and no calls of packed functions, of other PrimFuncs, or of C. The message names what was found. "
+        "A function that is a kernel already (`tir.is_global_func`) has its launch scopes around all of its code, one "
+        "for each axis, and the sizes that it needs among its parameters.",
     ),
     "E0731": (
         "no code for this GPU architecture",
@@ -236,7 +238,8 @@ CODES: dict[str, tuple[str, str]] = {
         "`T.tensor_map` describes a tensor in global memory to the copy engine: a type, a pointer, a rank (1 to 5) and "
         "a swizzle (0, 32, 64 or 128 bytes), then extents, strides in bytes, sizes of a box and steps, the innermost "
         "dimension first and without a stride. Boxes have up to 256 elements along a dimension, in rows of multiples "
-        "of 16 bytes; strides are multiples of 16 bytes. All of it is known before the kernel starts.",
+        "of 16 bytes; strides are multiples of 16 bytes. All of it is known before the kernel starts. A kernel that "
+        "stands apart says in `mlcc.tensor_maps` what is fixed of each, and its launch passes maps of that form.",
     ),
     "E0778": (
         "a block that cannot be a bulk copy",

@@ -110,7 +110,7 @@ class _Lower(TirMutator):
     def _tile(self, call: tir.Call) -> list[Stmt]:
         data, offset, stated, *_ = call.args
         assert isinstance(stated, tir.Call)
-        box = TensorMap.of(stated)
+        box = TensorMap.of(stated).form
         parts, axis, apart = (_number(call.args[at]) for at in (PARTS, AXIS, APART))
         barrier = self._barrier(c.add(self._starts[_number(call.args[KEY])], call.args[SLOT]))
         made = [_call("ptx_arrive_barrier_expect_tx", barrier, c.const(parts * box.box_bytes), span=call.span)]

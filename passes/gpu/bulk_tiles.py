@@ -33,7 +33,7 @@ from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
 from mlcc.passes.gpu.form_kernels import change_kernels
 from mlcc.passes.gpu.swizzle import Permutation
-from mlcc.passes.gpu.tensor_map import TensorMap
+from mlcc.passes.gpu.tensor_map import MapForm, TensorMap
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.passes.lowering.mutator import Body, TirMutator
@@ -275,7 +275,7 @@ class _Tiles(TirMutator):
         distances = tuple(c.mul(c.cast(INT64, s), size) for s in reversed(strides[:-1]))
         extents = tuple(reversed(self._extents(copy)))
         swizzle, sizes = self._swizzle(copy, box, size), tuple(reversed(box.sizes))
-        made = TensorMap(source.data, source.dtype, swizzle, extents, distances, sizes, (1,) * rank)
+        made = TensorMap(source.data, MapForm(source.dtype, swizzle, sizes, (1,) * rank), extents, distances)
         problem = made.problem()
         if problem is not None:
             copy.refuse(problem)
@@ -332,9 +332,10 @@ class _Tiles(TirMutator):
 
     def _check_round(self, copy: Copy, offset: Expr, made: TensorMap, step: int) -> None:
         """Boxes lie at multiples of 128 bytes, of the swizzle's period where there is one."""
-        unit = (8 * made.swizzle if made.swizzle else ALIGNMENT) // made.dtype.bytes
+        form = made.form
+        unit = (8 * form.swizzle if form.swizzle else ALIGNMENT) // form.dtype.bytes
         if not self._is_zero(c.floormod(offset, unit)) or step % unit:
-            text = f"a box would lie in `{copy.store.buffer.name}` at no multiple of {unit * made.dtype.bytes} bytes"
+            text = f"a box would lie in `{copy.store.buffer.name}` at no multiple of {unit * form.dtype.bytes} bytes"
             copy.refuse(text, "make tiles, or what precedes them in the buffer, a multiple of that")
 
 

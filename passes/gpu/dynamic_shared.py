@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as changed
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from mlcc.ir import tir
 from mlcc.ir.node import walk
-from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.gpu.device import is_kernel, launch_scopes, with_thread_code
 from mlcc.passes.gpu.form_kernels import with_scope
-from mlcc.passes.gpu.shared_layout import dynamic_layout
 from mlcc.passes.lowering.folding import Folding
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import KERNELS
 
 MOST_STATIC = 48 * 1024  # bytes, on all devices
 
 
-def dynamic_shared(kernel: DeviceKernel) -> DeviceKernel:
-    """The kernel, its `shared` allocations `shared.dyn` where together they are too large, or of no known size."""
-    found = [n.buffer for s in kernel.body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
+def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
+    """A kernel, its `shared` allocations `shared.dyn` where together they are too large, or of no known size."""
+    _, body = launch_scopes(func)
+    found = [n.buffer for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
     sizes = [_bytes(b) for b in found if b.scope == "shared"]
     known = [s for s in sizes if s is not None]
     if len(known) == len(sizes) and sum(known) <= MOST_STATIC:
-        return kernel
-    body = _Moved().body(kernel.body)
-    return changed(kernel, body=body, dynamic_shared=dynamic_layout(body).size)
+        return func
+    return with_thread_code(func, _Moved().body(body))
 
 
 def _bytes(buffer: tir.Buffer) -> int | None:
@@ -46,3 +50,19 @@ class _Moved(Folding):
         made = self._buffers[node.buffer] = with_scope(node.buffer, "shared.dyn")
         self.values[node.buffer.data] = made.data
         return tir.AllocBuffer(made, node.annotations, span=node.span)
+
+
+@dataclass(frozen=True)
+class PlanDynamicShared(LoweringStep):
+    """Put shared memory beyond 48 KiB, or of a size that only a launch knows, into a block's dynamic shared memory.
+
+    Before:  S = T.alloc_buffer_stmt((16384,), "float32", scope="shared")
+    After:   S = T.alloc_buffer_stmt((16384,), "float32", scope="shared.dyn")
+    """
+
+    name: ClassVar[str] = "plan-dynamic-shared"
+    takes: ClassVar[str] = KERNELS
+    gives: ClassVar[str] = KERNELS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return dynamic_shared(func) if is_kernel(func) else func

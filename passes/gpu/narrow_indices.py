@@ -7,7 +7,7 @@ not bound stays as it is; but a place in the grid is divided in 32 bits by any s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.arith.analyzer import Analyzer
@@ -18,12 +18,12 @@ from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace as changed
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.gpu.device import DeviceKernel, is_kernel, with_thread_code
 from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.manage.stages import FLAT
+from mlcc.passes.manage.stages import FLAT, KERNELS
 
 _LEAST, _GREATEST = -(2**31), 2**31 - 1
 _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
@@ -35,15 +35,16 @@ def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
     return changed(func, body=_Narrow().body(func.body))
 
 
-def narrow_kernel(kernel: DeviceKernel) -> DeviceKernel:
-    """The same kernel with int32 in place of int64 where that holds all values."""
+def narrow_kernel(func: tir.PrimFunc) -> tir.PrimFunc:
+    """A kernel, likewise: places of threads have bounds in it, and sizes of buffers are not negative."""
+    kernel = DeviceKernel.of("", func)
     narrowing = _Narrow()
     for axis, var in kernel.axes.items():
         extent = tir.const_int(kernel.extents[axis])
         narrowing.analyzer.bind_bound(var, 0, _GREATEST - 1 if extent is None else max(extent - 1, 0))
     for var in kernel.dimensions:
         narrowing.analyzer.bind_bound(var, 0, INF)
-    return replace(kernel, body=narrowing.body(kernel.body))
+    return with_thread_code(func, narrowing.body(kernel.body))
 
 
 class _Narrow(TirMutator):
@@ -187,3 +188,19 @@ class NarrowIndices(LoweringStep):
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         return narrow_func(func)
+
+
+@dataclass(frozen=True)
+class NarrowKernels(LoweringStep):
+    """Compute in 32 bits what the extents of a kernel's launch bound, or the sizes of its buffers do.
+
+    Before:  n: T.int64; blockIdx_x = T.launch_thread("blockIdx.x", 8); A[T.Cast("int64", blockIdx_x) * T.int64(4)]
+    After:   A[blockIdx_x * 4]
+    """
+
+    name: ClassVar[str] = "narrow-kernels"
+    takes: ClassVar[str] = KERNELS
+    gives: ClassVar[str] = KERNELS
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return narrow_kernel(func) if is_kernel(func) else func

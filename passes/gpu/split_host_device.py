@@ -1,41 +1,50 @@
-"""Kernels in the form of `form_kernels` become kernels of their own, launched where they stood."""
+"""Host code and kernels apart: each kernel in the form of `form_kernels` becomes a function, launched where it stood."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.checked import INDEX, checked_index
-from mlcc.ir.dtypes import HANDLE, INT32
-from mlcc.ir.node import walk
-from mlcc.ir.tir import Stmt
-from mlcc.passes.gpu.device import DeviceKernel, DeviceProgram
+from mlcc.ir.dtypes import INT32
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, walk
+from mlcc.ir.tir import IterKind, Stmt
+from mlcc.passes.gpu.device import KERNEL, TENSOR_MAPS, VOID
 from mlcc.passes.gpu.form_kernels import thread_nest
-from mlcc.passes.gpu.shared_layout import dynamic_layout
+from mlcc.passes.gpu.tensor_map import TensorMap
 from mlcc.passes.gpu.tensor_map_parameters import with_map_parameters
 from mlcc.passes.lowering.mutator import Body, TirMutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.symbols import symbols_of
+from mlcc.passes.manage.stages import FLAT, KERNELS
 
 
-def split_host_device(name: str, func: tir.PrimFunc) -> DeviceProgram:
-    """The kernels of a function, called `{name}_kernel` and on, and the host code that launches them."""
-    splitter = _Splitter(name, func)
-    host = splitter.body(func.body)
-    attrs = {"tir.noalias": True} if func.attrs.get("tir.noalias") else {}
-    return DeviceProgram(func, host, tuple(replace(kernel, attrs=attrs) for kernel in splitter.kernels))
+def split_host_device(name: str, func: tir.PrimFunc, taken: Collection[str] = ()) -> dict[str, tir.PrimFunc]:
+    """The host code of a function, under its name, and the kernels that it launches: `{name}_kernel`, or with a number
+    behind it where a function of `taken` is called that. Raises CompileError E0777."""
+    splitter = _Splitter(name, func, taken)
+    host = tir.PrimFunc(
+        func.params, func.buffers, func.attrs.without(KERNEL), splitter.body(func.body), func.ret_dtype, span=func.span
+    )
+    return {name: host, **splitter.kernels}
 
 
 class _Splitter(TirMutator):
     """Leaves a launch where a kernel stood."""
 
-    def __init__(self, name: str, func: tir.PrimFunc) -> None:
+    def __init__(self, name: str, func: tir.PrimFunc, taken: Collection[str]) -> None:
+        self._func = func
         self._name = name
+        self._taken = taken
         buffers = [b for b in func.buffers if b is not None]
         order = [*(b.data for b in buffers), *func.params, *symbols_of(func)]
         self._order = {var: at for at, var in reversed(list(enumerate(order)))}
         self._buffers = {b.data: b for b in buffers}  # global memory
-        self.kernels: list[DeviceKernel] = []
+        self.kernels: dict[str, tir.PrimFunc] = {}
 
     def expr(self, node: tir.Expr) -> tir.Expr:
         return node
@@ -57,59 +66,68 @@ class _Splitter(TirMutator):
             return super().stmt_for(node)
         loops, body = found
         body, maps = with_map_parameters(body, {loop.var for loop in loops})
-        number = len(self.kernels)
-        name = f"{self._name}_kernel" + (f"_{number}" if number else "")
-        extents: dict[str, tir.Expr] = {}
-        axes: dict[str, tir.Var] = {}
-        head: list[Stmt] = []
-        for loop in loops:
-            assert loop.thread is not None
-            extents[loop.thread] = loop.extent
-            axes[loop.thread] = axis = loop.var if loop.var.dtype is INT32 else tir.Var(loop.var.name, INT32)
-            if axis is not loop.var:
-                head.append(tir.Bind(loop.var, c.cast(loop.var.dtype, axis)))
-        body = (*head, *body)
-        asked = [n for e in extents.values() for n in walk(e) if isinstance(n, tir.Var)]
-        free = _free(body, set(axes.values()), asked)
-        after = len(self._order)
-        params = tuple(sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after))))
-        buffers = tuple(self._buffers.get(p) for p in params)
+        axes = [loop.var if loop.var.dtype is INT32 else tir.Var(loop.var.name, INT32) for loop in loops]
+        pairs = list(zip(axes, loops, strict=True))
+        wide = (tir.Bind(loop.var, c.cast(loop.var.dtype, axis)) for axis, loop in pairs if axis is not loop.var)
+        body = (*wide, *body)
+        params = self._parameters(body, axes, [loop.extent for loop in loops])
         stated = {var: known for var, known in maps.items() if var in params}
-        asserts = _assertions(body)
-        error = (tir.Var("error", HANDLE, tir.PointerType(INT32, "global")),) if asserts else ()
-        size = dynamic_layout(body).size
-        self.kernels.append(
-            DeviceKernel(
-                name,
-                (*params, *error),
-                (*buffers, *[None] * len(error)),
-                extents,
-                axes,
-                body,
-                size,
-                asserts,
-                maps=stated,
-            )
-        )
+        body = (*self._views(body), *body)
+        for axis, loop in reversed(pairs):
+            body = (_launch_scope(axis, loop, body),)
+        name = self._fresh_name()
+        self.kernels[name] = self._kernel(params, body, stated)
         args = tuple(stated[p].call() if p in stated else p for p in params)
-        return [tir.Evaluate(tir.Call(INT32, relax.GlobalVar(name), args), span=node.span)]
+        return [tir.Evaluate(tir.Call(VOID, relax.GlobalVar(name), args), span=node.span)]
+
+    def _parameters(self, body: Body, axes: list[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
+        """What the code of a kernel takes from the host, with the sizes of its buffers, in the order of the function's
+        own parameters, pointers first."""
+        free = dict.fromkeys(_free(body, set(axes), extents))
+        for buffer in [self._buffers[v] for v in free if v in self._buffers]:
+            offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+            sizes = (n for part in (*buffer.shape, *buffer.strides, *offset) for n in walk(part))
+            free |= dict.fromkeys(n for n in sizes if isinstance(n, tir.Var))
+        after = len(self._order)
+        return sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after)))
+
+    def _views(self, body: Body) -> list[Stmt]:
+        """Declarations of what the host declares over pointers, and the kernel uses."""
+        nodes = [n for stmt in body for n in walk(stmt)]
+        known = {n.buffer for n in nodes if isinstance(n, (tir.AllocBuffer, tir.DeclBuffer))}
+        used = dict.fromkeys(n for n in nodes if isinstance(n, tir.Buffer) and n not in known)
+        return [tir.DeclBuffer(b, b.data) for b in used if b is not self._buffers.get(b.data)]
+
+    def _fresh_name(self) -> str:
+        number = len(self.kernels)
+        while True:
+            name = f"{self._name}_kernel" + (f"_{number}" if number else "")
+            if name not in self._taken and name not in self.kernels:
+                return name
+            number += 1
+
+    def _kernel(self, params: list[tir.Var], body: Body, maps: Mapping[tir.Var, TensorMap]) -> tir.PrimFunc:
+        buffers = tuple(self._buffers.get(p) for p in params)
+        attrs: dict[str, object] = {KERNEL: True}
+        if self._func.attrs.get("tir.noalias"):
+            attrs["tir.noalias"] = True
+        if maps:
+            attrs[TENSOR_MAPS] = {var.name: known.form.as_attribute() for var, known in maps.items()}
+        handles = (  # whose pointers are the buffers' own
+            p if b is None else tir.Var(p.name, p.dtype, span=p.span) for p, b in zip(params, buffers, strict=True)
+        )
+        return tir.PrimFunc(tuple(handles), buffers, Attrs(attrs), body, span=self._func.span)
 
 
-def _assertions(body: Body) -> tuple[tuple[str, str], ...]:
-    """Kinds and messages of the assertions and index checks that may fail, each once."""
-    found: dict[tuple[str, str], None] = {}
-    for stmt in body:
-        for node in walk(stmt):
-            if isinstance(node, tir.AssertStmt) and not tir.const_int(node.condition):
-                found.setdefault((node.kind, "".join(node.message)))
-            elif (check := checked_index(node)) is not None:
-                found.setdefault((INDEX, check.message))
-    return tuple(found)
+def _launch_scope(axis: tir.Var, loop: tir.For, body: Body) -> tir.AttrStmt:
+    extent = c.cast(INT32, loop.extent)
+    where = tir.IterVar(axis, tir.Range(c.const(0), extent), IterKind.THREAD, loop.thread or "", span=loop.span)
+    return tir.AttrStmt(where, "thread_extent", extent, body, span=loop.span)
 
 
-def _free(body: Body, bound: set[tir.Var], asked: list[tir.Var]) -> list[tir.Var]:
-    """Variables, data of buffers included, that the statements do not bind, in order of first use, and those `asked`
-    for."""
+def _free(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
+    """Variables, data of buffers included, that the statements do not bind, in order of first use, and those of the
+    extents of the launch."""
     inside = set(bound)
     found: dict[tir.Var, None] = {}
     for stmt in body:
@@ -123,6 +141,25 @@ def _free(body: Body, bound: set[tir.Var], asked: list[tir.Var]) -> list[tir.Var
                 found.setdefault(node)
             elif isinstance(node, tir.Buffer):
                 found.setdefault(node.data)
-    for var in asked:
-        found.setdefault(var)
+    found |= dict.fromkeys(n for extent in extents for n in walk(extent) if isinstance(n, tir.Var))
     return [v for v in found if v not in inside]
+
+
+@dataclass(frozen=True)
+class SplitHostDevice(LoweringStep):
+    """Make a function of each kernel, which the host's code launches by name (TVM: SplitHostDevice).
+
+    Before:  for b in T.thread_binding(8, thread="blockIdx.x"): B[b] = A[b]
+    After:   Module.f_kernel(A.data, B.data)
+             def f_kernel(A, B): b = T.launch_thread("blockIdx.x", 8); B[b] = A[b]
+    """
+
+    name: ClassVar[str] = "split-host-device"
+    takes: ClassVar[str] = FLAT
+    gives: ClassVar[str] = KERNELS
+
+    def lower_named(
+        self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
+        module: IRModule,
+    ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
+        return split_host_device(name, func, module.functions)

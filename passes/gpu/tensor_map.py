@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from mlcc.errors import CompileError, error
+from mlcc.errors import CompileError, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
@@ -25,15 +26,12 @@ from mlcc.runtime.launch.tensor_map import DTYPES, MOST_BOX, MOST_DIMS, MOST_STE
 __all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorMap:
-    """One map; lists have the innermost dimension first."""
+@dataclass(frozen=True, slots=True)
+class MapForm:
+    """What of a tensor map is fixed when a kernel is compiled; lists have the innermost dimension first."""
 
-    data: tir.Var
     dtype: DType
     swizzle: int
-    dims: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
     box: tuple[int, ...]
     steps: tuple[int, ...]
 
@@ -47,16 +45,67 @@ class TensorMap:
         """How many bytes a copy moves; elements outside of the tensor count."""
         return prod(self.counts) * self.dtype.bytes
 
+    def as_attribute(self) -> dict[str, Any]:
+        """The value that `MapForm.of` reads."""
+        return {"dtype": str(self.dtype), "swizzle": self.swizzle, "box": self.box, "steps": self.steps}
+
+    @staticmethod
+    def of(stated: Any, span: Span | None) -> MapForm:
+        """What an attribute says. Raises CompileError E0777."""
+        try:
+            lists = tuple(tuple(map(int, stated[key])) for key in ("box", "steps"))
+            made = MapForm(DType.of(str(stated["dtype"])), int(stated["swizzle"]), *lists)
+            problem = made.problem()
+        except (KeyError, TypeError, ValueError) as exc:
+            problem = f"its attribute has dtype, swizzle, box and steps ({exc})"
+        if problem is not None:
+            raise CompileError(error("E0777", f"a tensor map: {problem}", span))
+        return made
+
+    def problem(self) -> str | None:
+        """Why there can be no such map, as far as that is known now."""
+        if str(self.dtype) not in DTYPES:
+            return f"elements of dtype {self.dtype} are not copied"
+        if not 1 <= len(self.box) <= MOST_DIMS or len(self.steps) != len(self.box):
+            return f"a box of {len(self.box)} sizes and {len(self.steps)} steps; 1 to {MOST_DIMS} of both fit"
+        if self.swizzle not in SWIZZLES:
+            return f"a swizzle of {self.swizzle}; there are {', '.join(map(str, SWIZZLES))}"
+        for size in self.box:
+            if not 1 <= size <= MOST_BOX:
+                return f"a box of {size} elements along a dimension; 1 to {MOST_BOX} fit"
+        row = self.box[0] * self.dtype.bytes
+        if row % STRIDE_UNIT:
+            return f"rows of a box of {row} bytes; they have to be multiples of {STRIDE_UNIT}"
+        if self.swizzle and row > self.swizzle:
+            return f"rows of a box of {row} bytes do not fit a swizzle of {self.swizzle}"
+        if any(not 1 <= step <= MOST_STEP for step in self.steps):
+            return f"steps are 1 to {MOST_STEP}"
+        if self.steps[0] != 1:
+            return "the step of the innermost dimension is 1"
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorMap:
+    """One map; lists have the innermost dimension first."""
+
+    data: tir.Var
+    form: MapForm
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
     @property
     def spec(self) -> MapSpec:
-        """What of it is fixed."""
-        return MapSpec(self.data.name, str(self.dtype), self.box, self.steps, self.swizzle)
+        """What of it is fixed, for the runtime."""
+        form = self.form
+        return MapSpec(self.data.name, str(form.dtype), form.box, form.steps, form.swizzle)
 
     def call(self) -> tir.Call:
         """As it stands in code."""
-        kind = tir.Call(self.dtype, tir.Op("tir.type_annotation"), ())
-        counts = (c.const(len(self.dims), INT32), c.const(self.swizzle, INT32))
-        fixed = (c.const(n, INT32) for n in (*self.box, *self.steps))
+        form = self.form
+        kind = tir.Call(form.dtype, tir.Op("tir.type_annotation"), ())
+        counts = (c.const(len(self.dims), INT32), c.const(form.swizzle, INT32))
+        fixed = (c.const(n, INT32) for n in (*form.box, *form.steps))
         sizes = (c.cast(INT64, e) for e in (*self.dims, *self.strides))
         return tir.Call(HANDLE, tir.Op("tir.tensor_map"), (kind, self.data, *counts, *sizes, *fixed))
 
@@ -75,7 +124,7 @@ class TensorMap:
         if swizzle not in SWIZZLES or None in fixed:
             raise refused(call, "the swizzle (0, 32, 64 or 128), sizes of boxes and steps are constants")
         numbers = tuple(n for n in fixed if n is not None)
-        made = TensorMap(data, kind.dtype, swizzle, dims, strides, numbers[:rank_], numbers[rank_:])
+        made = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank_], numbers[rank_:]), dims, strides)
         problem = made.problem()
         if problem is not None:
             raise refused(call, problem)
@@ -83,25 +132,11 @@ class TensorMap:
 
     def problem(self) -> str | None:
         """Why there can be no such map, as far as that is known now."""
-        if str(self.dtype) not in DTYPES:
-            return f"elements of dtype {self.dtype} are not copied"
-        for size in self.box:
-            if not 1 <= size <= MOST_BOX:
-                return f"a box of {size} elements along a dimension; 1 to {MOST_BOX} fit"
-        row = self.box[0] * self.dtype.bytes
-        if row % STRIDE_UNIT:
-            return f"rows of a box of {row} bytes; they have to be multiples of {STRIDE_UNIT}"
-        if self.swizzle and row > self.swizzle:
-            return f"rows of a box of {row} bytes do not fit a swizzle of {self.swizzle}"
-        if any(not 1 <= step <= MOST_STEP for step in self.steps):
-            return f"steps are 1 to {MOST_STEP}"
-        if self.steps[0] != 1:
-            return "the step of the innermost dimension is 1"
         for stride in self.strides:
             known = tir.const_int(stride)
             if known is not None and (known % STRIDE_UNIT or known < 0):
                 return f"a stride of {known} bytes; strides have to be multiples of {STRIDE_UNIT}"
-        return None
+        return self.form.problem()
 
 
 def is_tensor_map(node: object) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.dtypes import HANDLE
@@ -21,7 +23,7 @@ def with_map_parameters(body: Body, axes: set[tir.Var]) -> tuple[Body, dict[tir.
     if not any(is_tensor_map(n) for s in body for n in walk(s)):
         return body, {}
     inside = axes | {v for s in body for n in walk(s) for v in _bound(n)}
-    finder = _Finder(inside)
+    finder = _Finder(inside, {n.name for s in body for n in walk(s) if isinstance(n, (tir.Var, tir.Buffer))})
     return finder.body(body), finder.maps
 
 
@@ -33,8 +35,9 @@ def _bound(node: Node) -> tuple[tir.Var, ...]:
 
 
 class _Finder(TirMutator):
-    def __init__(self, inside: set[tir.Var]) -> None:
+    def __init__(self, inside: set[tir.Var], names: set[str]) -> None:
         self._inside = inside
+        self._names = names
         self._known: dict[tuple[object, ...], tir.Var] = {}
         self.maps: dict[tir.Var, TensorMap] = {}
 
@@ -54,8 +57,8 @@ class _Finder(TirMutator):
         stated = call.args[2]
         assert isinstance(stated, tir.Call)
         made = TensorMap.of(stated)
-        if len(call.args) - at != len(made.box):
-            text = f"{len(call.args) - at} coordinates of a tensor of {len(made.box)} dimensions"
+        if len(call.args) - at != len(made.dims):
+            text = f"{len(call.args) - at} coordinates of a tensor of {len(made.dims)} dimensions"
             raise CompileError(error("E0777", text, call.span))
         if any(used_vars(e) & self._inside for e in (*made.dims, *made.strides)):
             raise refused(stated, "its extents are not known before the kernel starts")
@@ -66,9 +69,18 @@ class _Finder(TirMutator):
     def _variable(self, made: TensorMap) -> tir.Var:
         sizes = (*made.dims, *made.strides)
         names = tuple(id(v) for e in sizes for v in walk(e) if isinstance(v, tir.Var))
-        key = (made.data, made.dtype, made.swizzle, made.box, made.steps, tuple(map(str, sizes)), names)
+        key = (made.data, made.form, tuple(map(str, sizes)), names)
         var = self._known.get(key)
         if var is None:
-            var = self._known[key] = tir.Var(f"{made.data.name}_map", HANDLE)
+            var = self._known[key] = tir.Var(self._fresh_name(made.data.name), HANDLE)
             self.maps[var] = made
         return var
+
+    def _fresh_name(self, tensor: str) -> str:
+        """A name that the text of the kernel keeps: an attribute speaks of the parameter by it."""
+        base = name = f"{re.sub(r'[^A-Za-z0-9_]', '_', tensor)}_map"
+        number = 1
+        while name in self._names:
+            name, number = f"{base}_{number}", number + 1
+        self._names.add(name)
+        return name

@@ -18,7 +18,7 @@ from mlcc.ir.node import Attrs
 from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.manage.levels import LOWERING, lowering_text
 from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, pass_class
-from mlcc.passes.manage.stages import BLOCKS, KERNELS, STAGE, STEP, stage_of
+from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
@@ -41,9 +41,6 @@ def _check_attributes(stage: str, last: object) -> None:
     if last is not None and last not in names:
         help = did_you_mean(str(last), names)
         raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
-    if stage == KERNELS:
-        help = "in place of `lower-gpu`, run `lower`: what it makes can be compiled"
-        raise CompileError(error("E0545", "kernels that stand apart from their launches are for reading", help=help))
     step = None if last is None else pass_class(str(last))
     gives = step.gives if step is not None and issubclass(step, LoweringStep) else BLOCKS
     if stage != gives:
@@ -86,17 +83,28 @@ class LoweringStep(Pass):
         self._check(module, ctx)
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
         made = reached(module, self.gives, self.name)
+        made.functions = {}
         wrong: list[Diagnostic] = []
         options = lower_options(ctx.target)
         with deep_recursion():
-            for name, func in functions.items():
+            for name, func in module.functions.items():
+                made.functions[name] = func
                 try:
-                    made.functions[name] = self.lower(func, functions, options)
+                    if isinstance(func, tir.PrimFunc):
+                        made.functions |= self.lower_named(name, func, functions, options, module)
                 except CompileError as exc:
                     wrong += [placed(d, func) for d in exc.diagnostics if d not in wrong]
         if wrong:
             raise CompileError(wrong)
         return made
+
+    def lower_named(
+        self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
+        module: IRModule,
+    ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
+        """A PrimFunc of the module in the next stage, by its name, and functions that come with it. Raises
+        CompileError."""
+        return {name: self.lower(func, functions, options)}
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         """A PrimFunc of the next stage; `functions` are those of the module. Raises CompileError."""

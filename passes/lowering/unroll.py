@@ -19,7 +19,12 @@ from mlcc.passes.manage.stages import FLAT
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """`func` with marked loops unrolled, innermost first, up to `limit` statements each; others keep their mark."""
-    return replace(func, body=_Unroller(limit).body(func.body))
+    return replace(func, body=unroll_body(func.body, limit))
+
+
+def unroll_body(body: Body, limit: int) -> Body:
+    """Statements, likewise."""
+    return _Unroller(limit).body(body)
 
 
 class _Unroller(TirMutator):

@@ -49,7 +49,8 @@ LOWERING: dict[str, tuple[str, ...]] = {
         "bind-views", "flatten-buffers", "resolve-views", "pipeline-loops", "inject-virtual-threads",
         "lower-warp-memory", "lower-wmma", "allocate-barriers", "expand-matrix-calls", "narrow-indices",
         "insert-barriers", "group-products", "vectorize-loops", "inject-async-copies", "encode-descriptors",
-        "swizzle-shared", "lower-bulk-copies", "select-unrolled-loops",
+        "swizzle-shared", "lower-bulk-copies", "select-unrolled-loops", "split-host-device", "narrow-kernels",
+        "plan-dynamic-shared",
     ),
 }  # fmt: skip
 
@@ -66,12 +67,12 @@ def group_text(name: str, target: str = "llvm") -> str | None:
     """The passes that one of `GROUPS` stands for; None for other names."""
     if name in LEVELS:
         return level_text(int(name[1:]), target)
-    kind = {"lower": target, "lower-loops": "llvm"}.get(name.replace("_", "-"))
+    kind = {"lower": target, "lower-loops": "llvm", "lower-gpu": "cuda"}.get(name.replace("_", "-"))
     return None if kind is None else lowering_text(kind)
 
 
-# names that stand for passes: a level's, all of lowering for the target, for a CPU
-GROUPS = (*LEVELS, "lower", "lower-loops")
+# names that stand for passes: a level's, all of lowering for the target, for a CPU, for a GPU
+GROUPS = (*LEVELS, "lower", "lower-loops", "lower-gpu")
 
 
 def level_text(level: int, target: str = "llvm") -> str:

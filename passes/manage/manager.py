@@ -93,8 +93,9 @@ class Pipeline:
         wrong: list[Diagnostic] = []
         for item in parse_list(text, source_name, "E0500"):
             group = None if item.options else group_text(item.name, target)
-            if group is not None and kebab(item.name) == "lower-loops" and target != "llvm":
-                message = f"`lower-loops` lowers for llvm, and the target is {target}"
+            kind = {"lower-loops": "llvm", "lower-gpu": "cuda"}.get(kebab(item.name), target)
+            if group is not None and kind != target:
+                message = f"`{kebab(item.name)}` lowers for {kind}, and the target is {target}"
                 wrong.append(error("E0546", message, item.name_span, help="run `lower`"))
                 continue
             if group is not None:

@@ -8,7 +8,7 @@ STAGE, STEP = "mlcc.stage", "mlcc.step"  # attributes of a module: the form of i
 BLOCKS = "blocks"  # of a module that says nothing: loops around blocks, buffers of any rank
 LOOPS = "loops"  # no blocks; buffers of any rank
 FLAT = "flat"  # no blocks; one index per access
-KERNELS = "kernels"  # kernels apart from the host code that launches them: to read
+KERNELS = "kernels"  # kernels are functions, which host code launches
 
 
 def stage_of(module: IRModule) -> str:

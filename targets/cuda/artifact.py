@@ -51,7 +51,7 @@ class CudaArtifact(Artifact):
         """A device that runs the kernels on the CPU."""
         from mlcc.targets.emulate.device import EmulatedDevice
 
-        return EmulatedDevice(self.launch.rolled_kernels(), check, GpuFacts.of(self.launch.facts["target"]["text"]))
+        return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
 
     def assembled(self) -> dict[str, Assembled]:
         """What NVIDIA's assembler makes of the kernels, by name; nothing where it is not there or refuses."""
@@ -116,7 +116,7 @@ class CudaArtifact(Artifact):
         if kind == "llvm-ir":
             return self.code.llvm_ir.encode()
         if kind in LANGUAGES:
-            return emit_source(self.launch.rolled_kernels(), kind).encode()
+            return emit_source(self.launch.kernels, kind).encode()
         facts = self._facts(self._prefix(None) if prefix is None else c_identifier(prefix))
         constants = [data.array for data in self.launch.constants]
         plan = self.launch.plan if data is None else {"data": data, **self.launch.plan}

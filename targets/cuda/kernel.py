@@ -14,7 +14,7 @@ from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.emitter import DeviceEmitter
 from mlcc.targets.cuda.storage import GLOBAL, DeviceStorage
-from mlcc.targets.cuda.unrolling import loops_to_unroll
+from mlcc.targets.cuda.unrolling import loops_to_unroll, unroll_marked
 from mlcc.targets.llvm.codegen import casts
 from mlcc.targets.llvm.codegen.ir_text import integer
 from mlcc.targets.llvm.codegen.types import memory_type
@@ -44,7 +44,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     ctx.begin(kernel)
     try:
         with deep_recursion():
-            made = _emit(kernel, ctx)
+            made = _emit(replace(kernel, body=unroll_marked(kernel.body)), ctx)
         if ctx.problems:
             raise CompileError(list({(p.code, p.message, p.primary.span): p for p in ctx.problems}.values()))
     except CompileError as exc:

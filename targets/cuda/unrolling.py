@@ -1,4 +1,6 @@
-"""Which loops are unrolled so that the local buffers of a thread can be registers.
+"""Which loops are unrolled: those that are marked for it, and those that make registers of a thread's local buffers.
+
+Of marked loops copies are written out (`unroll_marked`); memory that the threads of a block share is the same in all.
 
 A register has no address: a `local` buffer is one only where every index into it is a constant in the end. So loops of
 constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded; what is larger
@@ -12,11 +14,44 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called
 from mlcc.ir.node import walk
+from mlcc.passes.lowering.mutator import Body, TirMutator
+from mlcc.passes.lowering.options import GPU_UNROLL_LIMIT
+from mlcc.passes.lowering.unroll import unroll_body
 from mlcc.targets.llvm.codegen.storage import bodies
 
 MOST_COPIES = 4096  # of a statement
 MOST_BYTES = 2048  # of a buffer in registers, of which a thread has 255
 _SHORT, _MOST_AROUND = 16, 1024  # trips of a loop around a tile, and statements that it comes to
+
+
+def unroll_marked(body: Body) -> Body:
+    """The code of a thread with copies of the bodies of marked loops."""
+    return unroll_body(_SharedOutside().body(body), GPU_UNROLL_LIMIT)
+
+
+class _SharedOutside(TirMutator):
+    """Allocates what marked loops have in shared memory before them."""
+
+    def __init__(self) -> None:
+        self._before: list[tir.Stmt] | None = None
+
+    def expr(self, node: tir.Expr) -> tir.Expr:
+        return node
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> tir.Stmt | list[tir.Stmt]:
+        if self._before is None or not node.buffer.scope.startswith("shared"):
+            return node
+        self._before.append(node)
+        return []
+
+    def stmt_for(self, node: tir.For) -> tir.Stmt | list[tir.Stmt]:
+        if node.kind is not tir.ForKind.UNROLLED or self._before is not None:
+            return super().stmt_for(node)
+        before: list[tir.Stmt] = []
+        self._before = before
+        made = super().stmt_for(node)
+        self._before = None
+        return [*before, *(made if isinstance(made, list) else [made])]
 
 
 def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:

@@ -1,7 +1,7 @@
-"""Emulating an artifact that lies in a file: its kernels are made again of the text that it holds.
+"""Emulating an artifact that lies in a file: its kernels are read from the text that it holds.
 
-PTX is not read for this. The text of the lowered functions is in the file, and the same version of the compiler makes
-the same kernels of it; what the launch plan says of them is compared.
+PTX is not read for this. The text of the kernels that it was made from is in the file; what the launch plan says of
+them is compared.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from mlcc.errors import CompileError, LoadError, error
 from mlcc.grammar.parser import parse
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.gpu.device import DeviceKernel, is_kernel
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.launch.files import SOURCE, Parts
 from mlcc.targets.emulate.device import EmulatedDevice
-from mlcc.targets.launch.module import rolled_kernels
 from mlcc.targets.launch.program import kernel_form
 
 _AGAIN = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
@@ -36,7 +35,7 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
         raise LoadError(error("E0748", text, help=_AGAIN))
     if not parts.source:
         raise LoadError(error("E0748", "the text of its kernels, which is what is emulated, is not in it", help=_AGAIN))
-    made = {k.name: k for k in _lowered(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
+    made = {k.name: k for k in _read(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
     listed = parts.plan.get("kernels")
     for name, facts in listed.items() if isinstance(listed, dict) else ():  # whoever reads the plan finds what is wrong
         if name not in made or not _fits(kernel_form(made[name]), facts):
@@ -44,14 +43,14 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
     return list(made.values())
 
 
-def _lowered(source: bytes, name: str) -> list[DeviceKernel]:
+def _read(source: bytes, name: str) -> list[DeviceKernel]:
     try:
         with deep(), uncollected():
-            functions = {str(n): f for n, f in parse(source, name).functions.items() if isinstance(f, tir.PrimFunc)}
-            return rolled_kernels(functions)
+            functions = parse(source, name).functions.items()
+            return [DeviceKernel.of(n, f) for n, f in functions if isinstance(f, tir.PrimFunc) and is_kernel(f)]
     except CompileError as exc:
         first = exc.diagnostics[0].message
-        raise LoadError(error("E0748", f"the text of its kernels cannot be lowered: {first}", help=_AGAIN)) from None
+        raise LoadError(error("E0748", f"the text of its kernels cannot be read: {first}", help=_AGAIN)) from None
 
 
 def _fits(form: dict[str, Any], facts: Any) -> bool:

@@ -14,13 +14,13 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.tir import Expr, ForKind, Stmt
-from mlcc.passes.gpu.tensor_map import TensorMap
+from mlcc.passes.gpu.tensor_map import MapForm
 from mlcc.runtime.launch.tensor_map import MOST_DIMS
 from mlcc.targets.emulate.barriers import LANDED, act
 from mlcc.targets.emulate.checks import COPIED
 from mlcc.targets.emulate.collectives import name_of
 
-Maps = Mapping[tir.Var, TensorMap]
+Maps = Mapping[tir.Var, MapForm]
 _FACTS = 2 * MOST_DIMS  # int64 numbers: the address, extents, strides
 
 
@@ -63,7 +63,7 @@ def _engine(barrier: Expr, body: tuple[Stmt, ...]) -> Stmt:
 class _Box:
     """A box of a tensor, whose coordinates follow the pointer at argument `at`."""
 
-    def __init__(self, node: tir.Call, of: TensorMap, at: int) -> None:
+    def __init__(self, node: tir.Call, of: MapForm, at: int) -> None:
         self.node = node
         self.map = of
         rank = len(of.box)

@@ -40,8 +40,11 @@ def run_host(
 ) -> None:  # fmt: skip
     """Run the host's code; `launched` is told of every launch, with its grid and block."""
 
+    maps: dict[str, list[TensorMap]] = {}  # by the kernel that is launched with them
+
     def as_packed(node: Any) -> Any:
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
+            maps[node.op.name] = [TensorMap.of(a) for a in node.args if isinstance(a, tir.Call) and is_tensor_map(a)]
             packed = tir.Op("tir.call_packed")
             args = (part for arg in node.args for part in _parts(arg))
             return tir.Call(node.dtype, packed, (tir.StringImm(node.op.name), *args), span=node.span)
@@ -52,7 +55,7 @@ def run_host(
 
         def launch(*values: Any) -> None:
             record = np.zeros(RECORD // 8, np.int64)
-            values = with_maps(kernel.kernel, values)
+            values = with_maps(kernel.kernel, values, maps[kernel.kernel.name])
             if asserts:
                 values = (*values, record)
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
@@ -69,7 +72,7 @@ def run_host(
 
         return launch
 
-    host = replace(program.func, body=tuple(rewrite_bottom_up(s, as_packed) for s in program.host))
+    host = replace(program.func, body=tuple(rewrite_bottom_up(s, as_packed) for s in program.func.body))
     with running():
         env = {name: launcher(kernel) for name, kernel in kernels.items()}
         Program(host).run([as_argument(a) for a in args], State(env, {}))
@@ -83,19 +86,19 @@ def _parts(arg: tir.Expr) -> tuple[tir.Expr, ...]:
     return (known.data, *known.dims, *known.strides)
 
 
-def with_maps(kernel: DeviceKernel, values: Sequence[Any]) -> tuple[Any, ...]:
+def with_maps(kernel: DeviceKernel, values: Sequence[Any], maps: Sequence[TensorMap]) -> tuple[Any, ...]:
     """The arguments of a launch with tensor maps in place of their parts. Raises CallError E0879."""
     made: list[Any] = []
-    rest = iter(values)
+    rest, stated = iter(values), iter(maps)
     for param in kernel.params[: len(kernel.params) - bool(kernel.asserts)]:
-        known = kernel.maps.get(param)
-        if known is None:
+        if param not in kernel.maps:
             made.append(next(rest))
             continue
-        base, rank = next(rest), len(known.box)
+        known = next(stated)
+        base, rank = next(rest), len(known.dims)
         dims, strides = ([int(next(rest)) for _ in range(n)] for n in (rank, rank - 1))
-        stated = tensor_map(known.spec, base.__array_interface__["data"][0], dims, strides)
-        made.append(np.frombuffer(plain(stated), np.uint8))
+        address = base.__array_interface__["data"][0]
+        made.append(np.frombuffer(plain(tensor_map(known.spec, address, dims, strides)), np.uint8))
     return tuple(made)
 
 

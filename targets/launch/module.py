@@ -10,9 +10,8 @@ from mlcc.errors import CompileError, Diagnostic, together
 from mlcc.grammar.printer.printer import script
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import walk
 from mlcc.ir.tensor_data import TensorData
-from mlcc.passes.gpu import DeviceKernel, device_program
+from mlcc.passes.gpu import DeviceKernel
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.launch.plan import VERSION
@@ -30,7 +29,8 @@ from mlcc.targets.plan.steps import HostFunction
 @dataclass(frozen=True, slots=True)
 class LaunchModule:
     """What a module comes to: the manifest without what only the code of the kernels tells, the launch plan, constants
-    in the order in which the plan numbers them, the kernels in order of first use, and the functions they are of."""
+    in the order in which the plan numbers them, the kernels in order of first use, and the functions of host code and
+    kernels."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]
@@ -39,36 +39,8 @@ class LaunchModule:
     functions: Mapping[str, tir.PrimFunc]
 
     def source(self) -> str:
-        """The text of the functions: what an emulator makes of it are these kernels."""
+        """The text of the functions: an emulator runs the kernels in it."""
         return script(IRModule(dict(self.functions)))
-
-    def rolled_kernels(self) -> list[DeviceKernel]:
-        """The kernels with the loops that are marked to be unrolled as they were written: to read, and for a CPU, whose
-        code is as fast by them and compiled many times faster."""
-        return rolled_kernels(self.functions)
-
-
-def rolled_kernels(functions: Mapping[str, tir.PrimFunc]) -> list[DeviceKernel]:
-    """The kernels of lowered functions before loops are unrolled. One that takes other arguments then (loops that turn
-    out to be empty may use some) is as it is launched."""
-    made: list[DeviceKernel] = []
-    with deep():
-        for name, func in functions.items():
-            launched = device_program(name, func).kernels
-            if not _has_unrolled(func):
-                made += launched
-                continue
-            rolled = {k.name: k for k in device_program(name, func, unroll=False).kernels}
-            made += [rolled[k.name] if _given(rolled[k.name]) == _given(k) else k for k in launched]
-    return made
-
-
-def _has_unrolled(func: tir.PrimFunc) -> bool:
-    return any(isinstance(n, tir.For) and n.kind is tir.ForKind.UNROLLED for n in walk(func))
-
-
-def _given(kernel: DeviceKernel) -> list[tuple[str, str]]:
-    return [(p.name, str(p.dtype)) for p in kernel.params]
 
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
@@ -105,7 +77,8 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
     facts["kernels"] = kernels
-    return LaunchModule(facts, plan, shared.constants, ctx.kernels(), {n: functions[n] for n in ctx.programs})
+    used = {name: functions[name] for name in (*ctx.programs, *kernels)}
+    return LaunchModule(facts, plan, shared.constants, ctx.kernels(), used)
 
 
 def _function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:

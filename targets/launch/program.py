@@ -20,8 +20,8 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import effects
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram, device_program
-from mlcc.passes.gpu.tensor_map import TensorMap
+from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.tensor_map import MapForm, TensorMap, is_tensor_map
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.runtime.launch.device import SCALARS
 from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
@@ -69,13 +69,12 @@ class LaunchContext:
                 hint = did_you_mean(name, self.functions)
                 raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
             with deep_recursion():
-                made = device_program(name, func)
-                found = self.programs[name] = _HostCode(made, self).program()
+                found = self.programs[name] = _HostCode(DeviceProgram.of(func, self.functions), self).program()
         return found
 
     def kernels(self) -> list[DeviceKernel]:
         """All kernels, in order of first use."""
-        return [k for p in self.programs.values() for k in p.source.kernels]
+        return list({k.name: k for p in self.programs.values() for k in p.source.kernels}.values())
 
 
 class _HostCode:
@@ -94,7 +93,7 @@ class _HostCode:
         self.room: tir.Expr = tir.IntImm(INT64, 0)
 
     def program(self) -> Program:
-        uses = effects(self.func)
+        uses = effects(self.func, functions=self.ctx.functions)
         params = []
         for var, buffer in zip(self.func.params, self.func.buffers, strict=True):
             if buffer is not None:
@@ -106,7 +105,7 @@ class _HostCode:
             else:
                 params.append({"name": self.names.add(var), "kind": str(var.dtype)})
         symbols = [self.names.add(s) for s in self.signature.symbols]
-        body = self.body(self.source.host)
+        body = self.body(self.func.body)
         plan = {"params": params, "symbols": symbols, "steps": body}
         return Program(self.source, self.signature, self.room, plan)
 
@@ -192,12 +191,15 @@ class _HostCode:
             size = self.analyzer.simplify(high)
         return size
 
-    def _map(self, of: TensorMap) -> dict[str, Any]:
+    def _map(self, arg: tir.Expr, form: MapForm) -> dict[str, Any]:
         """A tensor map: what of it is fixed, and how its extents and strides are computed."""
+        if not isinstance(arg, tir.Call) or not is_tensor_map(arg) or (of := TensorMap.of(arg)).form != form:
+            raise CompileError(error("E0777", "the kernel takes a tensor map of another form here", arg.span))
         sizes = {name: [self.scalar(e) for e in found] for name, found in (("dims", of.dims), ("strides", of.strides))}
-        fixed = {"box": list(of.box), "steps": list(of.steps), "swizzle": of.swizzle}
+        fixed = {"box": list(form.box), "steps": list(form.steps), "swizzle": form.swizzle}
         usual = {"interleave": "none", "fill": "zeros"}
-        return {"base": self._pointer(of.data), "name": of.data.name, "dtype": str(of.dtype), **sizes, **fixed, **usual}
+        about = {"base": self._pointer(of.data), "name": of.data.name, "dtype": str(form.dtype)}
+        return {**about, **sizes, **fixed, **usual}
 
     def _pointer(self, data: tir.Expr) -> str:
         if not isinstance(data, tir.Var) or data not in self.names:
@@ -212,7 +214,7 @@ class _HostCode:
         inside: dict[tir.Var, Any] = {}
         for param, arg in zip(plain_params(kernel), args, strict=False):
             if param in kernel.maps:
-                given.append({"map": self._map(kernel.maps[param])})
+                given.append({"map": self._map(arg, kernel.maps[param])})
             elif param.dtype.is_handle:
                 given.append(self._pointer(arg))
             else:

@@ -129,9 +129,8 @@ def sums(A: T.Buffer((64, 48), "float32"), B: T.Buffer((64,), "float32")):
 def test_loops_are_not_unrolled_for_a_cpu(tmp_path: Path) -> None:
     """A kernel for tensor cores, unrolled, took minutes to compile."""
     artifact = mlcc.build(mlcc.parse(UNROLLED), "cuda{arch=sm_80}")
-    (unrolled,), (kept,) = artifact.launch.kernels, artifact.launch.rolled_kernels()
-    loops = [sum(isinstance(n, tir.For) for s in k.body for n in walk(s)) for k in (unrolled, kept)]
-    assert loops == [0, 1] and kept.name == unrolled.name
+    (kernel,) = artifact.launch.kernels
+    assert sum(isinstance(n, tir.For) for s in kernel.body for n in walk(s)) == 1
     artifact.save(tmp_path / "sums.mlca")
     a = rand(64, 48)
     for made in (artifact, tmp_path / "sums.mlca"):

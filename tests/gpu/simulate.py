@@ -61,7 +61,7 @@ def run_program(program: DeviceProgram, arguments: list[Any]) -> dict[str, int]:
     assert all(symbol in env for symbol in symbols_of(func))
     kernels = {k.name: k for k in program.kernels}
     launched: dict[str, int] = {}
-    _host(program.host, env, kernels, launched)
+    _host(program.func.body, env, kernels, launched)
     return launched
 
 

@@ -15,8 +15,10 @@ import pytest
 import mlcc
 from mlcc.errors import CallError
 from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.passes.gpu import DeviceProgram
+from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.cuda.ptxas import assemble, find_ptxas
 from mlcc.targets.emulate import run_program
@@ -55,10 +57,10 @@ PIPELINE = """
 """
 
 
-def lowered(text: str, script: str, unroll: bool = True) -> DeviceProgram:
+def lowered(text: str, script: str) -> DeviceProgram:
     func = mlcc.apply_schedule(mlcc.parse(text), script)["f"]
     assert isinstance(func, tir.PrimFunc)
-    return lower_gpu("f", func, unroll=unroll)
+    return lower_gpu("f", func)
 
 
 def twice(script: str = SCRIPT, dtype: str = "float32") -> DeviceProgram:
@@ -260,7 +262,8 @@ def test_conditions_on_extents_are_those_of_the_map() -> None:
     want = np.zeros((16, 64), np.float32)
     want[2:12, :50] = given[:10, :50]
     np.testing.assert_array_equal(got, want)
-    (known,) = made.kernels[0].maps.values()
+    nodes = (n for s in made.func.body for n in walk(s))
+    (known,) = (TensorMap.of(n) for n in nodes if isinstance(n, tir.Call) and is_tensor_map(n))
     assert [tir.const_int(d) for d in known.dims] == [50, 10]
 
 
@@ -324,9 +327,7 @@ def test_a_cpu_copies_as_ever() -> None:
 SAMPLE = Path(__file__).parents[2] / "samples" / "tensor-cores"
 
 
-def sample(
-    m: int, n: int, k: int, changes: dict[str, str], unroll: bool = True, name: str = "bulk-copies.mls"
-) -> DeviceProgram:
+def sample(m: int, n: int, k: int, changes: dict[str, str], name: str = "bulk-copies.mls") -> DeviceProgram:
     script = (SAMPLE / name).read_text()
     for old, new in changes.items():
         assert old in script
@@ -338,7 +339,7 @@ def sample(
     assert "1024" not in text or 1024 in (m, n, k)
     func = mlcc.apply_schedule(mlcc.parse(text), script)["matmul"]
     assert isinstance(func, tir.PrimFunc)
-    return lower_gpu("matmul", func, unroll=unroll)
+    return lower_gpu("matmul", func)
 
 
 def check_product(made: DeviceProgram, m: int) -> None:
@@ -355,7 +356,7 @@ def test_products_of_warpgroups(all_cases: bool) -> None:
         "n=256": "n=64", "64x256": "64x64", "lambda k, j: (j // 64, k, j % 64)": "lambda k, j: (k, j)",
         '"software_pipeline_stage", [0, 0, 3]': '"software_pipeline_stage", [0, 0, 1]',
     }  # fmt: skip
-    made = sample(128, 64, 256, small, unroll=False, name="wgmma-bulk.mls")
+    made = sample(128, 64, 256, small, name="wgmma-bulk.mls")
     check_product(made, 128)
     drop = without(made, lambda call: call.op == tir.Op("tir.ptx_wait_barrier"), 0)
     with pytest.raises(CallError, match="E0742"):
@@ -369,7 +370,7 @@ def test_products_of_warpgroups(all_cases: bool) -> None:
 
 def test_the_sample_with_two_warps() -> None:
     small = {"[None, 2, 4, 16]": "[None, 1, 2, 16]", "[None, 4, 2, 16]": "[None, 2, 2, 16]"}
-    made = sample(64, 64, 256, small, unroll=False)
+    made = sample(64, 64, 256, small)
     check_product(made, 64)
     assert {(x.box, x.swizzle) for x in made.kernels[0].maps.values()} == {((64, 32), 128), ((64, 64), 128)}
 

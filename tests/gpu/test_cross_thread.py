@@ -46,7 +46,7 @@ def test_sums(threads: int, place: str) -> None:
 def test_types(dtype: str) -> None:
     text = SUM.format(n=60, threads=32, rounds=2, place="blockIdx.x", dtype=dtype)
     check(text, (3, 60), (3,), dtype=dtype)
-    made = mlcc.script(mlcc.run_passes(mlcc.parse(text), "lower-gpu"))
+    made = mlcc.script(mlcc.run_passes(mlcc.parse(text), "lower", target="cuda"))
     assert "shuffle" in made and '"shared"' not in made  # of any width, without memory
 
 

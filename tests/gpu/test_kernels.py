@@ -271,7 +271,7 @@ def f(A: T.Buffer((64, 4), "float32"), B: T.Buffer((64, 4), "float32")):
 """
     program = check(text, (64, 4), (64, 4))
     assert shared(program) == {"C": 4}
-    assert not any(isinstance(s, tir.AllocBuffer) for s in program.host)
+    assert not any(isinstance(s, tir.AllocBuffer) for s in program.func.body)
 
 
 def test_temporaries_of_unknown_size_are_a_part_for_each_thread() -> None:

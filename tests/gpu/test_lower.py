@@ -31,7 +31,7 @@ def test_a_launch_scope_becomes_a_kernel_and_a_launch() -> None:
     assert kernel.name == "reverse_kernel"
     assert [p.name for p in kernel.params] == ["A", "B"]
     assert {axis: tir.const_int(e) for axis, e in kernel.extents.items()} == {"blockIdx.x": 8, "threadIdx.x": 128}
-    (launch,) = made.host
+    (launch,) = made.func.body
     assert isinstance(launch, tir.Evaluate) and isinstance(launch.value, tir.Call)
     assert launch.value.op.name == "reverse_kernel"
     (shared,) = (s.buffer for s in kernel.body if isinstance(s, tir.AllocBuffer))

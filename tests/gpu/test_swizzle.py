@@ -107,7 +107,7 @@ def matmul(size: int, changes: dict[str, str]) -> DeviceProgram:
     func = mlcc.apply_schedule(mlcc.parse((SAMPLE / "matmul.mlc").read_text().replace("1024", str(size))), script)
     made = func["matmul"]
     assert isinstance(made, tir.PrimFunc)
-    return lower_gpu("matmul", made, unroll=False)
+    return lower_gpu("matmul", made)
 
 
 def test_products_by_ldmatrix_and_asynchronous_copies() -> None:

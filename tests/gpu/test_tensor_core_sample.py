@@ -23,7 +23,7 @@ SMALL = {
 }  # fmt: skip
 
 
-def program(size: int, changes: dict[str, str], unroll: bool = True) -> DeviceProgram:
+def program(size: int, changes: dict[str, str]) -> DeviceProgram:
     script = (SAMPLE / "mma-sync.mls").read_text()
     for old, new in changes.items():
         assert old in script
@@ -31,14 +31,14 @@ def program(size: int, changes: dict[str, str], unroll: bool = True) -> DevicePr
     mod = mlcc.parse((SAMPLE / "matmul.mlc").read_text().replace("1024", str(size)))
     func = mlcc.apply_schedule(mod, script)["matmul"]
     assert isinstance(func, tir.PrimFunc)
-    return lower_gpu("matmul", func, unroll=unroll)
+    return lower_gpu("matmul", func)
 
 
 def test_blocks_of_two_warps() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (96, 96)).astype(np.float32) for _ in range(2))
     got = np.zeros((96, 96), np.float32)
-    run_program(program(96, SMALL, unroll=False), *((x.view(np.uint32) >> 16).astype(np.uint16) for x in (a, b)), got)
+    run_program(program(96, SMALL), *((x.view(np.uint32) >> 16).astype(np.uint16) for x in (a, b)), got)
     np.testing.assert_array_equal(got, a @ b)
     text = emit_ptx(program(96, SMALL).kernels, "cuda{arch=sm_80}").text
     # two rounds before the loop copy, the loop copies and multiplies, two rounds after it multiply

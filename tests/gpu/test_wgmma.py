@@ -123,17 +123,17 @@ def f(A: T.Buffer((64, {k}), "{dtype}"), B: T.Buffer(({n}, {k}), "{dtype}"), C: 
 """
 
 
-def program(text: str, unroll: bool = False) -> DeviceProgram:
+def program(text: str) -> DeviceProgram:
     func = mlcc.parse(text)["f"]
     assert isinstance(func, tir.PrimFunc)
-    return lower_gpu("f", func, unroll=unroll)
+    return lower_gpu("f", func)
 
 
 def assembled(text: str) -> None:
     """ptxas takes it, with sums in registers and without waits of its own."""
     if PTXAS is None or version(PTXAS) < (12, 8):
         return
-    ptx = emit_ptx(program(text, unroll=True).kernels, ARCH).text
+    ptx = emit_ptx(program(text).kernels, ARCH).text
     assert ptx.count("wgmma.mma_async.sync.aligned") == 1
     (found,) = assemble(ptx, "sm_90a").values()
     assert (found.stack, found.spill_stores, found.serialized) == (0, 0, "")

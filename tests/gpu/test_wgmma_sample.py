@@ -55,7 +55,7 @@ def order(made: DeviceProgram) -> str:
 
 def test_the_sample() -> None:
     func = scheduled(256, SMALL)
-    made = lower_gpu("matmul", func, unroll=False)
+    made = lower_gpu("matmul", func)
     # two rounds copy; in the loop products go on while the next tile is asked for; two rounds are left to do
     assert order(made) == "cc" + "wpbfPg1pbc" + "wpbfPg1c" * 2 + "0"
     rng = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_operands_along_the_sum() -> None:
         script = script.replace(old, new)
     func = mlcc.apply_schedule(mod, script)["matmul"]
     assert isinstance(func, tir.PrimFunc)
-    made = lower_gpu("matmul", func, unroll=False)
+    made = lower_gpu("matmul", func)
     assert order(made) == "pbfPg0"
     a, b = np.random.default_rng(0).integers(-3, 4, (2, 64, 64)).astype(np.float16)
     got = np.zeros((64, 64), np.float32)
@@ -104,7 +104,7 @@ def test_operands_along_the_sum() -> None:
 def test_sums_that_others_touch_are_waited_for() -> None:
     """Copies that stand before the products, and overwrite what those of the round before read."""
     changes = {**SMALL, '"software_pipeline_order", [1, 2, 0]': '"software_pipeline_order", [0, 1, 2]'}
-    made = lower_gpu("matmul", scheduled(256, changes), unroll=False)
+    made = lower_gpu("matmul", scheduled(256, changes))
     assert "1" not in order(made) and "0" in order(made)
 
 
