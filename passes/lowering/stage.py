@@ -57,13 +57,19 @@ def reached(module: IRModule, stage: str, step: str) -> IRModule:
 
 
 def with_lowering(pipeline: Pipeline, module: IRModule, kind: str) -> Pipeline:
-    """A pipeline for a module, and the lowering steps that it leaves out at its end. Raises CompileError E0546."""
+    """A pipeline for a module, with the passes that come before lowering, where a text from its blocks on leaves them
+    out, and the lowering steps that it leaves out at its end. Raises CompileError E0546."""
+    passes = pipeline.passes
     left = steps_left(module, kind)
-    run = [left.index(p.name) for p in pipeline.passes if p.name in left]
-    if not run and left == LOWERING[kind]:
-        return Pipeline((*pipeline.passes, *Pipeline.parse(lowering_text(kind)).passes))
-    rest = left[max(run) + 1 :] if run else left
-    return Pipeline((*pipeline.passes, *Pipeline.parse(",".join(rest)).passes))
+    run = [at for at, one in enumerate(passes) if one.name in left]
+    whole = Pipeline.parse(lowering_text(kind)).passes if left == LOWERING[kind] else ()
+    if not run:
+        return Pipeline((*passes, *(whole or Pipeline.parse(",".join(left)).passes)))
+    named = {one.name for one in passes}
+    first = (one for one in whole if one.name not in left and one.name not in named)
+    last = max(left.index(passes[at].name) for at in run)
+    rest = Pipeline.parse(",".join(left[last + 1 :])).passes
+    return Pipeline((*passes[: run[0]], *first, *passes[run[0] :], *rest))
 
 
 def placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:

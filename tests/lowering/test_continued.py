@@ -15,7 +15,7 @@ from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.machine.target import Target
-from mlcc.passes.manage.levels import LOWERING
+from mlcc.passes.manage.levels import LOWERING, lowering_text
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.passes.manage.stages import STAGE, STEP
 from tests.generate.functions import Options, prim_func
@@ -87,6 +87,13 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     for pipeline in (None, ""):
         made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
         assert "\n".join(line for line in made.splitlines() if not line.startswith("# mlcc")) == whole
+
+
+def test_what_comes_before_lowering_is_not_left_out() -> None:
+    """A pipeline that names a step of lowering and not `bind-threads`."""
+    module, target = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))), "cuda{arch=sm_80}"
+    made = build_pipeline(module, Target.parse(target), 2, "init-empty-reductions")
+    assert str(made) == lowering_text("cuda")
 
 
 @pytest.mark.parametrize(
