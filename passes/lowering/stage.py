@@ -17,7 +17,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.passes.lowering.options import LowerOptions, lower_options
 from mlcc.passes.manage.levels import LOWERING, lowering_text
-from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, pass_class
+from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, all_findings, pass_class
 from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, stage_of
 
 
@@ -90,18 +90,20 @@ class LoweringStep(Pass):
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
         made = reached(module, self.gives, self.name)
         made.functions = {}
-        wrong: list[Diagnostic] = []
+        wrong: dict[str, list[Diagnostic]] = {}
         options = lower_options(ctx.target)
         with deep_recursion():
             for name, func in module.functions.items():
                 made.functions[name] = func
+                if not isinstance(func, tir.PrimFunc) or name in ctx.failed:
+                    continue
                 try:
-                    if isinstance(func, tir.PrimFunc):
-                        made.functions |= self.lower_named(name, func, functions, options, module)
+                    made.functions |= self.lower_named(name, func, functions, options, module)
                 except CompileError as exc:
-                    wrong += [placed(d, func) for d in exc.diagnostics if d not in wrong]
-        if wrong:
-            raise CompileError(wrong)
+                    wrong[name] = [placed(found, func) for found in exc.diagnostics]
+        if wrong and not ctx.builds:
+            raise CompileError(all_findings(wrong))
+        ctx.failed.update(wrong)
         return made
 
     def lower_named(

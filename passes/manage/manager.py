@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
@@ -27,13 +27,16 @@ class PassContext:
     """What passes may know beside the module. Relative paths in options are taken from `folder`.
 
     `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
-    `builds`: code is generated from the result, which is not for people to read or for other tools.
+    `builds`: code is generated from the result, which is not for people to read or for other tools. The steps of
+    lowering then go on with the other functions where some cannot be lowered: `failed` has the findings by function,
+    which end the pipeline when all passes have run.
     """
 
     target: Target = field(default_factory=Target)
     folder: str = "."
     confined: bool = False
     builds: bool = False
+    failed: dict[str, list[Diagnostic]] = field(default_factory=dict, compare=False)
 
     def path(self, name: str) -> str:
         """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
@@ -182,6 +185,14 @@ class Observer:
         """Once, after the last pass, also when one failed."""
 
 
+def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]:
+    """The findings on all functions, equal ones once."""
+    made: list[Diagnostic] = []
+    for findings in failed.values():
+        made += [found for found in findings if found not in made]
+    return made
+
+
 class PassFailed(Exception):
     """A bug of ours inside a pass. `reproducer` is the path of a file that `mlcc passes` runs into the same bug."""
 
@@ -202,6 +213,8 @@ def run_pipeline(
             observer.start(pipeline, module)
         for at, current in enumerate(pipeline.passes):
             module = _run_one(pipeline, at, current, module, ctx, observers)
+        if ctx.failed:
+            raise CompileError(all_findings(ctx.failed))
     finally:
         for observer in observers:
             observer.finish()

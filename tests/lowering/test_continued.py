@@ -153,3 +153,26 @@ def test_a_module_of_kernels_that_says_it_has_none() -> None:
     apart.attrs = Attrs({STAGE: "flat", STEP: "select-unrolled-loops"})
     with pytest.raises(CompileError, match="E0729.*launches kernels, and `f_kernel` is none"):
         mlcc.build(apart, "cuda")
+
+
+def test_findings_of_several_steps_are_reported_together() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def late(A: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            if A[t] > T.float32(0):
+                T.tvm_storage_sync("shared")
+
+    @T.prim_func
+    def early(A: T.Buffer((64,), "float32")):
+        S = T.alloc_buffer((64,), "float32", scope="shared")
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            S[t] = A[t]
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            A[t] = S[t]
+"""
+    with pytest.raises(CompileError) as caught:
+        mlcc.build(mlcc.parse(text), "cuda", pipeline="")
+    assert sorted(d.code for d in caught.value.diagnostics) == ["E0723", "E0726"]
