@@ -41,6 +41,7 @@ class _Resolver(Placed):
         super().__init__({}, self._known)
         self.flat: list[Stmt] = []
         self._analyzer = Analyzer()
+        self._loops = 0  # around what is looked at
         self._roots = {b.data: b for b in func.buffers if b is not None}
 
     def binder(self, node: tir.Var) -> tir.Var:
@@ -53,7 +54,10 @@ class _Resolver(Placed):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(self.expr(node.min), self.expr(node.extent)))
-        return super().stmt_for(node)
+        self._loops += 1
+        made = super().stmt_for(node)
+        self._loops -= 1
+        return made
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
@@ -78,7 +82,9 @@ class _Resolver(Placed):
             case _:
                 return replace(node, buffer=self.buffer_binder(view), data=pointer)
         root = self._roots.get(data)
-        if root is None or (data is view.data and not _is_flat(root)):  # the flat form of a parameter
+        # the flat form of a parameter, which stands before all loops; in a text, views have their memory's data, too
+        is_form = root is not None and data is view.data and not _is_flat(root) and not self._loops
+        if root is None or is_form:
             self._roots.setdefault(view.data, view)
             if data is view.data:
                 self._roots[data] = view

@@ -57,6 +57,11 @@ def test_kernels(path: Path, all_cases: bool) -> None:
     assert not differing(parse_file(str(path)), target, 1, None if all_cases else 4, KERNELS.index(path))
 
 
+def test_views_behind_every_step() -> None:
+    """In a text a view has the data of its memory; before, it has data of its own."""
+    assert not differing(parse_file(str(next(p for p in KERNELS if p.stem == "gpu-view"))), "cuda", 1, None, 0)
+
+
 def generated(count: int) -> Iterator[tuple[int, IRModule]]:
     for seed in range(count):
         func = prim_func(seed, Options(threads=bool(seed % 2)))
