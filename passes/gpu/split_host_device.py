@@ -1,4 +1,4 @@
-"""Host code and kernels apart: each kernel in the form of `form_kernels` becomes a function, launched where it stood."""
+"""Host code and kernels apart: each kernel in the form of `form_kernels` becomes a function that is launched there."""
 
 from __future__ import annotations
 
