@@ -20,7 +20,6 @@ import numpy as np
 import mlcc
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.manage.levels import level_text
 from mlcc.relax.queries import all_bindings, tir_callee
 
 TARGET = "llvm{cpu=native}"
@@ -37,7 +36,7 @@ class Kernel:
 
 def kernels(module: IRModule, func: str = "main", level: int = 3) -> list[Kernel]:
     """The kernels that a function calls, bound to arrays. Raises CompileError for what does not compile."""
-    lowered = mlcc.run_passes(module, level_text(level), target=TARGET)
+    lowered = mlcc.run_passes(module, f"O{level}", target=TARGET)
     alone = lowered.copy()
     alone.functions = {
         name: f.with_attr("global_symbol", name) for name, f in lowered.functions.items() if isinstance(f, tir.PrimFunc)

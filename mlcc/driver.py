@@ -108,8 +108,9 @@ def build(
     run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Raises
     CompileError.
     """
+    from mlcc import backends
+    from mlcc.backends import BuildOptions
     from mlcc.machine.target import Target
-    from mlcc.passes.manage.levels import LOWERING
     from mlcc.passes.manage.observers import VerifyEach
     from mlcc.runtime import settings
     from mlcc.verify import check
@@ -117,22 +118,26 @@ def build(
     settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     where = Target.parse(target)
+    backend = backends.of(where)
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
-    if sanitize and where.kind != "llvm":
-        help = "GPU code is checked as it is emulated: mlcc run -t cuda --emulate"
+    if sanitize and not backend.sanitizes:
+        emulating = f"its code is checked as it is emulated: mlcc run -t {where.kind} --emulate"
+        help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, opt_level, pipeline, sanitize)
     try:
-        looking = [VerifyEach(input_too=False, skipped=LOWERING[where.kind]), *observers]
+        looking = [VerifyEach(input_too=False, skipped=backend.lowering), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
             raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
         raise
     try:
-        return _generate(lowered, where, opt_level, str(passes), prefix, allow_extern, allow_native, sanitize)
+        _check_operators(lowered)
+        options = BuildOptions(prefix, opt_level, str(passes), tuple(allow_extern), allow_native, sanitize)
+        return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):
         raise
     except Exception as exc:
@@ -151,37 +156,25 @@ def build_pipeline(
     A module that is lowered in part goes on from there. Sanitized code is lowered as it is generated. Raises
     CompileError for what is wrong with the text of the pipeline.
     """
+    from mlcc import backends
     from mlcc.passes.lowering.stage import steps_left, with_lowering
-    from mlcc.passes.manage.levels import level_text
     from mlcc.passes.manage.manager import Pipeline
     from mlcc.passes.manage.stages import BLOCKS, stage_of
 
     steps_left(module, target.kind)  # whether it may be compiled for the target at all
     if pipeline is None:
-        pipeline = level_text(opt_level, target.kind) if stage_of(module) == BLOCKS else ""
+        pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
     return passes if sanitize else with_lowering(passes, module, target.kind)
 
 
-def _generate(
-    module: IRModule, target: Target, opt_level: int, pipeline: str, prefix: str | None, allow_extern: Sequence[str],
-    allow_native: bool, sanitize: bool,
-) -> Artifact:  # fmt: skip
+def _check_operators(module: IRModule) -> None:
+    """Raises CompileError (E0509) for operators that were not lowered."""
     from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
     wrong = _operators_left(module, NATIVE_OPERATORS)
     if wrong:
         raise CompileError(wrong)
-    if target.kind == "cuda":
-        from mlcc.targets.cuda.module import compile_module as compile_cuda
-
-        return compile_cuda(module, target, prefix, opt_level, pipeline)
-    from mlcc.targets.llvm import compile_module
-
-    return compile_module(
-        module, target, prefix=prefix, opt_level=opt_level, pipeline=pipeline, allow_extern=tuple(allow_extern),
-        allow_native=allow_native, sanitize=sanitize,
-    )  # fmt: skip
 
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:

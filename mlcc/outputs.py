@@ -22,28 +22,44 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """What an output is in words, and the suffixes of files that hold it."""
+    """What an output is in words, and the suffixes of files that hold it, the usual one first.
 
+    `runs`: the runtime loads it. `has_data_beside`: large constants lie in an .npz beside it.
+    """
+
+    name: str
     words: str
     suffixes: tuple[str, ...]
     is_binary: bool = False
+    runs: bool = False
+    has_data_beside: bool = False
 
+    @property
+    def suffix(self) -> str:
+        return self.suffixes[0]
+
+
+# what targets have code written as
+OBJECT = Kind("obj", "an object", (".o", ".obj"), is_binary=True, runs=True)
+SHARED = Kind("shared", "a shared library", (".so",), is_binary=True, runs=True)
+ASSEMBLY = Kind("asm", "assembly", (".s",))
+LLVM_IR = Kind("llvm-ir", "LLVM IR", (".ll",))
+PTX = Kind("ptx", "PTX", (".ptx",), runs=True, has_data_beside=True)
+ARCHIVE = Kind("mlca", "an archive of kernels", (".mlca",), is_binary=True, runs=True)
+CUDA_C = Kind("cuda-c", "CUDA C", (".cu",))
+METAL = Kind("metal", "Metal source", (".metal",))
 
 KINDS = {
-    "obj": Kind("an object", (".o", ".obj"), True),
-    "shared": Kind("a shared library", (".so",), True),
-    "asm": Kind("assembly", (".s",)),
-    "llvm-ir": Kind("LLVM IR", (".ll",)),
-    "ptx": Kind("PTX", (".ptx",)),
-    "mlca": Kind("an archive of kernels", (".mlca",), True),
-    "cuda-c": Kind("CUDA C", (".cu",)),
-    "metal": Kind("Metal source", (".metal",)),
-    "header": Kind("a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
-    "arrays": Kind("arrays", (".npz",), True),
-    "module": Kind("the text of a module", (".mlc",)),
-    "tvm": Kind("the text of a module", (".mlc", ".py")),  # in TVM's dialect, which Python runs
-    "script": Kind("a schedule script", (".mls",)),
-}
+    kind.name: kind
+    for kind in (
+        OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL,
+        Kind("header", "a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
+        Kind("arrays", "arrays", (".npz",), is_binary=True),
+        Kind("module", "the text of a module", (".mlc",)),
+        Kind("tvm", "the text of a module", (".mlc", ".py")),  # in TVM's dialect, which Python runs
+        Kind("script", "a schedule script", (".mls",)),
+    )
+}  # fmt: skip
 # suffixes of files that people write or other tools make, and mlcc never does
 _OTHER_WORDS = (
     ".a .bc .bib .bz2 .c .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
@@ -65,20 +81,20 @@ def suffix_of(path: str) -> str:
     return ".so" if _VERSIONED.search(path) else os.path.splitext(path)[1].lower()
 
 
-def kind_of(path: str, among: Mapping[str, str], default: str, option: str = "--emit") -> str:
-    """What to write to a path of which only the suffix says it; `among` is what there is, with its usual suffix.
+def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--emit") -> Kind:
+    """Say what to write to a path of which only the suffix says it; `among` is what there is.
 
     `default` is for standard output, devices and pipes. Raises CompileError E0012.
     """
     suffix = suffix_of(path)
     for kind in among:
-        if suffix in KINDS[kind].suffixes:
+        if suffix in kind.suffixes:
             return kind
     if is_stream(path):
         return default
     if any(suffix in k.suffixes for k in KINDS.values()) or suffix in _OTHERS:
         return default  # which does not fit, and `suffix_problem` says so
-    known = ", ".join(among.values())
+    known = ", ".join(kind.suffix for kind in among)
     what = f"the suffix `{suffix}`" if suffix else "no suffix"
     raise CompileError(
         error("E0012", f"{path} has {what}, which does not say what to write", help=f"use one of {known}, or {option}")
@@ -95,7 +111,7 @@ def suffix_problem(path: str, kind: str) -> Diagnostic | None:
         if not fits and (suffix in _OTHERS or any(suffix in k.suffixes for k in KINDS.values())):
             where = path if name == path else f"{path}, a link to {name},"
             text = f"{where} is no place for {KINDS[kind].words}: its suffix is that of something else"
-            return error("E0012", text, help=f"name a {KINDS[kind].suffixes[0]} file")
+            return error("E0012", text, help=f"name a {KINDS[kind].suffix} file")
     return None
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mlcc import backends
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget
 from mlcc.passes.gpu import DeviceProgram
-from mlcc.passes.lowering.options import LowerOptions, lower_options
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
-from mlcc.passes.manage.levels import LOWERING
 from mlcc.passes.manage.manager import pass_class
 
 
 def _steps(kind: str, last: str | None = None) -> Iterator[LoweringStep]:
-    names = LOWERING[kind]
+    names = backends.get(kind).lowering
     for name in names if last is None else names[: names.index(last) + 1]:
         step = pass_class(name)()
         assert isinstance(step, LoweringStep)
@@ -24,7 +24,7 @@ def _steps(kind: str, last: str | None = None) -> Iterator[LoweringStep]:
 
 
 def lower_all(
-    functions: Mapping[str, tir.PrimFunc], options: LowerOptions, last: str = LOWERING["llvm"][-1]
+    functions: Mapping[str, tir.PrimFunc], options: LowerOptions, last: str = "select-parallel-loops"
 ) -> dict[str, tir.PrimFunc]:
     """The functions as a CPU runs them, after the steps up to `last`."""
     made = dict(functions)
@@ -36,7 +36,7 @@ def lower_all(
 
 def lower_gpu(name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc] | None = None) -> DeviceProgram:
     """The program for a GPU of a function that may call `functions`."""
-    options = lower_options(Target.parse("cuda"))
+    options = backends.get("cuda").lower_options(CudaTarget())
     made = {**(functions or {}), name: func}
     module = IRModule(made)
     with deep_recursion():

@@ -73,6 +73,13 @@ def entry_key(path: str, options: dict[str, Any]) -> str:
     return hashlib.sha256(text + b"\0" + read_bytes(path)).hexdigest()
 
 
+def is_known(target: str) -> bool:
+    """Whether `compiler` covers what generates code for a target; not for one that another package brings."""
+    kind = target.strip().partition("{")[0].split(" ")[0]
+    place = os.path.join("targets", kind, "backend.py")
+    return any(isinstance(entry, tuple) and str(entry[0]).endswith(place) for entry in compiler())
+
+
 def code_key(parts: list[Any]) -> str:
     """The hash of plain data that, with the compiler, machine code follows from."""
     return hashlib.sha256(json.dumps([_FORMAT, compiler(), parts]).encode()).hexdigest()

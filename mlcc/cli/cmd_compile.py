@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,16 +23,16 @@ from mlcc.cli.options import (
     warnings_option,
 )  # fmt: skip
 
-CPU = {"obj": ".o", "asm": ".s", "llvm-ir": ".ll", "shared": ".so"}
-GPU = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal": ".metal"}
-EMITS = {**CPU, **GPU}
+if TYPE_CHECKING:
+    from mlcc.backends import Backend
+    from mlcc.outputs import Kind
 
 
 @click.command("compile", cls=CommandWithDumps)
 @click.argument("file", default="-")
 @target_option("llvm")
 @click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
-@click.option("--emit", type=click.Choice(list(EMITS)), help="What to write; otherwise the output's suffix decides.")
+@click.option("--emit", metavar="KIND", help="What to write, such as asm or cuda-c; else the output's suffix decides.")
 @click.option("--header", help="Also write a C header for the object.")
 @click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
 @data_option
@@ -52,19 +53,22 @@ def command(
     Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything. Kernels
     as source text to read are .cu (CUDA C) and .metal.
     """
+    from mlcc import backends
     from mlcc.files import Content
-    from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
 
-    gpu = Target.parse(target).kind == "cuda"
-    if gpu and header is not None:
-        raise click.UsageError("--header is for the target llvm: a program in C cannot call an artifact for CUDA")
-    output, emit = _output(file, output, emit, gpu)
-    if data is not None and emit != "ptx":
-        raise click.UsageError("--data is for the constants of a .ptx; all other artifacts hold theirs")
+    backend = backends.of(target)
+    if header is not None and backend.header is None:
+        able = " and ".join(b.kind for b in backends.every() if b.header is not None)
+        message = f"--header is for the target {able}: a program in C cannot call an artifact for {backend.kind}"
+        raise click.UsageError(message)
+    output, kind = _output(file, output, emit, backend)
+    if data is not None and not kind.has_data_beside:
+        able = " or ".join(k.suffix for b in backends.every() for k in b.outputs if k.has_data_beside)
+        raise click.UsageError(f"--data is for the constants of a {able}; all other artifacts hold theirs")
     outputs = Outputs(force, watch=True)
     outputs.read(file, *pipeline_files(pipeline))
-    outputs.write(output, "-o", emit)
+    outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
     outputs.write(data, "--data", "arrays")
     outputs.settle()
@@ -73,7 +77,7 @@ def command(
         prefix = stem if stem != "-" else "mlcc"
     made: dict[str, Content]
     observers = dump_observers(None, dump_after, dump_dir, timing, outputs.save_part)
-    if emit == "obj" and not gpu and not observers:
+    if kind == backend.loadable and not observers:
         from mlcc.runtime.manifest import extract
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
@@ -82,30 +86,33 @@ def command(
         artifact = build_artifact(
             file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers
         )
-        made = artifact.files(output, emit, outputs, data) if gpu else artifact.files(output, emit)
+        made = artifact.files(output, kind.name, outputs, data)
         facts = None if header is None else artifact.manifest
-    if header is not None and facts is not None:
-        from mlcc.targets.llvm.object.header import c_header
-
-        made = {**made, header: c_header(facts)}
+    if header is not None and facts is not None and backend.header is not None:
+        made = {**made, header: backend.header(facts)}
     outputs.save(made)
     return 0
 
 
-def _output(file: str, output: str | None, emit: str | None, gpu: bool) -> tuple[str, str]:
+def _output(file: str, output: str | None, emit: str | None, backend: Backend[Any]) -> tuple[str, Kind]:
     """Where to write and what, by the options, the suffix, and the target. Raises CompileError E0012, UsageError."""
-    from mlcc.errors import CompileError, error
+    from mlcc import backends
+    from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import kind_of
 
-    usual, among = ("ptx", GPU) if gpu else ("obj", CPU)
+    known = {kind.name: kind for b in (backend, *backends.every()) for kind in b.outputs}
     if emit is None:
-        others = {kind: suffix for kind, suffix in EMITS.items() if kind not in among}
-        emit = usual if output is None else kind_of(output, {**among, **others}, usual)
-    if emit not in among:
-        where = "CUDA" if gpu else "the target llvm"
-        raise CompileError(error("E0755", f"cannot write `{emit}` for {where}", help=f"known are {', '.join(among)}"))
+        kind = backend.outputs[0] if output is None else kind_of(output, known.values(), backend.outputs[0])
+    elif emit in known:
+        kind = known[emit]
+    else:
+        hint = did_you_mean(emit, known) or f"known are {', '.join(known)}"
+        raise click.UsageError(f"Invalid value for '--emit': {emit!r}: {hint}")
+    if kind not in backend.outputs:
+        names = ", ".join(k.name for k in backend.outputs)
+        raise CompileError(error("E0755", f"cannot write `{kind.name}` for {backend.kind}", help=f"known are {names}"))
     if output is None:
         if file == "-":
             raise click.UsageError("the input is standard input: name the output with -o")
-        output = os.path.splitext(file)[0] + EMITS[emit]
-    return output, emit
+        output = os.path.splitext(file)[0] + kind.suffix
+    return output, kind

@@ -20,7 +20,7 @@ def command(file: str, as_json: bool) -> int:
 
     manifest = read_manifest(file)
     if "kernels" in manifest:
-        assembled(file, manifest)
+        ask_tools(file, manifest)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, sort_keys=True))
         return 0
@@ -29,23 +29,15 @@ def command(file: str, as_json: bool) -> int:
     return 0
 
 
-def assembled(file: str, manifest: dict[str, Any]) -> None:
-    """Add to the kernels of a manifest what NVIDIA's assembler makes of them, where it is installed and takes them."""
-    from dataclasses import asdict
+def ask_tools(file: str, manifest: dict[str, Any]) -> None:
+    """Add to a manifest what the target's own tools say of the code in the file."""
+    from mlcc import backends
+    from mlcc.machine.target import KINDS
 
-    from mlcc.runtime.launch.files import read_parts
-    from mlcc.runtime.loader import read_file
-    from mlcc.targets.cuda.ptxas import PtxasError, assemble
-
-    code = read_parts(read_file(file), file, with_constants=False).code
-    try:
-        made = assemble(code.decode(), str(manifest["target"].get("arch")))
-    except (PtxasError, UnicodeDecodeError):
-        return
-    for name, facts in manifest["kernels"].items():
-        found = made.get(facts.get("symbol", name))
-        if found is not None:
-            facts["assembled"] = asdict(found)
+    kind = manifest["target"].get("kind")
+    inspect = backends.get(kind).inspect if kind in KINDS else None
+    if inspect is not None:
+        inspect(file, manifest)
 
 
 def show_kernel(name: str, facts: dict[str, Any]) -> str:

@@ -69,6 +69,7 @@ def command(
     """
     if list_passes:
         return _list(target)
+    from mlcc import backends
     from mlcc.machine.target import Target
     from mlcc.passes.manage.manager import PassContext, Pipeline, help_text, run_pipeline
 
@@ -76,10 +77,10 @@ def command(
         from mlcc.errors import CompileError, did_you_mean, error
         from mlcc.options.typed import kebab
         from mlcc.passes import ALIASES, PASSES
-        from mlcc.passes.manage.levels import group_text
 
         help_pass = kebab(help_pass)
-        group = group_text(help_pass, Target.parse(target).kind)
+        groups = {name: b.groups[name] for b in (*backends.every(), backends.of(target)) for name in b.groups}
+        group = groups.get(help_pass)
         if group is not None:
             click.echo(f"{help_pass}: {group}")
             return 0
@@ -90,9 +91,7 @@ def command(
         return 0
     where = Target.parse(target)
     if print_pipeline:
-        from mlcc.passes.manage.levels import whole_text
-
-        usual = whole_text(level, where.kind)
+        usual = backends.of(where).whole_text(level)
         click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)))
         return 0
     from mlcc.driver import build_pipeline, parse_text
@@ -133,9 +132,8 @@ def command(
             say("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
     if why_schedule:
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
-        from mlcc.passes.auto_schedule.choose import facts_of
 
-        observers.append(WhySchedule(say, facts_of(ctx.target)))
+        observers.append(WhySchedule(say, backends.facts_of(where)))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
             say("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
     if verify_each:
@@ -150,7 +148,7 @@ def command(
         report_faults({file: {}}, func)  # it may run compiled code
         check = CheckEach(
             load_inputs((check_each,)), func=func, rtol=rtol, atol=atol, limit=check_work, write=say,
-            compiled=run_compiled, emulated=partial(run_emulated, where) if where.kind == "cuda" else None,
+            compiled=run_compiled, emulated=partial(run_emulated, where) if backends.of(where).emulated else None,
         )  # fmt: skip
         observers.append(check)
     made = run_pipeline(chosen, module, ctx, observers)
@@ -165,10 +163,11 @@ def command(
 
 
 def _list(target: str) -> int:
-    from mlcc.machine.target import Target
+    from mlcc import backends
     from mlcc.passes import ALIASES, PASSES
-    from mlcc.passes.manage.levels import LEVELS, level_text, lowering_text
     from mlcc.passes.manage.manager import summary
+
+    backend = backends.of(target)
 
     width = max(map(len, [*PASSES, *ALIASES]))
     for name in PASSES:
@@ -176,9 +175,8 @@ def _list(target: str) -> int:
     for alias, name in ALIASES.items():
         click.echo(f"{alias:{width}}  the same as {name}")
     click.echo()
-    kind = Target.parse(target).kind
-    for level, name in enumerate(LEVELS):
-        click.echo(f"{name}     {level_text(level, kind)}")
-    click.echo(f"lower  {lowering_text(kind)}")
+    for name, text in backend.levels.items():
+        click.echo(f"{name}     {text}")
+    click.echo(f"lower  {backend.lowering_text}")
     click.echo("-O0 to -O3 are these, with `lower` behind")
     return 0

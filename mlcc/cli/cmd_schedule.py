@@ -104,10 +104,11 @@ def _refuse_options(mode: str, others: dict[str, str]) -> None:
 
 def _choose(file: str, target: str, why: bool, output: str) -> int:
     """Write the script that the rules choose for the TIR functions of a file."""
+    from mlcc.backends import facts_of
     from mlcc.driver import parse_file
     from mlcc.outputs import Outputs
     from mlcc.passes.auto_schedule.as_script import as_script
-    from mlcc.passes.auto_schedule.choose import answers, facts_of, report
+    from mlcc.passes.auto_schedule.choose import answers, report
     from mlcc.verify import check
 
     outputs = Outputs(watch=True)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from mlcc.runtime.npz import Judge
 
 
-ARTIFACTS = (".o", ".so", ".ptx", ".mlca")
-
-
 def target_option(default: str) -> Callable[[Any], Any]:
     """`--target`, and `--fast-math` as a part of it."""
     target = click.option(
@@ -40,12 +37,14 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
         return value
     from dataclasses import replace
 
+    from mlcc import backends
     from mlcc.machine.target import Target
 
     target = Target.parse(value)
-    if target.kind != "llvm":
-        raise click.UsageError(f"--fast-math is for the target llvm, not {target.kind}")
-    return str(replace(target, fast_math=True))
+    if not backends.of(target).regroups:
+        able = " and ".join(b.kind for b in backends.every() if b.regroups)
+        raise click.UsageError(f"--fast-math is for the target {able}, not {target.kind}")
+    return str(replace(target, fast_math=True))  # type: ignore[call-arg]
 
 
 def level_option(command: Any) -> Any:
@@ -86,16 +85,18 @@ def warnings_wanted() -> bool:
     return context is not None and context.meta.get("warnings", "off") != "off"
 
 
-def warn(module: Any) -> bool:
-    """Show the warnings on a well-formed module on stderr; whether there are any. Raises CompileError with
-    --warnings=error."""
+def warn(module: Any, target: str | None = None) -> bool:
+    """Show the warnings on a well-formed module, and on compiling it for `target`, on stderr; whether there are any.
+    Raises CompileError with --warnings=error."""
     context = click.get_current_context(silent=True)
     mode = "off" if context is None else context.meta.get("warnings", "off")
     if mode == "off":
         return False
+    from mlcc.machine.target import Target
+    from mlcc.passes.lowering.stage import lowered_otherwise
     from mlcc.verify import lint
 
-    found = lint(module)
+    found = [*lint(module), *(lowered_otherwise(module, Target.parse(target)) if target is not None else ())]
     if found and context is not None:
         from dataclasses import replace
 
@@ -209,7 +210,10 @@ def no_blas_threads() -> None:
 
 
 def is_artifact(path: str) -> bool:
-    return path.endswith(ARTIFACTS)
+    """Whether a file has the suffix of something that the runtime loads."""
+    from mlcc.outputs import KINDS
+
+    return path.endswith(tuple(kind.suffix for kind in KINDS.values() if kind.runs))
 
 
 def build_artifact(
@@ -240,7 +244,7 @@ def build_artifact(
         sanitize=sanitize,
         observers=observers,
     )
-    if warn(module) and told is not None:
+    if warn(module, target) and told is not None:
         told.append(path)
     return made
 
@@ -255,34 +259,48 @@ def build_object(
     prefix: str | None = None,
     keep: bool = True,
     sanitize: bool = False,
+    to_run: bool = False,
 ) -> bytes:
     """The object of a text file, or what else the runtime loads for the target; from the cache, if it is there and
-    `keep` is not off."""
+    `keep` is not off. Raises CompileError, with `to_run` for a target whose artifacts the runtime does not load."""
 
     told: list[str] = []  # texts with warnings, which are to be seen each time: their objects are not kept
 
     def make() -> bytes:
+        if to_run:
+            need_loadable(target)
         artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told)
         made: bytes = artifact.emit(artifact.loadable)
         return made
 
-    from mlcc.cache.object_cache import kept_object
+    from mlcc.cache.object_cache import is_known, kept_object
 
     options = {
         "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
         "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix, "sanitize": sanitize,
         "warnings": warnings_wanted(),
     }  # fmt: skip
-    return kept_object(path, options, make, lambda: not told) if keep else make()
+    return kept_object(path, options, make, lambda: not told) if keep and is_known(target) else make()
 
 
 def need_gpu(target: str, code: str) -> None:
     """Raises CompileError for a target that is no GPU."""
+    from mlcc import backends
     from mlcc.errors import CompileError, error
-    from mlcc.machine.target import Target
 
-    if Target.parse(target).kind != "cuda":
+    if not backends.of(target).emulated:
         raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))
+
+
+def need_loadable(target: str) -> None:
+    """Raises CompileError for a target whose artifacts the runtime does not load."""
+    from mlcc import backends
+    from mlcc.errors import CompileError, error
+
+    backend = backends.of(target)
+    if not backend.loadable.runs:
+        message = f"code for {backend.kind} is {backend.loadable.words}, which mlcc does not load"
+        raise CompileError(error("E0850", message, help=f"write it: mlcc compile -t {backend.kind}"))
 
 
 def need_sanitized(path: str) -> None:
@@ -320,7 +338,9 @@ def load_executable(
         if sanitize:
             need_sanitized(path)
         return load(path, allow_extern=allow_extern)
-    made = build_object(path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize)
+    made = build_object(
+        path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True
+    )
     return load(made, allow_extern=allow_extern)
 
 

@@ -70,7 +70,10 @@ CODES: dict[str, tuple[str, str]] = {
         "the end where NumPy's and ONNX's do (docs/semantics.md says where). The target option `check-indices=false` "
         "leaves these checks out, for data that are known to be right.",
     ),
-    "E0850": ("an artifact cannot be read", "The file does not exist or may not be read, or the value is no artifact."),
+    "E0850": (
+        "an artifact cannot be read",
+        "The file does not exist or may not be read, or the value is no artifact of a kind that mlcc runs.",
+    ),
     "E0851": (
         "not a sound artifact",
         "The file is no object or shared library made by mlcc, or it was cut off, damaged or changed afterwards.",

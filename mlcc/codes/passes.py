@@ -114,13 +114,18 @@ CODES: dict[str, tuple[str, str]] = {
         "a step of lowering out of turn",
         "Lowering is a list of passes that build on one another: `mlcc passes --list` has them in order, `-p lower` "
         "runs them all. A module says in its attributes how far it is: `mlcc.stage` is the form that its functions "
-        "have, `mlcc.step` the last step. Each step runs once, right behind the one before it in the list: code "
-        "without one of them may compute something else. Attributes that contradict each other or the module are "
-        "refused as well.",
+        "have, `mlcc.step` the last step, `mlcc.target` for what. Each step runs once, right behind the one before it "
+        "in the list: code without one of them may compute something else. Attributes that contradict each other or "
+        "the module are refused as well.",
     ),
     "E0546": (
         "a step of lowering towards another target",
         "Code for CPUs and for GPUs is lowered by different steps. Name the target (`-t cuda`) also where the steps "
         "are run one by one, and start from the blocks for another one.",
+    ),
+    "E0547": (
+        "no schedules are chosen for the target",
+        "The rules of `auto-schedule` go by facts about a CPU or a GPU; a backend that names neither has none. Leave "
+        "the pass out, or apply schedules of your own (`schedule{script=...}`).",
     ),
 }

@@ -304,7 +304,7 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0791": (
         "no such target",
-        "The targets are `llvm` (CPUs) and `cuda` (NVIDIA GPUs).",
+        "The targets are `llvm` (CPUs) and `cuda` (NVIDIA GPUs), and those that installed packages bring.",
     ),
     "E0792": (
         "the target has no such option",
@@ -315,5 +315,10 @@ CODES: dict[str, tuple[str, str]] = {
         "an option of the target has a wrong value",
         "cpu, triple and arch are single words (`native`, `aarch64-linux-gnu`, `sm_90`), features a list of LLVM's "
         'names each with its sign, as in `["+avx2", "-fma"]` or `+avx2`; num-cores 0 is all of the machine.',
+    ),
+    "E0794": (
+        "a target of another kind",
+        "What was asked is about one kind of target, such as the facts of a GPU, and the target is of another. Name "
+        "one of that kind.",
     ),
 }

@@ -18,4 +18,10 @@ CODES: dict[str, tuple[str, str]] = {
         "Nothing in the function uses the parameter, nor a size that only its shape tells. Remove it, or let its name "
         "begin with `_` where the signature has to be as it is.",
     ),
+    "W0304": (
+        "code for another machine than the module was lowered for",
+        "The steps of lowering go by what the machine has: the width of its vectors, masks, dot products. A lowered "
+        "module says for what that was (`mlcc.target`). Code for another machine of the same kind is right, and may be "
+        "slower than what is lowered for it: name the same target, or lower from the blocks.",
+    ),
 }

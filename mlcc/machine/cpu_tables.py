@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mlcc.machine import host
 from mlcc.machine.cpu import features_of
 from mlcc.machine.dot_products import Pair, dot_pairs
-from mlcc.machine.target import Target
+from mlcc.machine.target import LlvmTarget
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _CACHES: dict[str, tuple[int, int, int]] = {  # data caches in KiB as one core sees them; l3 is the share of one cluster
@@ -54,9 +54,9 @@ class CpuFacts:
     in_halves: bool = False
 
     @staticmethod
-    def of(target: Target | str) -> CpuFacts:
-        """The facts of the CPU that a target names. Raises CompileError for a text that is no target."""
-        target = Target.parse(target)
+    def of(target: LlvmTarget | str) -> CpuFacts:
+        """The facts of the CPU that a target names. Raises CompileError for a text that is no such target."""
+        target = LlvmTarget.parse(target)
         full = target.resolved()
         arch = full.triple.partition("-")[0]
         enabled = features_of(full.triple, full.cpu, full.features)

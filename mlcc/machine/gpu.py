@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.errors import CompileError, error
-from mlcc.machine.target import Target
+
+DEFAULT_ARCH = "sm_80"
 
 # architecture -> PTX ISA
 ISA: dict[str, tuple[int, int]] = {
@@ -38,9 +39,8 @@ class Arch:
     isa: tuple[int, int]
 
     @staticmethod
-    def of(target: Target | str) -> Arch:
-        """The architecture of a cuda target. Raises CompileError (E0731) for one that is not listed."""
-        name = Target.parse(target).resolved().arch
+    def of(name: str) -> Arch:
+        """The architecture of that name. Raises CompileError (E0731) for one that is not listed."""
         isa = ISA.get(name)
         if isa is None:
             raise CompileError(error("E0731", f"no code is generated for `{name}`", help=_nearest(name)))

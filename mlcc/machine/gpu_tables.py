@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.machine.gpu import Arch
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget
 
 _KIB, _MIB = 1 << 10, 1 << 20
 WARP = 32
@@ -62,11 +62,11 @@ class GpuFacts:
     warp: int = WARP
 
     @staticmethod
-    def of(target: Target | str) -> GpuFacts:
-        """The facts of the GPU that a target names. Raises CompileError for a text that is no target (E0790 on), or an
-        architecture that is not known (E0731)."""
-        target = Target.parse(target).resolved()
-        arch = Arch.of(target)
+    def of(target: CudaTarget | str) -> GpuFacts:
+        """The facts of the GPU that a target names. Raises CompileError for a text that is no such target (E0790 on),
+        or an architecture that is not known (E0731)."""
+        target = CudaTarget.parse(target).resolved()
+        arch = Arch.of(target.arch)
         block, per_sm, threads, blocks, count, l2 = _TABLE[arch.capability]
         special = arch.variant != ""
         return GpuFacts(

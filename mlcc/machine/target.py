@@ -1,7 +1,7 @@
 """What to generate code for: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`.
 
-TVM's strings read too: `llvm -mcpu=skylake -num-cores 2`, `llvm --num-cores=1`, `{"kind": "cuda", "arch": "sm_80"}`.
-Facts about this machine are in `mlcc.machine.host` and are looked at only when asked for.
+A target is its kind and typed options: a subclass of `Target` for each kind. What mlcc does for a kind is in its
+`mlcc.backends.Backend`, facts about this machine in `mlcc.machine.host`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from mlcc.errors import CompileError, Source, Span, did_you_mean, error
+from mlcc.errors import CompileError, Diagnostic, Source, Span, did_you_mean, error
 from mlcc.options.text import Item, Option, format_item, format_value, parse_one
 from mlcc.options.typed import Codes, given_fields, kebab, typed_fields
 
+NATIVE = "native"
+ENTRY_POINTS = "mlcc.targets"  # of packages that bring backends
 _CODES = Codes(unknown="E0792", value="E0793", missing="E0793")
-_TVM_NAMES = {
-    "mcpu": "cpu", "mtriple": "triple", "mattr": "features", "max_threads_per_block": "max_threads",
-    "max_shared_memory_per_block": "shared_bytes", "registers_per_block": "registers", "l2_cache_size_bytes": "l2",
-}  # fmt: skip
 _TVM_WITHOUT_MEANING = {
     "keys",
     "model",
@@ -36,41 +35,34 @@ _TVM_WITHOUT_MEANING = {
 _WORD = re.compile(r"[\w.+-]*$")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Target:
     """A machine to generate code for. Compares by value; `str()` prints what `Target.parse` reads.
 
-    llvm: an empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
-    `features` are LLVM's, each with its sign (`+avx2`). cuda: `arch` is the compute capability, `native` that of the
-    GPU here. `num_cores` 0: as many as the machine has at run time. Cache sizes in bytes (`l1`, `l2`, `l3`) and the
-    width of vectors in bits are what schedules are chosen for; 0 is what is known of the CPU
-    (`mlcc.machine.cpu_tables`). So are, for cuda, the number of multiprocessors, and the threads, bytes of shared
-    memory and registers that a block may have; 0 is what is known of the architecture (`mlcc.machine.gpu_tables`).
-    `fast_math`: floating-point arithmetic may be regrouped, and signs of zeros lost; NaN and infinities still count.
-    `check_indices`: indices in the data that lie outside are errors, where they would else read and write any memory.
+    A subclass has a kind as the default of `kind`, and the options of that kind as further fields;
+    `Target("cuda", arch="sm_90")` is a `CudaTarget`. `check_indices`: indices in the data that lie outside are errors,
+    where they would else read and write any memory.
     """
 
     kind: str = "llvm"
-    triple: str = ""
-    cpu: str = ""
-    features: tuple[str, ...] = ()
-    arch: str = ""
-    num_cores: int = 0
-    l1: int = 0
-    l2: int = 0
-    l3: int = 0
-    vector_width: int = 0
-    fast_math: bool = False
-    sm_count: int = 0
-    max_threads: int = 0
-    shared_bytes: int = 0
-    registers: int = 0
     check_indices: bool = True
+    tvm_names: ClassVar[Mapping[str, str]] = {}  # options by TVM's names, where those differ
 
-    @staticmethod
-    def parse(text: str | Target) -> Target:
-        """Raises CompileError (E0790 to E0793) for a text that names no known target."""
-        return text if isinstance(text, Target) else _parse(text)
+    def __new__(cls, kind: str = "llvm", **options: Any) -> Target:
+        return object.__new__(_class_of(kind) if cls is Target else cls)
+
+    if TYPE_CHECKING:  # the options are those of the kind
+
+        def __init__(self, kind: str = "llvm", **options: Any) -> None: ...
+
+    @classmethod
+    def parse(cls, text: str | Target) -> Self:
+        """The target of a text, or the one given. Raises CompileError (E0790 to E0793) for a text that names no known
+        target, E0794 for one of another kind than this class is for."""
+        made = text if isinstance(text, Target) else _parse(text)
+        if not isinstance(made, cls):
+            raise CompileError(error("E0794", f"`{made}` is a target of another kind than {cls.kind}"))
+        return made
 
     def __str__(self) -> str:
         return format_item(self.kind, [(name, value) for name, value in given_fields(self) if name != "kind"])
@@ -78,38 +70,114 @@ class Target:
     def __repr__(self) -> str:
         return f"<Target {self}>"
 
+    def resolved(self) -> Self:
+        """With the defaults that depend on the machine written out.
+
+        Raises MachineError (E0860) for a native GPU where none can be used.
+        """
+        return self
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """The options whose values make no sense, each with what was expected."""
+        return iter(())
+
+
+@dataclass(frozen=True, repr=False)
+class LlvmTarget(Target):
+    """A CPU. An empty `triple` is this machine's, an empty `cpu` the baseline of the triple, `native` this very CPU;
+    `features` are LLVM's, each with its sign (`+avx2`). `num_cores` 0: as many as the machine has at run time.
+
+    Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are what schedules are chosen for; 0 is
+    what is known of the CPU (`mlcc.machine.cpu_tables`). `fast_math`: floating-point arithmetic may be regrouped, and
+    signs of zeros lost; NaN and infinities still count.
+    """
+
+    kind: str = "llvm"
+    cpu: str = ""
+    triple: str = ""
+    features: tuple[str, ...] = ()
+    num_cores: int = 0
+    l1: int = 0
+    l2: int = 0
+    l3: int = 0
+    vector_width: int = 0
+    fast_math: bool = False
+    tvm_names: ClassVar[Mapping[str, str]] = {"mcpu": "cpu", "mtriple": "triple", "mattr": "features"}
+
     @property
     def is_native(self) -> bool:
         """Whether the code is for the very CPU that compiles it."""
         return self.cpu == NATIVE
 
-    def resolved(self) -> Target:
-        """With triple, CPU and features written out: `native` and the empty defaults become names that LLVM knows.
-
-        Raises MachineError (E0860) for a native GPU where none can be used.
-        """
-        from mlcc.machine import gpu as gpus
+    def resolved(self) -> Self:
+        """With triple, CPU and features written out: `native` and the empty defaults become names that LLVM knows."""
         from mlcc.machine import host
 
-        if self.kind == "cuda" and self.arch == NATIVE:
-            here = host.gpu()
-            own: dict[str, Any] = {name: getattr(self, name) or number for name, number in here.sizes.items()}
-            return replace(self, arch=gpus.best_for(here.capability), **own)
-        if self.kind == "cuda":
-            return replace(self, arch=self.arch or DEFAULT_ARCH)
         triple = self.triple or host.triple()
         if self.is_native:
             features = host.cpu_features() + tuple(f for f in self.features if f not in host.cpu_features())
             return replace(self, triple=triple, cpu=host.cpu_name(), features=features)
         return replace(self, triple=triple, cpu=self.cpu or baseline_cpu(triple))
 
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        if not 0 <= self.num_cores <= 65536:
+            yield "num_cores", "a number of cores from 1 on expected, or 0 for all"
+        yield from _sizes(self, "l1", "l2", "l3")
+        if self.vector_width not in (0, 64, 128, 256, 512, 1024, 2048):
+            yield "vector_width", "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own"
+        for feature in self.features:
+            if not re.fullmatch(r"[+-][\w.-]+", feature):
+                yield "features", f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`"
 
-DEFAULT_ARCH = "sm_80"
-NATIVE = "native"
-KINDS: dict[str, tuple[str, ...]] = {
-    "cuda": ("arch", "fast_math", "sm_count", "max_threads", "shared_bytes", "registers", "l2", "check_indices"),
-    "llvm": ("cpu", "triple", "features", "num_cores", "l1", "l2", "l3", "vector_width", "fast_math", "check_indices"),
-}
+
+@dataclass(frozen=True, repr=False)
+class CudaTarget(Target):
+    """A GPU of NVIDIA's. `arch` is the compute capability, `native` that of the GPU here.
+
+    The number of multiprocessors, the threads, bytes of shared memory and registers that a block may have, and the
+    bytes of the second-level cache are what schedules are chosen for; 0 is what is known of the architecture
+    (`mlcc.machine.gpu_tables`). `fast_math`: approximate divisions, roots and elementary functions.
+    """
+
+    kind: str = "cuda"
+    arch: str = ""
+    sm_count: int = 0
+    max_threads: int = 0
+    shared_bytes: int = 0
+    registers: int = 0
+    l2: int = 0
+    fast_math: bool = False
+    tvm_names: ClassVar[Mapping[str, str]] = {
+        "max_threads_per_block": "max_threads", "max_shared_memory_per_block": "shared_bytes",
+        "registers_per_block": "registers", "l2_cache_size_bytes": "l2",
+    }  # fmt: skip
+
+    def resolved(self) -> Self:
+        from mlcc.machine import gpu as gpus
+        from mlcc.machine import host
+
+        if self.arch != NATIVE:
+            return replace(self, arch=self.arch or gpus.DEFAULT_ARCH)
+        here = host.gpu()
+        own: dict[str, Any] = {name: getattr(self, name) or number for name, number in here.sizes.items()}
+        return replace(self, arch=gpus.best_for(here.capability), **own)
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        for name in ("sm_count", "max_threads", "shared_bytes", "registers"):
+            if not 0 <= getattr(self, name) <= 1 << 20:
+                yield name, "a number expected, or 0 for what is known of the architecture"
+        yield from _sizes(self, "l2")
+        if not re.fullmatch(rf"(sm_\d{{2,3}}[af]?|{NATIVE})?", self.arch):
+            yield "arch", "a compute capability such as sm_90 expected, or native for the GPU here"
+
+
+KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
+
+
+def _sizes(target: Target, *names: str) -> Iterator[tuple[str, str]]:
+    for name in names:
+        if not 0 <= getattr(target, name) <= 1 << 40:
+            yield name, "a size in bytes expected, or 0 for what is known of the machine"
 
 
 def baseline_cpu(triple: str) -> str:
@@ -118,57 +186,72 @@ def baseline_cpu(triple: str) -> str:
     return {"x86_64": "x86-64", "i686": "i686", "riscv64": "generic-rv64"}.get(arch, "generic")
 
 
+# ---------------------------------------------------------------- reading
+
+
+def _class_of(kind: str, span: Span | None = None) -> type[Target]:
+    """The class of a kind, one that an installed package brings included. Raises CompileError E0791."""
+    if kind not in KINDS:
+        _register_installed(kind, span)
+    found = KINDS.get(kind)
+    if found is None:
+        help = did_you_mean(kind, KINDS) or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
+        raise CompileError(error("E0791", f"no target `{kind}`", span, help=help))
+    return found
+
+
+def _register_installed(kind: str, span: Span | None) -> None:
+    """Register the backend of that kind that an installed package names as an entry point, if one does."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=kind):
+        try:
+            entry.load().register()
+        except Exception as exc:
+            message = f"the target `{kind}` is named by a package whose `{entry.value}` cannot be loaded: {exc}"
+            raise CompileError(error("E0791", message, span)) from exc
+
+
 def _parse(text: str) -> Target:
     stripped = text.strip()
     if stripped.startswith("{"):
-        item = _from_json(text)
-    elif re.match(r"[\w/.]+\s+-", stripped):
-        item = _from_flags(text)
-    else:
-        item = parse_one(text, "TARGET", "E0790")
-    return _from_item(item)
+        return _from_item(_from_json(text))
+    if re.match(r"[\w/.]+\s+-", stripped):
+        return _from_item(_from_flags(text))
+    return _from_item(parse_one(text, "TARGET", "E0790"))
 
 
 def _from_item(item: Item) -> Target:
-    names = KINDS.get(item.name)
-    if names is None:
-        help = did_you_mean(item.name, KINDS) or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
-        raise CompileError(error("E0791", f"no target `{item.name}`", item.name_span, help=help))
-    options = tuple(_listed(o) for o in item.options)
-    made = Target(item.name, **typed_fields(replace(item, options=options), Target, _CODES, "target", names))
-    for option in options:
-        _check(option, getattr(made, option.name))
+    cls = _class_of(item.name, item.name_span)
+    lists = {f.name for f in fields(cls) if isinstance(f.default, tuple)}
+    item = replace(item, options=tuple(_listed(o) if o.name in lists else o for o in item.options))
+    names = [f.name for f in fields(cls) if f.name != "kind"]
+    made = cls(**typed_fields(item, cls, _CODES, "target", names))
+    given = {option.name: option for option in item.options}
+    wrong = [_wrong(given[name], text) for name, text in made.wrong() if name in given]
+    wrong = wrong or [_wrong(o, "a word of letters, digits and `.+-_` expected") for o in _odd_words(made, given)]
+    if wrong:
+        raise CompileError(wrong)
     return made
 
 
 def _listed(option: Option) -> Option:
     """`features=+avx2` and TVM's comma-separated features are lists."""
-    if option.name == "features" and isinstance(option.value, str):
-        return replace(option, value=[f for f in option.value.split(",") if f], raw=None)
-    return option
+    if not isinstance(option.value, str):
+        return option
+    return replace(option, value=[f for f in option.value.split(",") if f], raw=None)
 
 
-def _check(option: Option, value: Any) -> None:
-    if option.name == "num_cores" and not 0 <= value <= 65536:
-        _wrong(option, "a number of cores from 1 on expected, or 0 for all")
-    if option.name in ("l1", "l2", "l3") and not 0 <= value <= 1 << 40:
-        _wrong(option, "a size in bytes expected, or 0 for what is known of the machine")
-    if option.name == "vector_width" and value not in (0, 64, 128, 256, 512, 1024, 2048):
-        _wrong(option, "a power of two from 64 to 2048 bits expected, or 0 for the CPU's own")
-    if option.name in ("sm_count", "max_threads", "shared_bytes", "registers") and not 0 <= value <= 1 << 20:
-        _wrong(option, "a number expected, or 0 for what is known of the architecture")
-    if option.name == "arch" and not re.fullmatch(rf"sm_\d{{2,3}}[af]?|{NATIVE}", value):
-        _wrong(option, "a compute capability such as sm_90 expected, or native for the GPU here")
-    if isinstance(value, str) and not _WORD.match(value):
-        _wrong(option, "a word of letters, digits and `.+-_` expected")
-    if option.name == "features":
-        for feature in value:
-            if not re.fullmatch(r"[+-][\w.-]+", feature):
-                _wrong(option, f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`")
+def _odd_words(target: Target, given: Mapping[str, Option]) -> Iterator[Option]:
+    """The options whose words have characters that no name of a machine has."""
+    for name, option in given.items():
+        value = getattr(target, name)
+        if isinstance(value, str) and not _WORD.match(value):
+            yield option
 
 
-def _wrong(option: Option, text: str) -> NoReturn:
-    raise CompileError(error("E0793", f"wrong value of option `{kebab(option.name)}`", option.span, text))
+def _wrong(option: Option, text: str) -> Diagnostic:
+    return error("E0793", f"wrong value of option `{kebab(option.name)}`", option.span, text)
 
 
 # ---------------------------------------------------------------- TVM's forms
@@ -217,6 +300,7 @@ def _from_json(text: str) -> Item:
 def _item(source: Source, kind: str, pairs: list[tuple[str, str]]) -> Item:
     """The item that TVM's names and values stand for; attributes that change no code here are dropped."""
     options = []
+    names = KINDS[kind].tvm_names if kind in KINDS else {}
     for name, value in pairs:
         key = name.replace("-", "_")
         if key in _TVM_WITHOUT_MEANING:
@@ -224,6 +308,6 @@ def _item(source: Source, kind: str, pairs: list[tuple[str, str]]) -> Item:
         start = max(source.text.find(name), 0)
         span = Span(source, start, start + len(name))
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else value
-        options.append(Option(_TVM_NAMES.get(key, key), number, value, span, span))
+        options.append(Option(names.get(key, key), number, value, span, span))
     whole = Span(source, 0, len(source.text))
     return Item(kind, tuple(options), whole, whole)

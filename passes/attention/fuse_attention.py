@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mlcc.backends import gpu_facts
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.machine.target import Target
 from mlcc.ops.shapes import shapes_known
 from mlcc.passes.attention.kernel import kernel
 from mlcc.passes.attention.operands import Operands
@@ -39,7 +39,7 @@ class FuseAttention(Pass):
     needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        facts = GpuFacts.of(ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))
+        facts = gpu_facts(ctx.target)
         builder = ModuleBuilder(module)
 
         def change(name: str, func: relax.Function) -> relax.Function:

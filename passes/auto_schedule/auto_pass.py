@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mlcc.backends import facts_of
 from mlcc.ir.module import IRModule
-from mlcc.passes.auto_schedule.choose import Facts, answers, facts_of, report
+from mlcc.passes.auto_schedule.choose import Facts, answers, report
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
 
 

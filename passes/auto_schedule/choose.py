@@ -10,7 +10,6 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
@@ -36,12 +35,6 @@ class Answer:
     broken: Exception | None = None
     func: tir.PrimFunc | None = None
     trace: Trace | None = None
-
-
-def facts_of(target: Target | str) -> Facts:
-    """What is known of a target's machine. Raises CompileError."""
-    where = Target.parse(target)
-    return GpuFacts.of(where) if where.kind == "cuda" else CpuFacts.of(where)
 
 
 def answers(module: IRModule, facts: Facts, rules: Sequence[Rule] | None = None) -> list[Answer]:

@@ -1,6 +1,6 @@
 """TensorIR for GPUs: kernels as the code of one thread, and host code that launches them (see `device`).
 
-The steps are passes (`mlcc.passes.manage.levels.LOWERING`), one module each.
+The steps are passes (`mlcc.targets.cuda.backend` lists them), one module each.
 """
 
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_
 from typing import Any, ClassVar
 
-from mlcc import ops
+from mlcc import backends, ops
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error, together
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
@@ -60,11 +60,12 @@ class LowerToTir(Pass):
         skipped = _operator_names(self.skip)
         cache: Cache = {}
         wrong: list[Diagnostic] = []
+        many = backends.of(ctx.target).many_threads
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
                 settle = ctx.builds if self.check_indices is None else self.check_indices
-                how = Lowering(ctx.target.kind == "cuda", self.accurate, settle, ctx.target.check_indices)
+                how = Lowering(many, self.accurate, settle, ctx.target.check_indices)
                 lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
                 builder.module.functions[name] = lowering.visit_function(func)
         if wrong:

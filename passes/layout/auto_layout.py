@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlcc import ops
+from mlcc.backends import cpu_facts
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
@@ -46,9 +47,9 @@ class AutoLayout(Pass):
     always: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        if ctx.target.kind != "llvm" or not any(_convolutions(f) for f in module.functions.values()):
+        facts = cpu_facts(ctx.target)
+        if facts is None or not any(_convolutions(f) for f in module.functions.values()):
             return module
-        facts = CpuFacts.of(ctx.target)
         inside = ToDataflow().run(module, ctx)
 
         def change(name: str, func: relax.Function) -> relax.Function:

@@ -9,7 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.machine.cpu import features_of
 from mlcc.machine.dot_products import Pair, dot_pairs
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 
 GPU_UNROLL_LIMIT = 1024  # statements that a loop comes to
 
@@ -56,10 +56,18 @@ def mask_bits(features: Collection[str]) -> frozenset[int]:
     return frozenset(bits for feature, sizes in _MASKED.items() if feature in features for bits in sizes)
 
 
-def lower_options(target: Target) -> LowerOptions:
-    """What lowering may count on, by the features of the target."""
-    if target.kind != "llvm":
-        return LowerOptions(unroll_limit=GPU_UNROLL_LIMIT, vector_lanes=16, vector_bytes=16, kernels=True)
+def plain_lower_options(target: Target) -> LowerOptions:
+    """What lowering may count on for a target that says nothing."""
+    return LowerOptions()
+
+
+def gpu_lower_options(target: CudaTarget) -> LowerOptions:
+    """What lowering may count on for a GPU."""
+    return LowerOptions(unroll_limit=GPU_UNROLL_LIMIT, vector_lanes=16, vector_bytes=16, kernels=True)
+
+
+def cpu_lower_options(target: LlvmTarget) -> LowerOptions:
+    """What lowering may count on for a CPU, by its features."""
     full = target.resolved()
     features = features_of(full.triple, full.cpu, full.features)
     made = cpu_options(full.triple.partition("-")[0], features)

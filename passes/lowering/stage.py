@@ -1,7 +1,8 @@
 """Stages of lowering, and the base of its passes.
 
 A module says in its attributes how far its PrimFuncs are lowered: `mlcc.stage` is the form that they have, `mlcc.step`
-the last step that made it. A step runs once, and right behind the one before it in the list: what it is given tells.
+the last step that made it, `mlcc.target` for what. A step runs once, and right behind the one before it in the list:
+what it is given tells.
 """
 
 from __future__ import annotations
@@ -10,34 +11,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mlcc.errors import CompileError, Diagnostic, Label, did_you_mean, error
+from mlcc import backends
+from mlcc.errors import CompileError, Diagnostic, Label, Severity, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
-from mlcc.passes.lowering.options import LowerOptions, lower_options
-from mlcc.passes.manage.levels import LOWERING, lowering_text
+from mlcc.machine.target import Target
+from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, all_findings, pass_class
-from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, stage_of
+from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, TARGET, stage_of
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
     """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0546 where it
     was lowered for another kind, E0545 where its attributes contradict one another."""
     last = module.attrs.get(STEP)
-    steps = LOWERING[kind]
+    steps = backends.get(kind).lowering
     _check_attributes(stage_of(module), last)
     if last is None:
         return steps
-    if last not in steps:
-        message = f"the module was lowered for another target: `{last}` is no step for {kind}"
+    before = lowered_for(module)
+    if last not in steps or (before is not None and before.kind != kind):
+        what = f"`{last}` is no step for {kind}" if before is None else f"for {before}, and not for {kind}"
+        message = f"the module was lowered for another target: {what}"
         raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
     return steps[steps.index(str(last)) + 1 :]
 
 
 def _check_attributes(stage: str, last: object) -> None:
     """Raises CompileError E0545 unless `last` is a step of lowering that gives `stage`."""
-    names = {name: None for steps in LOWERING.values() for name in steps}
+    names = {name: None for backend in backends.every() for name in backend.lowering}
     if last is not None and last not in names:
         help = did_you_mean(str(last), names)
         raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
@@ -49,10 +53,29 @@ def _check_attributes(stage: str, last: object) -> None:
         raise CompileError(error("E0545", message))
 
 
-def reached(module: IRModule, stage: str, step: str) -> IRModule:
-    """The module, saying that `step` brought it to `stage`."""
+def lowered_for(module: IRModule) -> Target | None:
+    """The target that a module has been lowered for so far, if it says so. Raises CompileError (E0790 to E0793)."""
+    text = module.attrs.get(TARGET)
+    return None if text is None else Target.parse(str(text))
+
+
+def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
+    """The warning (W0304) on a module that was lowered for a machine that lowering takes for another than `target`."""
+    before = lowered_for(module)
+    if before is None or before.kind != target.kind:
+        return []
+    options = backends.of(target).lower_options
+    if options(before) == options(target):
+        return []
+    message = f"the module was lowered for {before}, and code is generated for {target}"
+    return [replace(error("W0304", message, help=f"pass -t '{before}'"), severity=Severity.WARNING)]
+
+
+def reached(module: IRModule, stage: str, step: str, target: Target | None = None) -> IRModule:
+    """The module, saying that `step` brought it to `stage`, and for what, if it does not say so yet."""
     made = module.copy()
-    made.attrs = Attrs({**module.attrs, STAGE: stage, STEP: step})
+    known = {} if target is None else {TARGET: str(target)}
+    made.attrs = Attrs({**known, **module.attrs, STAGE: stage, STEP: step})
     return made
 
 
@@ -62,7 +85,8 @@ def with_lowering(pipeline: Pipeline, module: IRModule, kind: str) -> Pipeline:
     passes = pipeline.passes
     left = steps_left(module, kind)
     run = [at for at, one in enumerate(passes) if one.name in left]
-    whole = Pipeline.parse(lowering_text(kind)).passes if left == LOWERING[kind] else ()
+    backend = backends.get(kind)
+    whole = Pipeline.parse(backend.lowering_text).passes if left == backend.lowering else ()
     if not run:
         return Pipeline((*passes, *(whole or Pipeline.parse(",".join(left)).passes)))
     named = {one.name for one in passes}
@@ -88,10 +112,10 @@ class LoweringStep(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         self._check(module, ctx)
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-        made = reached(module, self.gives, self.name)
+        made = reached(module, self.gives, self.name, ctx.target)
         made.functions = {}
         wrong: dict[str, list[Diagnostic]] = {}
-        options = lower_options(ctx.target)
+        options = backends.of(ctx.target).lower_options(ctx.target)
         with deep_recursion():
             for name, func in module.functions.items():
                 made.functions[name] = func
@@ -121,8 +145,8 @@ class LoweringStep(Pass):
     def _check(self, module: IRModule, ctx: PassContext) -> None:
         """Raises CompileError for a module that has been through this step, or not through all before it."""
         kind = ctx.target.kind
-        if self.name not in LOWERING[kind]:
-            other = next(k for k, names in LOWERING.items() if self.name in names)
+        if self.name not in backends.get(kind).lowering:
+            other = next(b.kind for b in backends.every() if self.name in b.lowering)
             message = f"`{self.name}` is a step towards {other}, and the target is {kind}"
             raise CompileError(error("E0546", message, help=f"pass -t {other}"))
         left = steps_left(module, kind)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
+from mlcc import backends
 from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import one_line
@@ -16,7 +17,6 @@ from mlcc.machine.target import Target
 from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
 from mlcc.passes import ALIASES, PASSES
-from mlcc.passes.manage.levels import GROUPS, group_text
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
 
 _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
@@ -94,18 +94,11 @@ class Pipeline:
         """
         made: list[Pass] = []
         wrong: list[Diagnostic] = []
+        groups = backends.get(target).groups
         for item in parse_list(text, source_name, "E0500"):
-            group = None if item.options else group_text(item.name, target)
-            kind = {"lower-loops": "llvm", "lower-gpu": "cuda"}.get(kebab(item.name), target)
-            if group is not None and kind != target:
-                message = f"`{kebab(item.name)}` lowers for {kind}, and the target is {target}"
-                wrong.append(error("E0546", message, item.name_span, help="run `lower`"))
-                continue
-            if group is not None:
-                made += Pipeline.parse(group).passes
-                continue
+            group = None if item.options else groups.get(kebab(item.name))
             try:
-                made.append(make_pass(item))
+                made += [_make(item, target)] if group is None else Pipeline.parse(group).passes
             except CompileError as exc:
                 wrong += exc.diagnostics
         if wrong:
@@ -130,13 +123,17 @@ def pass_class(name: str) -> type[Pass]:
     return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
 
 
-def make_pass(item: Item) -> Pass:
+def _make(item: Item, target: str) -> Pass:
     """The pass that an item of a pipeline's text names. Raises CompileError."""
     name = kebab(item.name)
-    if group_text(name) is not None:
+    groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
+    if name in groups and item.options:
         raise CompileError(error("E0502", f"`{name}` stands for several passes and has no options", item.name_span))
+    if name in groups:
+        message = f"`{name}` lowers for {groups[name]}, and the target is {target}"
+        raise CompileError(error("E0546", message, item.name_span, help="run `lower`"))
     if name not in PASSES and name not in ALIASES:
-        help = did_you_mean(name, [*PASSES, *ALIASES, *GROUPS]) or "`mlcc passes --list` names them all"
+        help = did_you_mean(name, [*PASSES, *ALIASES, *groups]) or "`mlcc passes --list` names them all"
         raise CompileError(error("E0501", f"no pass `{item.name}`", item.name_span, help=help))
     cls = pass_class(name)
     return cls(**typed_fields(item, cls, _CODES, "pass"))

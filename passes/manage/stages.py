@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mlcc.ir.module import IRModule
 
-STAGE, STEP = "mlcc.stage", "mlcc.step"  # attributes of a module: the form of its PrimFuncs, the step that made it
+# attributes of a module: the form of its PrimFuncs, the step that made it, the target of all steps so far
+STAGE, STEP, TARGET = "mlcc.stage", "mlcc.step", "mlcc.target"
 BLOCKS = "blocks"  # of a module that says nothing: loops around blocks, buffers of any rank
 LOOPS = "loops"  # no blocks; buffers of any rank
 FLAT = "flat"  # no blocks; one index per access

@@ -16,6 +16,7 @@ from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark
 from mlcc.runtime.abi import PLACEHOLDER_PREFIX
 from mlcc.runtime.launch.files import Parts, write_archive, write_text
 from mlcc.targets.artifact import Artifact
+from mlcc.targets.cuda.backend import BACKEND
 from mlcc.targets.cuda.ptx import PtxModule
 from mlcc.targets.cuda.ptxas import Assembled, PtxasError, assemble
 from mlcc.targets.launch import LaunchModule
@@ -25,7 +26,7 @@ from mlcc.targets.source import LANGUAGES, emit_source
 if TYPE_CHECKING:
     from mlcc.targets.emulate.device import EmulatedDevice
 
-KINDS = {"ptx": ".ptx", "mlca": ".mlca", "llvm-ir": ".ll", "cuda-c": ".cu", "metal": ".metal"}
+KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
 
 @dataclass(eq=False, repr=False)
@@ -35,7 +36,7 @@ class CudaArtifact(Artifact):
     code: PtxModule
     launch: LaunchModule
     prefix: str | None = None
-    loadable: ClassVar[str] = "mlca"
+    loadable: ClassVar[str] = BACKEND.loadable.name
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class CudaArtifact(Artifact):
         That of the same name replaces only what mlcc wrote for a .ptx, unless `force` is set. Raises CompileError.
         """
         name = os.fspath(path)
-        kind = emit or kind_of(name, KINDS, "mlca", "pass emit=")
+        kind = emit or kind_of(name, BACKEND.outputs, BACKEND.loadable, "pass emit=").name
         if kind in KINDS:
             check_suffix(name, kind)
         outputs = Outputs(force)

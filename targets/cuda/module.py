@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from mlcc.backends import BuildOptions
 from mlcc.ir.module import IRModule
 from mlcc.machine.gpu import Arch
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.launch import plan_module
 
 
-def compile_module(module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str) -> CudaArtifact:
+def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) -> CudaArtifact:
     """Plan every public function and emit the kernels that they launch. Raises CompileError."""
-    Arch.of(target)  # before any work
-    about = {"kind": "cuda", "text": str(target), "features": []}
-    launch = plan_module(module, about, opt_level, pipeline)
+    Arch.of(target.resolved().arch)  # before any work
+    about = {"kind": target.kind, "text": str(target), "features": []}
+    launch = plan_module(module, about, options.opt_level, options.pipeline)
     code = emit_ptx(launch.kernels, target)
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():
         launch.plan["kernels"][name]["symbol"] = facts.symbol  # of the manifest too
-    return CudaArtifact(code, launch, prefix)
+    return CudaArtifact(code, launch, options.prefix)

@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.machine.gpu import Arch
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.shared_layout import dynamic_alignment
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
@@ -46,11 +46,11 @@ class PtxModule:
 
 
 def emit_ptx(
-    kernels: Sequence[DeviceKernel], target: Target | str, *, opt_level: int = 3, optimised: bool = False
+    kernels: Sequence[DeviceKernel], target: CudaTarget | str, *, opt_level: int = 3, optimised: bool = False
 ) -> PtxModule:
     """One PTX module of kernels. Raises CompileError (E0730 to E0732) for what has no PTX."""
-    target = Target.parse(target)
-    arch = Arch.of(target)
+    target = CudaTarget.parse(target)
+    arch = Arch.of(target.resolved().arch)
     check_llvm()
     module = ModuleText(TRIPLE)
     options = EmitOptions(fast_math=target.fast_math)

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _SECONDS = 120  # that a module may take
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
@@ -110,3 +111,19 @@ def _read(report: str) -> Iterator[tuple[str, Assembled]]:
         used = int(registers[1]) if registers else 0
         serialized = "; ".join(waits.get(symbol, ()))
         yield symbol, Assembled(used, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized)
+
+
+def add_assembled(file: str, manifest: dict[str, Any]) -> None:
+    """Add to the kernels of a manifest what NVIDIA's assembler makes of them, where it is installed and takes them."""
+    from mlcc.runtime.launch.files import read_parts
+    from mlcc.runtime.loader import read_file
+
+    code = read_parts(read_file(file), file, with_constants=False).code
+    try:
+        made = assemble(code.decode(), str(manifest["target"].get("arch")))
+    except (PtxasError, UnicodeDecodeError):
+        return
+    for name, facts in manifest["kernels"].items():
+        found = made.get(facts.get("symbol", name))
+        if found is not None:
+            facts["assembled"] = asdict(found)

@@ -14,7 +14,7 @@ from mlcc.interp.expressions import ExprCompiler
 from mlcc.interp.state import State
 from mlcc.ir import tir
 from mlcc.ir.narrow import encode
-from mlcc.machine.target import Target
+from mlcc.machine.target import LlvmTarget
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.runtime import elf, externs
 from mlcc.runtime.image import link_image
@@ -142,7 +142,7 @@ class Emulated:
 
 def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Emulated]:
     """The kernels, compiled and linked. Raises CompileError."""
-    machine = Machine.of(Target.parse("llvm{cpu=native}"))
+    machine = Machine.of(LlvmTarget.parse("llvm{cpu=native}"))
     ctx = ModuleContext(ModuleText(machine.triple), {}, machine.enabled, function_attrs=machine.function_attrs)
     found = {}
     for kernel in kernels:

@@ -14,10 +14,11 @@ from mlcc.cache.object_cache import code_key
 from mlcc.errors import CompileError, error
 from mlcc.files import Content, write_files
 from mlcc.ir.tensor_data import TensorData
-from mlcc.outputs import check_suffix, kind_of
+from mlcc.outputs import Outputs, check_suffix, kind_of
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.artifact import Artifact
+from mlcc.targets.llvm.backend import BACKEND
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.native_functions import Natives
 from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
@@ -27,7 +28,7 @@ from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
 from mlcc.targets.plan.exports import c_identifier
 
-KINDS = {"obj": ".o", "shared": ".so", "asm": ".s", "llvm-ir": ".ll"}
+KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +42,7 @@ class ObjectArtifact(Artifact):
     constants: list[TensorData]
     prefix: str | None = None
     natives: Natives = Natives()
-    loadable: ClassVar[str] = "obj"
+    loadable: ClassVar[str] = BACKEND.loadable.name
     _code: bytes = field(default=b"", repr=False)
 
     @property
@@ -55,13 +56,15 @@ class ObjectArtifact(Artifact):
         A suffix that fits nothing of that is refused. Raises CompileError.
         """
         name = os.fspath(path)
-        kind = emit or kind_of(name, KINDS, "obj", "pass emit=")
+        kind = emit or kind_of(name, BACKEND.outputs, BACKEND.loadable, "pass emit=").name
         if kind in KINDS:
             check_suffix(name, kind)
         write_files(self.files(name, kind))
 
-    def files(self, path: str, kind: str) -> dict[str, Content]:
-        """What `save` writes, by path. Raises CompileError."""
+    def files(
+        self, path: str, kind: str, outputs: Outputs | None = None, data: str | None = None
+    ) -> dict[str, Content]:
+        """What `save` writes, by path: one file, which holds its constants. Raises CompileError."""
         return {path: self._pieces(kind, self._prefix(path))}
 
     def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:

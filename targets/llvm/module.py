@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mlcc.backends import BuildOptions
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.machine.target import Target
+from mlcc.machine.target import LlvmTarget
 from mlcc.recursion import deep, uncollected
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
@@ -19,41 +20,36 @@ from mlcc.targets.plan.exports import symbol_of
 from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 
-def compile_module(
-    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
-    allow_native: bool, sanitize: bool = False,
-) -> ObjectArtifact:  # fmt: skip
+def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
     """Emit every public function and what it calls. Raises CompileError."""
     with deep(), uncollected():
-        return _compile(module, target, prefix, opt_level, pipeline, allow_extern, allow_native, sanitize)
+        return _compile(module, target, asked)
 
 
-def _compile(
-    module: IRModule, target: Target, prefix: str | None, opt_level: int, pipeline: str, allow_extern: tuple[str, ...],
-    allow_native: bool, sanitize: bool,
-) -> ObjectArtifact:  # fmt: skip
+def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
     machine = Machine.of(target)
     text = ModuleText(machine.triple)
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    options = EmitOptions(allow_extern=frozenset(allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
-        sanitize=sanitize,
+    options = EmitOptions(
+        allow_extern=frozenset(asked.allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
+        sanitize=asked.sanitize,
     )  # fmt: skip
-    natives = import_kernels(module, machine, options.allow_extern, allow_native)
+    natives = import_kernels(module, machine, options.allow_extern, asked.allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
     ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
     made = emit_host(shared)
     arch = machine.triple.partition("-")[0]
     about = {
-        "kind": "llvm", "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
+        "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
-    sanitized = {"sanitize": True} if sanitize else {}
+    sanitized = {"sanitize": True} if asked.sanitize else {}
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
-        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level, **sanitized},
+        {"sha256": fingerprint(module), "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized},
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
-    artifact = ObjectArtifact(text.text(), machine, opt_level, facts, shared.constants, prefix, natives)
+    artifact = ObjectArtifact(text.text(), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives)
     artifact.compile()
     return artifact

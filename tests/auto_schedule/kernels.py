@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 import mlcc
+from mlcc.backends import facts_of
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.auto_schedule.as_script import as_script
-from mlcc.passes.auto_schedule.choose import Answer, answers, facts_of
+from mlcc.passes.auto_schedule.choose import Answer, answers
 from mlcc.verify import check
 
 NATIVE = "llvm{cpu=native}"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
-from mlcc.passes.manage.levels import level_text
 from mlcc.targets.cuda import ptxas
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.targets.build import from_bfloat16, to_bfloat16
@@ -104,7 +104,7 @@ def test_rows_of_two_unknown_axes(all_cases: bool) -> None:
 
 def kernels(mod: mlcc.IRModule) -> dict[str, str | None]:
     """The rules that take the functions of a module as it is compiled."""
-    made = mlcc.run_passes(mod, level_text(2, "cuda").removesuffix(",auto-schedule"), target=GPU)
+    made = mlcc.run_passes(mod, backends.get("cuda").level_text(2).removesuffix(",auto-schedule"), target=GPU)
     return {name: one.rule for name, one in chosen(made, GPU).items()}
 
 

@@ -16,7 +16,6 @@ from mlcc.machine.cpu import features_of
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.target import Target
 from mlcc.passes.lowering.options import LowerOptions
-from mlcc.passes.manage.levels import level_text
 from tests.auto_schedule.kernels import chosen, graph, lowered, scheduled
 from tests.auto_schedule.products import EPILOGUES, FORMS, Product
 from tests.auto_schedule.test_conv import LAYOUTS
@@ -154,7 +153,7 @@ def test_what_follows_stays_with_the_sums() -> None:
         'g = R.multiply(f, R.const(0.01, "float32"))', "h = R.clip(R.round(g), -128, 127)", 'q = R.astype(h, "int8")',
         result="q",
     ))  # fmt: skip
-    made_of = mlcc.run_passes(mod, level_text(3), target=CPUS["znver4"])
+    made_of = mlcc.run_passes(mod, "O3", target=CPUS["znver4"])
     kernels = [f for f in made_of.functions.values() if isinstance(f, tir.PrimFunc)]
     assert len(kernels) == 1
     (kernel,) = kernels

@@ -171,12 +171,12 @@ def test_levels_end_at_3() -> None:
 
 
 def test_a_bug_in_code_generation_leaves_a_reproducer(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlcc.targets.llvm
+    import mlcc.targets.llvm.module
 
     def broken(*args: object, **kwargs: object) -> None:
         raise IndexError("oops")
 
-    monkeypatch.setattr(mlcc.targets.llvm, "compile_module", broken)
+    monkeypatch.setattr(mlcc.targets.llvm.module, "compile_module", broken)
     with pytest.raises(PassFailed, match="oops") as caught:
         mlcc.build(mlcc.parse(HIGH_LEVEL))
     path = Path(caught.value.reproducer or "")

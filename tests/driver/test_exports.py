@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.interp import run_function
 from mlcc.ir import relax
-from mlcc.passes.manage.levels import level_text
 
 TEXT = """
 @I.ir_module
@@ -123,7 +123,7 @@ def test_so_they_are_with_weights_bound_at_compile_time(tmp_path: Path) -> None:
 def test_the_option_says_so() -> None:
     for target in ("llvm", "cuda"):
         for level in (2, 3):
-            assert "fuse-tir{keep-public=true}" in level_text(level, target)
+            assert "fuse-tir{keep-public=true}" in backends.of(target).level_text(level)
     fused = mlcc.run_passes(mlcc.parse(TEXT), "lower-to-tir,annotate-op-pattern,fuse")
     assert "twice" not in mlcc.run_passes(fused, "fuse-tir")
     assert "twice" in mlcc.run_passes(fused, "fuse-tir{keep-public=true}")

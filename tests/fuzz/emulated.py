@@ -69,11 +69,14 @@ def check(kind: str, seed: int, counts: Counter[str] | None = None) -> str:
 def _schedules(module: Any, target: str, level: int) -> list[str]:
     """Rules that broke, and a script that gives another module."""
     import mlcc
+    from mlcc import backends
+    from mlcc.backends import facts_of
     from mlcc.passes.auto_schedule.as_script import as_script
-    from mlcc.passes.auto_schedule.choose import answers, facts_of
-    from mlcc.passes.manage.levels import level_text
+    from mlcc.passes.auto_schedule.choose import answers
 
-    lowered = mlcc.run_passes(module, level_text(level, "cuda").partition(",auto-schedule")[0], target=target)
+    lowered = mlcc.run_passes(
+        module, backends.get("cuda").level_text(level).partition(",auto-schedule")[0], target=target
+    )
     facts = facts_of(target)
     chosen = answers(lowered, facts)
     found = [f"{a.name}: a rule broke: {type(a.broken).__name__}: {a.broken}" for a in chosen if a.broken is not None]

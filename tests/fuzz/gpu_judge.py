@@ -19,7 +19,7 @@ import mlcc
 from mlcc.interp import run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.machine.target import Target
+from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.bind_threads import bind_module
 from mlcc.passes.gpu import BLOCK
 from mlcc.passes.gpu.device import DeviceKernel
@@ -62,7 +62,7 @@ def judge(first: IRModule, last: IRModule, seed: int, counts: Counter[str]) -> N
     if rng.random() < ASSEMBLED:
         _assembled(artifact.code.text, arch, counts)
     _printed(
-        kernels, before, bind_module(last, Target.parse("cuda")), not symbolic and rng.random() < COMPILED, counts, seed
+        kernels, before, bind_module(last, GpuFacts.of("cuda")), not symbolic and rng.random() < COMPILED, counts, seed
     )
     counts["equal, by threads" if _threads(kernels) > 1 else "equal, by one thread"] += 1
 

@@ -97,12 +97,12 @@ def _check(kind: str, seed: int, cpu: str) -> str:
 def _schedules(module: Any, target: str) -> list[str]:
     """Rules that broke, and a script that gives another module."""
     import mlcc
+    from mlcc import backends
     from mlcc.machine.cpu_tables import CpuFacts
     from mlcc.passes.auto_schedule.as_script import as_script
     from mlcc.passes.auto_schedule.choose import answers
-    from mlcc.passes.manage.levels import level_text
 
-    lowered = mlcc.run_passes(module, level_text(3).partition(",auto-schedule")[0], target=target)
+    lowered = mlcc.run_passes(module, backends.get("llvm").level_text(3).partition(",auto-schedule")[0], target=target)
     facts = CpuFacts.of(target)
     chosen = answers(lowered, facts)
     found = [f"{a.name}: a rule broke: {type(a.broken).__name__}: {a.broken}" for a in chosen if a.broken is not None]

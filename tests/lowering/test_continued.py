@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.machine.target import Target
-from mlcc.passes.manage.levels import LOWERING, lowering_text
+from mlcc.passes.lowering.stage import lowered_otherwise
 from mlcc.passes.manage.manager import Pipeline
-from mlcc.passes.manage.stages import STAGE, STEP
+from mlcc.passes.manage.stages import STAGE, STEP, TARGET
 from tests.generate.functions import Options, prim_func
 
 KERNELS = sorted((Path(__file__).resolve().parent / "steps").glob("*.mlc"))
@@ -40,7 +41,7 @@ def differing(module: IRModule, target: str, level: int, steps: int | None, seed
     where = Target.parse(target)
     passes = build_pipeline(module, where, level, None).passes
     whole = code(module, target, Pipeline(passes))
-    numbers = [n for n, one in enumerate(passes) if one.name in LOWERING[where.kind]]
+    numbers = [n for n, one in enumerate(passes) if one.name in backends.of(where).lowering]
     chosen = numbers if steps is None else sorted(random.Random(seed).sample(numbers, steps))
     wrong, done = [], 0
     for n in chosen:
@@ -88,7 +89,7 @@ def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
     target = TARGETS[1]
     whole = code(module, target, build_pipeline(module, Target.parse(target), 2, None))
     part = mlcc.run_passes(module, "O2,init-empty-reductions,realize-blocks,simplify-divisions", target=target)
-    assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions"}
+    assert dict(part.attrs) == {STAGE: "loops", STEP: "simplify-divisions", TARGET: str(Target.parse(target))}
     for pipeline in (None, ""):
         made = mlcc.build(part, target, pipeline=pipeline, prefix="p").emit("asm").decode()
         assert "\n".join(line for line in made.splitlines() if not line.startswith("# mlcc")) == whole
@@ -98,7 +99,7 @@ def test_what_comes_before_lowering_is_not_left_out() -> None:
     """A pipeline that names a step of lowering and not `bind-threads`."""
     module, target = parse_file(str(next(p for p in KERNELS if p.stem == "cpu-product"))), "cuda{arch=sm_80}"
     made = build_pipeline(module, Target.parse(target), 2, "init-empty-reductions")
-    assert str(made) == lowering_text("cuda")
+    assert str(made) == backends.get("cuda").lowering_text
 
 
 @pytest.mark.parametrize(
@@ -124,8 +125,21 @@ def test_steps_out_of_turn(target: str, passes: str, code: str, text: str) -> No
 
 def test_a_module_for_another_target() -> None:
     lowered = mlcc.run_passes(parse_file(str(KERNELS[0])), "lower")
-    with pytest.raises(CompileError, match="E0546.*lowered for another target"):
+    with pytest.raises(CompileError, match="E0546.*lowered for another target: for llvm, and not for cuda"):
         mlcc.build(lowered, "cuda")
+    lowered.attrs = Attrs({k: v for k, v in lowered.attrs.items() if k != TARGET})
+    with pytest.raises(CompileError, match="E0546.*`select-parallel-loops` is no step for cuda"):
+        mlcc.build(lowered, "cuda")
+
+
+def test_a_module_for_another_cpu() -> None:
+    first, other = (Target.parse(f"llvm{{triple=x86_64-linux-gnu cpu={cpu}}}") for cpu in ("haswell", "znver4"))
+    part = mlcc.run_passes(parse_file(str(KERNELS[0])), "O1,init-empty-reductions", target=first)
+    assert not lowered_otherwise(part, first)
+    assert not lowered_otherwise(part, Target.parse("llvm{triple=x86_64-linux-gnu cpu=broadwell l2=65536}"))
+    (found,) = lowered_otherwise(mlcc.run_passes(part, "realize-blocks", target=other), other)
+    assert found.code == "W0304"
+    assert str(first) in found.message
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.driver import parse_file
 from mlcc.ir.node import Attrs
-from mlcc.machine.target import Target
-from mlcc.passes.manage.levels import LOWERING
-from mlcc.passes.manage.stages import STAGE, STEP
+from mlcc.passes.manage.stages import STAGE, STEP, TARGET
 from mlcc.verify import check
 
 HERE = Path(__file__).resolve().parent / "steps"
@@ -35,13 +34,13 @@ SHOWN = shown()
 
 
 def test_every_step_is_shown() -> None:
-    assert {*SHOWN} == {step for steps in LOWERING.values() for step in steps}
+    assert {*SHOWN} == {step for backend in backends.every() for step in backend.lowering}
 
 
 @pytest.mark.parametrize("step", SHOWN)
 def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
     path, target = SHOWN[step]
-    steps = LOWERING[Target.parse(target).kind]
+    steps = backends.of(target).lowering
     earlier = steps[: steps.index(step)]
     before = mlcc.run_passes(parse_file(str(path)), ",".join(earlier), target=target)
     after = mlcc.run_passes(before, step, target=target)
@@ -56,5 +55,5 @@ def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
 def _functions(module: mlcc.IRModule) -> str:
     """The text without the note of how far it is."""
     plain = module.copy()
-    plain.attrs = Attrs({k: v for k, v in module.attrs.items() if k not in (STAGE, STEP)})
+    plain.attrs = Attrs({k: v for k, v in module.attrs.items() if k not in (STAGE, STEP, TARGET)})
     return mlcc.script(plain).partition("class Module:\n")[2]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.passes.attention.operands import regroup
-from mlcc.passes.manage.levels import level_text
 from mlcc.targets.cuda.ptxas import find_ptxas
 
 GPU = "cuda{arch=sm_90}"
@@ -272,7 +272,7 @@ def test_masks_are_computed_where_they_are_needed() -> None:
         *WRITTEN[3:],
     ]
     mod = mlcc.parse(graph(PARAMS[:3], *lines, result="o"))
-    made = mlcc.run_passes(mod, level_text(2, "cuda"), target=GPU)
+    made = mlcc.run_passes(mod, "O2", target=GPU)
     assert [n for n, f in made.functions.items() if isinstance(f, tir.PrimFunc)] == ["attention"]
     func = made["attention"]
     assert isinstance(func, tir.PrimFunc) and len([b for b in func.buffers if b is not None]) == 4
@@ -330,9 +330,10 @@ def test_the_code_needs_no_local_memory(width: int, dtype: str, arch: str) -> No
 
 
 def test_levels() -> None:
-    assert "fuse-attention" not in level_text(3) + level_text(0, "cuda") + level_text(1, "cuda")
+    cpu, gpu = backends.get("llvm"), backends.get("cuda")
+    assert "fuse-attention" not in cpu.level_text(3) + gpu.level_text(0) + gpu.level_text(1)
     for level in (2, 3):
-        made = mlcc.run_passes(mlcc.parse(Case(64, 64, 16).text()), level_text(level, "cuda"), target=GPU)
+        made = mlcc.run_passes(mlcc.parse(Case(64, 64, 16).text()), f"O{level}", target=GPU)
         assert kernels(made) == ["attention"]
         again = mlcc.parse(mlcc.script(made))
         mlcc.assert_structural_equal(again, made)

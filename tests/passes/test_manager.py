@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.errors import CompileError, error
 from mlcc.ir import IRModule
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.graph.dead_code import DeadCode
 from mlcc.passes.manage import manager
-from mlcc.passes.manage.levels import LEVELS
 from mlcc.passes.manage.manager import Observer, Pass, PassContext, PassFailed, Pipeline, Requirement, run_pipeline
 from mlcc.passes.manage.reproducer import directive
 
@@ -44,8 +44,8 @@ def test_every_pass_is_listed_under_its_name() -> None:
         ("bind_params{params=7 func=f}", 'bind-params{params="7" func=f}'),
         ("fuse{level=0}", "fuse{level=0}"),
         ('bind-symbolic-vars{vars={"n": 3}}', 'bind-symbolic-vars{vars={"n":3}}'),
-        ("O0", LEVELS["O0"]),
-        ("canonicalize,O1", f"canonicalize,{LEVELS['O1']}"),
+        ("O0", backends.get("llvm").level_text(0)),
+        ("canonicalize,O1", f"canonicalize,{backends.get('llvm').level_text(1)}"),
     ],
 )
 def test_pipelines_read_and_print(text: str, printed: str) -> None:
@@ -55,7 +55,7 @@ def test_pipelines_read_and_print(text: str, printed: str) -> None:
 
 
 def test_named_pipelines_are_pipelines() -> None:
-    for text in LEVELS.values():
+    for text in backends.get("llvm").levels.values():
         assert str(Pipeline.parse(text)) == text
 
 

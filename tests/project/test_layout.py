@@ -38,6 +38,8 @@ STOREYS = """
     mlcc.grammar.relax
     mlcc.grammar.parser mlcc.grammar
     mlcc.passes
+    mlcc.passes.manage.levels
+    mlcc.backends
     mlcc.passes.manage
     mlcc.passes.schedule.refusal mlcc.passes.schedule.random
     mlcc.passes.schedule.storage mlcc.passes.schedule.tree mlcc.passes.schedule.handles mlcc.passes.schedule.nest

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from mlcc.backends import BuildOptions
 from mlcc.driver import run_passes
 from mlcc.grammar.parser import parse
-from mlcc.machine.target import Target
+from mlcc.machine.target import LlvmTarget
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.loader import load
-from mlcc.targets.llvm import compile_module
 from mlcc.targets.llvm.artifact import ObjectArtifact
+from mlcc.targets.llvm.module import compile_module
 
 RELU = """
     @T.prim_func(private=True)
@@ -43,9 +44,9 @@ def module(*parts: str) -> str:
 
 def artifact(text: str, target: str = "llvm", opt_level: int = 1, **options: object) -> ObjectArtifact:
     """The artifact of a text."""
-    given, where = parse(text), Target.parse(target)
+    given, where = parse(text), LlvmTarget.parse(target)
     lowered = run_passes(given, "" if options.get("sanitize") else "lower", target=where, verify_each=False)
-    return compile_module(lowered, where, opt_level=opt_level, **options)  # type: ignore[arg-type]
+    return compile_module(lowered, where, BuildOptions(opt_level=opt_level, **options))  # type: ignore[arg-type]
 
 
 def executable(text: str, **options: object) -> Executable:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.arith.empty_reduction import with_empty_inits
+from mlcc.backends import gpu_facts
 from mlcc.errors import CompileError
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -16,7 +17,6 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.gpu.nests import spread
 from mlcc.passes.auto_schedule.kernel import AnyKernel, GpuKernel
 from mlcc.passes.lowering.mutator import TirMutator
@@ -39,13 +39,11 @@ class BindThreads(Pass):
     needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return bind_module(module, ctx.target if ctx.target.kind == "cuda" else Target.parse("cuda"))
+        return bind_module(module, gpu_facts(ctx.target))
 
 
-def bind_module(module: IRModule, target: Target) -> IRModule:
-    """The module with all TIR functions bound; the same one where they are. Raises CompileError for an unknown
-    architecture (E0731)."""
-    facts = GpuFacts.of(target)
+def bind_module(module: IRModule, facts: GpuFacts) -> IRModule:
+    """The module with all TIR functions bound; the same one where they are."""
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     called = _called(functions)
     made = {n: bind_function(f, n, facts) for n, f in functions.items() if n not in called}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlcc.machine.cpu import features_of
-from mlcc.machine.target import Target
+from mlcc.machine.target import LlvmTarget, baseline_cpu
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines
@@ -47,7 +47,7 @@ class Machine:
         machines.check(self.triple, self.cpu, self.features)
 
     @staticmethod
-    def of(target: Target) -> Machine:
+    def of(target: LlvmTarget) -> Machine:
         """The machine of a target; its own CPU is taken as LLVM finds it. Raises CompileError."""
         full = target.resolved()
         made = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
@@ -139,7 +139,7 @@ def target_machine(machine: Machine, level: int) -> Any:
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(machine.triple)
     features = [*(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
-    baseline = machines.BASELINES[machine.triple.partition("-")[0]]
+    baseline = baseline_cpu(machine.triple)
     return target.create_target_machine(
         cpu=baseline, features=",".join(features), opt=level, reloc="pic", codemodel="small"
     )

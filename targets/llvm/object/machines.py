@@ -16,8 +16,6 @@ _SHORT_TRIPLES = {
 }  # fmt: skip
 TRIPLES = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 
-BASELINES = {"x86_64": "x86-64", "aarch64": "generic"}  # the CPUs with nothing beyond their architecture
-
 # what may be switched on and off; the baseline of each architecture is not among it
 FEATURES = {
     "x86_64": (

@@ -1,0 +1,169 @@
+"""What a target is to mlcc: one `Backend` record for each kind, found by the kind of a `Target`.
+
+The records of mlcc's own targets are `targets/llvm/backend.py` and `targets/cuda/backend.py`, read when first asked
+for; `docs/adding-a-target.md` adds another.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mlcc.errors import CompileError, error
+from mlcc.machine.target import KINDS, Target
+from mlcc.outputs import KINDS as OUTPUTS
+from mlcc.outputs import Kind
+from mlcc.passes import PASSES
+from mlcc.passes.manage.levels import LEVELS
+
+if TYPE_CHECKING:
+    from mlcc.ir.module import IRModule
+    from mlcc.machine.cpu_tables import CpuFacts
+    from mlcc.machine.gpu_tables import GpuFacts
+    from mlcc.passes.lowering.options import LowerOptions
+    from mlcc.targets.artifact import Artifact
+
+T = TypeVar("T", bound=Target)
+_OURS = {"cuda": "mlcc.targets.cuda.backend", "llvm": "mlcc.targets.llvm.backend"}
+_KNOWN: dict[str, Backend[Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A function by its place, `module:name`: imported when it is called, so that looking at a record is cheap."""
+
+    place: str
+
+    def __call__(self, *args: Any) -> Any:
+        module, _, name = self.place.partition(":")
+        return attrgetter(name)(importlib.import_module(module))(*args)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """What whoever builds a module may choose besides the target; see `mlcc.build`. `pipeline` is what has been run."""
+
+    prefix: str | None = None
+    opt_level: int = 2
+    pipeline: str = ""
+    allow_extern: tuple[str, ...] = ()
+    allow_native: bool = True
+    sanitize: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Backend(Generic[T]):
+    """A target: its options, its pipelines, what it can write, and who generates the code.
+
+    options           the subclass of `Target` that has its options; its `kind` is the name of the target
+    lowering          the steps from scheduled TensorIR to what `compile` takes, by the names of their passes
+    compile           an artifact of a lowered module; raises CompileError
+    outputs           what an artifact can be written as, the usual one first; each kind is one of `mlcc compile --emit`
+    loadable          the one that holds everything, which `mlcc run` and the cache take
+    levels            the passes of -O0 to -O3, up to scheduled TensorIR
+    before_lowering   the passes that `lower` begins with
+    lower_names       what the group of all lowering passes is called besides `lower`, for this target alone
+    passes            passes of its own, as `mlcc.passes.PASSES` has them
+    lower_options     what steps of lowering may count on
+    facts             what schedules are chosen by: those of a CPU get its rules, those of a GPU the others
+    header            a C header for a manifest
+    inspect           adds what the machine's own tools say of the code in a file to its manifest (`mlcc inspect`)
+    many_threads      operators are lowered for thousands of threads rather than for a few
+    emulated          code can be run without the machine, thread by thread, to find races (`--emulate`, `mlcc analyze`)
+    sanitizes         accesses can be checked as they are made (`--sanitize`)
+    regroups          its option `fast_math` lets arithmetic be regrouped (`--fast-math`)
+    """
+
+    options: type[T]
+    lowering: tuple[str, ...]
+    compile: Callable[[IRModule, T, BuildOptions], Artifact]
+    outputs: tuple[Kind, ...]
+    loadable: Kind
+    levels: Mapping[str, str] = field(default_factory=lambda: LEVELS)
+    before_lowering: tuple[str, ...] = ("remove-unused-functions",)
+    lower_names: tuple[str, ...] = ()
+    passes: Mapping[str, str] = field(default_factory=dict)
+    lower_options: Callable[[T], LowerOptions] = At("mlcc.passes.lowering.options:plain_lower_options")
+    facts: Callable[[T], CpuFacts | GpuFacts] | None = None
+    header: Callable[[dict[str, Any]], str] | None = None
+    inspect: Callable[[str, dict[str, Any]], None] | None = None
+    many_threads: bool = False
+    emulated: bool = False
+    sanitizes: bool = False
+    regroups: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.options.kind
+
+    def register(self) -> None:
+        """Let texts of targets, pipelines and the command line name it. A target of the same kind is replaced."""
+        KINDS[self.kind] = self.options
+        _KNOWN[self.kind] = self
+        PASSES.update(self.passes)
+        OUTPUTS.update({kind.name: kind for kind in self.outputs if kind.name not in OUTPUTS})
+
+    # ------------------------------------------------------------ pipelines
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The names that stand for several passes, with the passes."""
+        return {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
+
+    @property
+    def lowering_text(self) -> str:
+        """The pipeline from scheduled TensorIR to what code is generated from: the group `lower`."""
+        return ",".join((*self.before_lowering, *self.lowering))
+
+    def level_text(self, level: int) -> str:
+        """The passes of a level up to scheduled TensorIR: the group `O<level>`."""
+        return self.levels[f"O{level}"]
+
+    def whole_text(self, level: int) -> str:
+        """The pipeline of `-O<level>`: what code is generated from comes out."""
+        return f"{self.level_text(level)},{self.lowering_text}"
+
+
+def get(kind: str) -> Backend[Any]:
+    """The backend of a kind of target."""
+    if kind not in _KNOWN and kind in _OURS:
+        _KNOWN[kind] = importlib.import_module(_OURS[kind]).BACKEND
+    return _KNOWN[kind]
+
+
+def of(target: Target | str) -> Backend[Any]:
+    """The backend of a target. Raises CompileError for a text that names none."""
+    return get(Target.parse(target).kind)
+
+
+def every() -> list[Backend[Any]]:
+    """All that are known."""
+    return [get(kind) for kind in KINDS]
+
+
+def facts_of(target: Target | str) -> CpuFacts | GpuFacts:
+    """What is known of a target's machine. Raises CompileError, E0547 for a target without such facts."""
+    where = Target.parse(target)
+    facts = get(where.kind).facts
+    if facts is None:
+        raise CompileError(error("E0547", f"there are no rules by which schedules are chosen for {where.kind}"))
+    return facts(where)
+
+
+def cpu_facts(target: Target) -> CpuFacts | None:
+    """The facts of a target that is a CPU."""
+    from mlcc.machine.cpu_tables import CpuFacts
+
+    facts = get(target.kind).facts and facts_of(target)
+    return facts if isinstance(facts, CpuFacts) else None
+
+
+def gpu_facts(target: Target) -> GpuFacts:
+    """The facts of a target that is a GPU; of the usual GPU else, so that passes for GPUs show what they do."""
+    from mlcc.machine.gpu_tables import GpuFacts
+
+    facts = get(target.kind).facts and facts_of(target)
+    return facts if isinstance(facts, GpuFacts) else GpuFacts.of("cuda")

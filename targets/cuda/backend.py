@@ -1,0 +1,40 @@
+"""The target `cuda`: GPUs of NVIDIA's."""
+
+from __future__ import annotations
+
+from mlcc.backends import At, Backend
+from mlcc.machine.target import CudaTarget
+from mlcc.outputs import ARCHIVE, CUDA_C, LLVM_IR, METAL, PTX
+from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
+
+BACKEND = Backend(
+    options=CudaTarget,
+    facts=At("mlcc.machine.gpu_tables:GpuFacts.of"),
+    # on a GPU a kernel without a schedule is far from what one with it is, and scores of attention have no place in
+    # memory; what no rule takes is bound to threads as it is lowered
+    levels={
+        **LEVELS,
+        "O2": f"{SHAPES},canonicalize,{FOLDED},fuse-attention,dead-code,{LOWERED},fold-transposes,dead-code,{FUSED},"
+        f"{PROMOTED},auto-schedule",
+        "O3": f"{SHAPES},canonicalize,{SHARED_WORK},fuse-attention,dead-code,{LOWERED},split-kernels,fold-transposes,"
+        f"dead-code,{FUSED},{PROMOTED},auto-schedule",
+    },
+    before_lowering=("bind-threads", "remove-unused-functions"),
+    lowering=(
+        "init-empty-reductions", "combine-threads", "realize-blocks", "allocate-thread-memory", "form-kernels",
+        "lower-allreduce", "simplify-divisions", "compact-buffers", "plan-swizzle", "form-bulk-copies",
+        "bind-views", "flatten-buffers", "resolve-views", "pipeline-loops", "inject-virtual-threads",
+        "lower-warp-memory", "lower-wmma", "allocate-barriers", "expand-matrix-calls", "narrow-indices",
+        "insert-barriers", "group-products", "vectorize-loops", "inject-async-copies", "encode-descriptors",
+        "swizzle-shared", "lower-bulk-copies", "select-unrolled-loops", "split-host-device", "narrow-kernels",
+        "plan-dynamic-shared",
+    ),
+    lower_names=("lower-gpu",),
+    lower_options=At("mlcc.passes.lowering.options:gpu_lower_options"),
+    compile=At("mlcc.targets.cuda.module:compile_module"),
+    outputs=(PTX, ARCHIVE, LLVM_IR, CUDA_C, METAL),
+    loadable=ARCHIVE,
+    inspect=At("mlcc.targets.cuda.ptxas:add_assembled"),
+    many_threads=True,
+    emulated=True,
+)  # fmt: skip

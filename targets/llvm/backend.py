@@ -1,0 +1,32 @@
+"""The target `llvm`: CPUs."""
+
+from __future__ import annotations
+
+from mlcc.backends import At, Backend
+from mlcc.machine.target import LlvmTarget
+from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
+from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
+
+BACKEND = Backend(
+    options=LlvmTarget,
+    facts=At("mlcc.machine.cpu_tables:CpuFacts.of"),
+    levels={
+        **LEVELS,
+        # schedules take about as long to choose and to compile as all the rest: for what runs more than once
+        "O3": f"{SHAPES},canonicalize,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
+        f"fold-transposes,dead-code,{FUSED},{PROMOTED},auto-schedule,pack-weights",
+    },
+    lowering=(
+        "init-empty-reductions", "realize-blocks", "simplify-divisions", "serialize-threads", "compact-buffers",
+        "flatten-buffers", "partition-loops", "vectorize-loops", "transpose-registers", "unroll-loops",
+        "select-parallel-loops",
+    ),
+    lower_names=("lower-loops",),
+    lower_options=At("mlcc.passes.lowering.options:cpu_lower_options"),
+    compile=At("mlcc.targets.llvm.module:compile_module"),
+    outputs=(OBJECT, SHARED, ASSEMBLY, LLVM_IR),
+    loadable=OBJECT,
+    header=At("mlcc.targets.llvm.object.header:c_header"),
+    sanitizes=True,
+    regroups=True,
+)  # fmt: skip
