@@ -21,7 +21,7 @@ from mlcc.grammar.tir.walk import walk_prim_func
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
-from mlcc.recursion import deep, uncollected
+from mlcc.recursion import MIXED, deep_recursion, uncollected
 
 # `# from tvm.script import tirx as T`: what TVM 0.27 prints above a text, as a comment or not
 _TIRX = re.compile(r"#\s*from\s+tvm\.script\s+import\s+(?:[\w, ]+,\s*)?tirx\b")
@@ -41,7 +41,7 @@ def parse(
     if folder is None and isinstance(text, os.PathLike):
         folder = os.path.dirname(os.fspath(text))
     source = read_source(text, name)
-    with uncollected(), deep():
+    with uncollected(), deep_recursion(MIXED):
         reader = _Reader(source, parse_syntax(source), data, folder)
         try:
             return reader.module()

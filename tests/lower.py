@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from mlcc import backends
 from mlcc.ir import tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import CudaTarget
 from mlcc.passes.gpu import DeviceProgram
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.manager import pass_class
+from mlcc.recursion import deep_recursion
 
 
 def _steps(kind: str, last: str | None = None) -> Iterator[LoweringStep]:

@@ -17,10 +17,10 @@ from mlcc.grammar.printer.names import Names, identifier
 from mlcc.grammar.printer.statement import statement
 from mlcc.grammar.printer.writer import DIALECTS, END, START, Writer
 from mlcc.ir import relax, tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Node, field_names
 from mlcc.ir.tensor_data import TensorData
+from mlcc.recursion import deep_recursion
 
 _PREFIXES = {"I": "ir", "R": "relax"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import is_narrow
 from mlcc.ir.visit import used_vars
+from mlcc.recursion import deep_recursion
 
 _NARROW_NAMES = {"bfloat16": "bfloat", "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 
@@ -42,13 +42,8 @@ def run_prim_func(
 @contextmanager
 def running() -> Iterator[None]:
     """Deep expressions are nested calls of Python functions; what NumPy warns of has a defined meaning here."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 1_000_000))
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        sys.setrecursionlimit(limit)
+    with deep_recursion(), np.errstate(all="ignore"):
+        yield
 
 
 def as_argument(value: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import relax, tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ops import values
 from mlcc.ops.relations import Fit, fit
+from mlcc.recursion import deep_recursion
 from mlcc.relax import convert
 from mlcc.relax.construct import flat, function_info, global_vars, make_function, make_seq
 from mlcc.relax.module_builder import ModuleBuilder

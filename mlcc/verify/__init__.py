@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from mlcc.errors import CompileError, Diagnostic, Severity
 from mlcc.ir import relax, tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
+from mlcc.recursion import deep_recursion
 from mlcc.verify.report import Report
 
 __all__ = ["buildable", "check", "lint", "verify"]

@@ -17,9 +17,9 @@ from mlcc.arith.keys import Keys
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked import CheckedIndex
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import Node, children, map_children, replace, walk
 from mlcc.passes.lowering.data_flow import DataFlow
+from mlcc.recursion import deep_recursion
 
 Body = tuple[tir.Stmt, ...]
 

@@ -17,7 +17,6 @@ from mlcc.arith.empty_reduction import with_empty_inits
 from mlcc.errors import Source, Span
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.equal import structural_equal
 from mlcc.ir.intrinsics import called
@@ -30,6 +29,7 @@ from mlcc.passes.lowering.flatten import flat_buffer, flatten_buffers
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.realize import realize_blocks
 from mlcc.passes.lowering.threads import serial_threads
+from mlcc.recursion import deep_recursion
 
 INDEX = "sanitize.index"  # T.index(index, extent, text): the index, if it is one of its dimension
 KEEP = "sanitize.keep"  # T.keep(data, ...): shadow memory that is looked at up to here, though no statement names it

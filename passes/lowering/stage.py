@@ -14,13 +14,13 @@ from typing import ClassVar
 from mlcc import backends
 from mlcc.errors import CompileError, Diagnostic, Label, Severity, did_you_mean, error
 from mlcc.ir import tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.machine.target import Target
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, all_findings, pass_class
 from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, TARGET, stage_of
+from mlcc.recursion import deep_recursion
 
 
 def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:

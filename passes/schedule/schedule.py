@@ -16,7 +16,7 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.trace import Instruction, Trace
-from mlcc.recursion import deep
+from mlcc.recursion import MIXED, deep_recursion
 
 if TYPE_CHECKING:
     from mlcc.passes.schedule.methods import Primitives
@@ -144,7 +144,7 @@ class Schedule(Primitives):
         """Do the step `name`. `span` is where a script asks for it. Raises CompileError."""
         before, done = self._state, len(self._trace)
         try:
-            with deep():
+            with deep_recursion(MIXED):
                 return self._call(name, args, kwargs or {})
         except BaseException as exc:
             now, self._state = self._state, before

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.node import walk
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import accumulators
+from mlcc.recursion import deep_recursion
 from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.emitter import DeviceEmitter

@@ -14,7 +14,7 @@ from mlcc.grammar.parser import parse
 from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.gpu.device import DeviceKernel, is_kernel
-from mlcc.recursion import deep, uncollected
+from mlcc.recursion import MIXED, deep_recursion, uncollected
 from mlcc.runtime.launch.files import SOURCE, Parts
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.launch.program import kernel_form
@@ -45,7 +45,7 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
 
 def _read(source: bytes, name: str) -> list[DeviceKernel]:
     try:
-        with deep(), uncollected():
+        with deep_recursion(MIXED), uncollected():
             functions = parse(source, name).functions.items()
             return [DeviceKernel.of(n, f) for n, f in functions if isinstance(f, tir.PrimFunc) and is_kernel(f)]
     except CompileError as exc:

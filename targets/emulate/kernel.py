@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked import INDEX, checked_index
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT32, INT64
 from mlcc.ir.node import replace
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import products
 from mlcc.passes.lowering.mutator import TirMutator
+from mlcc.recursion import deep_recursion
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
 from mlcc.targets.emulate.barriers import by_one_thread
 from mlcc.targets.emulate.bulk import bulk_copy

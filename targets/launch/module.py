@@ -12,7 +12,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
 from mlcc.passes.gpu import DeviceKernel
-from mlcc.recursion import deep, uncollected
+from mlcc.recursion import MIXED, deep_recursion, uncollected
 from mlcc.runtime.abi import DETAIL_SHIFT
 from mlcc.runtime.launch.plan import VERSION
 from mlcc.targets.launch.program import LaunchContext, kernel_facts
@@ -45,7 +45,7 @@ class LaunchModule:
 
 def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
     """Plan every public function and what it calls; `about` is the manifest's `target`. Raises CompileError."""
-    with deep(), uncollected():
+    with deep_recursion(MIXED), uncollected():
         return _plan(module, about, opt_level, pipeline)
 
 

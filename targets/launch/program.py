@@ -15,13 +15,13 @@ from mlcc.arith.intset import Interval, eval_set
 from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import effects
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.tensor_map import MapForm, TensorMap, is_tensor_map
+from mlcc.recursion import deep_recursion
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.runtime.launch.device import SCALARS
 from mlcc.runtime.launch.tensor_map import BYTES as MAP_BYTES

@@ -6,7 +6,7 @@ from mlcc.backends import BuildOptions
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import LlvmTarget
-from mlcc.recursion import deep, uncollected
+from mlcc.recursion import MIXED, deep_recursion, uncollected
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
@@ -22,7 +22,7 @@ from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
     """Emit every public function and what it calls. Raises CompileError."""
-    with deep(), uncollected():
+    with deep_recursion(MIXED), uncollected():
         return _compile(module, target, asked)
 
 

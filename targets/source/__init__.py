@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlcc.errors import CompileError, did_you_mean, error
-from mlcc.ir.deep import deep_recursion
 from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.recursion import deep_recursion
 from mlcc.targets.source.cuda_c import CudaC
 from mlcc.targets.source.dialect import Dialect
 from mlcc.targets.source.kernel import kernel_text

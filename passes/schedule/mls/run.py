@@ -19,7 +19,7 @@ from mlcc.passes.schedule.mls.builtins import invoke
 from mlcc.passes.schedule.mls.statements import Script
 from mlcc.passes.schedule.mls.values import CALL_COST, MAX_LOOPS, Wrong
 from mlcc.passes.schedule.schedule import Schedule
-from mlcc.recursion import deep
+from mlcc.recursion import MIXED, deep_recursion
 
 Show = Callable[[str], None]
 
@@ -56,7 +56,7 @@ def run_script(
         if after is not None:
             after(Span(source, stmt.start, stmt.end))
 
-    with deep():
+    with deep_recursion(MIXED):
         Script(source, steps, watch if after is not None else None).run(text)
     return steps.intrinsics
 

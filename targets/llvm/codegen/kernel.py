@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import tir
-from mlcc.ir.deep import deep_recursion
 from mlcc.passes.lowering.sanitize import sanitized_func
 from mlcc.passes.lowering.stage import placed
+from mlcc.recursion import deep_recursion
 from mlcc.targets.llvm.codegen import casts
 from mlcc.targets.llvm.codegen.calls import callee_workspace
 from mlcc.targets.llvm.codegen.context import ModuleContext
