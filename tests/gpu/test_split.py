@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.manage.levels import lowering_text
 from tests.cli.test_cli import Tool
 from tests.gpu.test_kernels import WINDOW
 from tests.lower import lower_gpu
@@ -256,7 +256,7 @@ def test_by_the_command_line(tool: Tool) -> None:
 
     tool.file("f.mlc", SCALED)
     tool("compile", "f.mlc", "-t", "cuda", "-p", "", "-o", "whole.ptx", "--prefix", "p")
-    steps = lowering_text("cuda").split(",")
+    steps = backends.get("cuda").lowering_text.split(",")
     for last in ("select-unrolled-loops", "split-host-device", "narrow-kernels", "plan-dynamic-shared"):
         at = steps.index(last) + 1
         tool("passes", "f.mlc", "-t", "cuda", "-p", ",".join(steps[:at]), "-o", "part.mlc")
