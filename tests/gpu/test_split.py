@@ -91,6 +91,13 @@ def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
         mlcc.build(mlcc.parse(head + mark + kernel.replace(old, new)), "cuda")
 
 
+def test_kernels_that_are_called_without_host_code() -> None:
+    text = mlcc.script(lowered(WINDOW))
+    public = text.replace("@T.prim_func(private=True)", "@T.prim_func")
+    with pytest.raises(CompileError, match="E0729.*`f_kernel` is a kernel, which only host code launches"):
+        mlcc.build(mlcc.parse(public), "cuda")
+
+
 def test_a_kernel_that_is_launched_twice() -> None:
     text = mlcc.script(lowered(SCALED))
     launch = next(line for line in text.splitlines() if "Module.f_kernel(" in line)
