@@ -173,3 +173,35 @@ def test_long_modules_are_shown_in_a_line() -> None:
     assert len(repr(mod["main"])) < 130 and len(str(mod["main"]).splitlines()) > 300
     many = mlcc.IRModule({f"function{i}": mod["main"] for i in range(100)})
     assert len(repr(many)) < 130 and repr(many).endswith("...>")
+
+
+AT_ONCE = """
+import sys, threading
+sys.setswitchinterval(1e-5)
+import mlcc
+uses = [
+    lambda: mlcc.build(mlcc.parse(TEXT), "cuda"),
+    lambda: mlcc.build(mlcc.parse(TEXT), "llvm"),
+    lambda: mlcc.relax.op.add,
+    lambda: mlcc.run_passes(mlcc.parse(TEXT), "O2", target="cuda"),
+]
+barrier, wrong = threading.Barrier(len(uses)), []
+def use(it):
+    barrier.wait()
+    try:
+        it()
+    except BaseException as exc:
+        wrong.append(repr(exc))
+threads = [threading.Thread(target=use, args=(it,)) for it in uses]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit("\\n".join(wrong) or 0)
+"""
+
+
+def test_threads_that_use_parts_for_the_first_time() -> None:
+    command = [sys.executable, "-c", f"TEXT = {TEXT!r}{AT_ONCE}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
