@@ -101,10 +101,10 @@ class Backend(Generic[T]):
 
     def register(self) -> None:
         """Let texts of targets, pipelines and the command line name it. A target of the same kind is replaced."""
-        KINDS[self.kind] = self.options
-        _KNOWN[self.kind] = self
         PASSES.update(self.passes)
         OUTPUTS.update({kind.name: kind for kind in self.outputs if kind.name not in OUTPUTS})
+        _KNOWN[self.kind] = self
+        KINDS[self.kind] = self.options  # last: other threads look here for what there is
 
     # ------------------------------------------------------------ pipelines
 
@@ -141,7 +141,7 @@ def of(target: Target | str) -> Backend[Any]:
 
 def every() -> list[Backend[Any]]:
     """All that are known."""
-    return [get(kind) for kind in KINDS]
+    return [get(kind) for kind in [*KINDS]]
 
 
 def facts_of(target: Target | str) -> CpuFacts | GpuFacts:
