@@ -54,7 +54,7 @@ class BuildOptions:
     sanitize: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Backend(Generic[T]):
     """A target: its options, its pipelines, what it can write, and who generates the code.
 
@@ -94,6 +94,9 @@ class Backend(Generic[T]):
     emulated: bool = False
     sanitizes: bool = False
     regroups: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Backend {self.kind}>"
 
     @property
     def kind(self) -> str:
