@@ -54,7 +54,7 @@ class BuildOptions:
     sanitize: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Backend(Generic[T]):
     """A target: its options, its pipelines, what it can write, and who generates the code.
 
@@ -95,16 +95,19 @@ class Backend(Generic[T]):
     sanitizes: bool = False
     regroups: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Backend {self.kind}>"
+
     @property
     def kind(self) -> str:
         return self.options.kind
 
     def register(self) -> None:
         """Let texts of targets, pipelines and the command line name it. A target of the same kind is replaced."""
-        KINDS[self.kind] = self.options
-        _KNOWN[self.kind] = self
         PASSES.update(self.passes)
         OUTPUTS.update({kind.name: kind for kind in self.outputs if kind.name not in OUTPUTS})
+        _KNOWN[self.kind] = self
+        KINDS[self.kind] = self.options  # last: other threads look here for what there is
 
     # ------------------------------------------------------------ pipelines
 
@@ -141,7 +144,7 @@ def of(target: Target | str) -> Backend[Any]:
 
 def every() -> list[Backend[Any]]:
     """All that are known."""
-    return [get(kind) for kind in KINDS]
+    return [get(kind) for kind in [*KINDS]]
 
 
 def facts_of(target: Target | str) -> CpuFacts | GpuFacts:

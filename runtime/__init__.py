@@ -1,9 +1,7 @@
 """Loading artifacts and running them. Needs only the standard library and NumPy; parts load on first use."""
 
-from __future__ import annotations
-
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import Any as _Any
 
 if __name__ != "mlcc.runtime":
     raise ImportError("import mlcc.runtime, not " + __name__)
@@ -22,7 +20,11 @@ _PUBLIC = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'mlcc.runtime' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mlcc.runtime.{_PUBLIC[name]}"), name)
+    return getattr(_importlib.import_module(f"mlcc.runtime.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PUBLIC, *(name for name in globals() if name.startswith("__"))])

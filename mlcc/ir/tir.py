@@ -537,7 +537,7 @@ class PrimFunc(Node, FuncAttrs):
     """A loop-level function. `buffers[i]` is the buffer that the handle `params[i]` is matched to, or None.
 
     `ret_dtype` is None for a function that returns nothing. As in TVM, a body with blocks is one `BlockRealize` of a
-    block named "root" without axes; see `mlcc.ir.complete`.
+    block named "root" without axes; see `mlcc.arith.complete`.
     """
 
     params: tuple[Var, ...]

@@ -48,8 +48,12 @@ class Target:
     check_indices: bool = True
     tvm_names: ClassVar[Mapping[str, str]] = {}  # options by TVM's names, where those differ
 
-    def __new__(cls, kind: str = "llvm", **options: Any) -> Target:
-        return object.__new__(_class_of(kind) if cls is Target else cls)
+    def __new__(cls, kind: str | None = None, **options: Any) -> Target:
+        if cls is Target:
+            return object.__new__(_class_of("llvm" if kind is None else kind))
+        if kind not in (None, cls.kind):
+            raise CompileError(error("E0794", f"`{kind}` is another kind of target than {cls.kind}"))
+        return object.__new__(cls)
 
     if TYPE_CHECKING:  # the options are those of the kind
 
@@ -300,7 +304,8 @@ def _from_json(text: str) -> Item:
 def _item(source: Source, kind: str, pairs: list[tuple[str, str]]) -> Item:
     """The item that TVM's names and values stand for; attributes that change no code here are dropped."""
     options = []
-    names = KINDS[kind].tvm_names if kind in KINDS else {}
+    whole = Span(source, 0, len(source.text))
+    names = _class_of(kind, whole).tvm_names
     for name, value in pairs:
         key = name.replace("-", "_")
         if key in _TVM_WITHOUT_MEANING:
@@ -309,5 +314,4 @@ def _item(source: Source, kind: str, pairs: list[tuple[str, str]]) -> Item:
         span = Span(source, start, start + len(name))
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else value
         options.append(Option(names.get(key, key), number, value, span, span))
-    whole = Span(source, 0, len(source.text))
     return Item(kind, tuple(options), whole, whole)

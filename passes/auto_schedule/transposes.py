@@ -1,7 +1,7 @@
 """Kernels that read along one axis and store along another: transposes, other layouts, and what is computed on the way.
 
 Blocks of both axes, as wide as a line of the cache, so that what is read and what is stored are whole lines. Code
-generation turns them in registers (`lowering/crossings`).
+generation turns them in registers (`lowering/register_transpose`).
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Pipeline:
         for item in parse_list(text, source_name, "E0500"):
             group = None if item.options else groups.get(kebab(item.name))
             try:
-                made += [_make(item, target)] if group is None else Pipeline.parse(group).passes
+                made += [_make(item, target)] if group is None else Pipeline.parse(group, target=target).passes
             except CompileError as exc:
                 wrong += exc.diagnostics
         if wrong:

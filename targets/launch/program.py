@@ -19,7 +19,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.effects import effects
 from mlcc.ir.node import walk
 from mlcc.ir.visit import substitute
-from mlcc.passes.gpu import BLOCK, GRID, DeviceKernel, DeviceProgram
+from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram, is_kernel
 from mlcc.passes.gpu.tensor_map import MapForm, TensorMap, is_tensor_map
 from mlcc.recursion import deep_recursion
 from mlcc.runtime.abi import ALIGNMENT
@@ -68,6 +68,10 @@ class LaunchContext:
             if func is None:
                 hint = did_you_mean(name, self.functions)
                 raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
+            if is_kernel(func):
+                message = f"`{name}` is a kernel, which only host code launches"
+                help = "make it private, and call the function that launches it"
+                raise CompileError(error("E0729", message, func.span, help=help))
             with deep_recursion():
                 found = self.programs[name] = _HostCode(DeviceProgram.of(func, self.functions), self).program()
         return found

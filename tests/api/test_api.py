@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc import relax, te
+from mlcc import backends, relax, te
 from mlcc.ir import tir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,6 +126,8 @@ def test_dir_lists_what_is_public() -> None:
     listed = {n for n in dir(mlcc) if not n.startswith("_")}
     assert listed == {*mlcc._PUBLIC, *mlcc._MODULES}
     assert not {n for n in dir(relax) if n.startswith("_") and not n.startswith("__")}
+    assert {n for n in dir(mlcc.runtime) if not n.startswith("_")} == {*mlcc.runtime._PUBLIC}
+    assert {n for n in dir(mlcc.ir) if not n.startswith("_")} == {*mlcc.ir.__all__}
 
 
 def test_values_are_shown_in_a_line() -> None:
@@ -145,6 +147,7 @@ def test_values_are_shown_in_a_line() -> None:
         '<Buffer A: T.Buffer((16, 16), "float32")>': scale.buffers[0],
         '<TensorStructInfo R.Tensor((16, 16), dtype="float32")>': main.ret_struct_info,
         "<Target llvm{cpu=znver4}>": mlcc.Target.parse("llvm{cpu=znver4}"),
+        "<Backend cuda>": backends.get("cuda"),
         "<Pipeline fuse,lower-to-tir>": mlcc.Pipeline.parse("fuse,lower-to-tir"),
         "<BlockRV B>": block,
         "[<LoopRV i>, <LoopRV j>]": sch.get_loops(block),
@@ -173,3 +176,35 @@ def test_long_modules_are_shown_in_a_line() -> None:
     assert len(repr(mod["main"])) < 130 and len(str(mod["main"]).splitlines()) > 300
     many = mlcc.IRModule({f"function{i}": mod["main"] for i in range(100)})
     assert len(repr(many)) < 130 and repr(many).endswith("...>")
+
+
+AT_ONCE = """
+import sys, threading
+sys.setswitchinterval(1e-5)
+import mlcc
+uses = [
+    lambda: mlcc.build(mlcc.parse(TEXT), "cuda"),
+    lambda: mlcc.build(mlcc.parse(TEXT), "llvm"),
+    lambda: mlcc.relax.op.add,
+    lambda: mlcc.run_passes(mlcc.parse(TEXT), "O2", target="cuda"),
+]
+barrier, wrong = threading.Barrier(len(uses)), []
+def use(it):
+    barrier.wait()
+    try:
+        it()
+    except BaseException as exc:
+        wrong.append(repr(exc))
+threads = [threading.Thread(target=use, args=(it,)) for it in uses]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit("\\n".join(wrong) or 0)
+"""
+
+
+def test_threads_that_use_parts_for_the_first_time() -> None:
+    command = [sys.executable, "-c", f"TEXT = {TEXT!r}{AT_ONCE}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from mlcc.errors import CompileError
-from mlcc.machine import host
-from mlcc.machine.target import Target
+from mlcc.machine import host, target
+from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 
 
 @pytest.mark.parametrize(
@@ -117,3 +120,24 @@ def test_caches_are_read_as_linux_lays_them_out(tmp_path: Path) -> None:
     assert host.read_caches(str(tmp_path)) == host.Caches(48 << 10, 2 << 20, 2 << 20, 64)
     assert host.read_caches(str(tmp_path / "none")) == host.Caches(*host.DEFAULT_CACHES)
     assert host.caches().l1 > 0
+
+
+def test_a_class_is_for_one_kind() -> None:
+    assert LlvmTarget("llvm", cpu="haswell") == Target(cpu="haswell")
+    for wrong in (lambda: CudaTarget("llvm"), lambda: dataclasses.replace(Target(cpu="haswell"), kind="cuda")):
+        with pytest.raises(CompileError, match="E0794.*another kind of target"):
+            wrong()
+
+
+def test_the_names_that_tvm_has_for_options_of_a_target_that_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text that first names a target of an installed package may be in TVM's form."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Tiny(Target):
+        kind: str = "tiny"
+        cpu: str = ""
+        tvm_names: ClassVar[Mapping[str, str]] = {"mcpu": "cpu"}
+
+    monkeypatch.setattr(target, "KINDS", dict(target.KINDS))
+    monkeypatch.setattr(target, "_register_installed", lambda kind, span: target.KINDS.update(tiny=Tiny))
+    assert Target.parse("tiny -mcpu=a7") == Tiny(cpu="a7")

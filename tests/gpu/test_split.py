@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc import backends
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.passes.manage.levels import lowering_text
 from tests.cli.test_cli import Tool
 from tests.gpu.test_kernels import WINDOW
 from tests.lower import lower_gpu
@@ -89,6 +89,13 @@ def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
     kernel = kernel.replace("(n * T.int64(32),)", "(n,)")
     with pytest.raises(CompileError, match=f"(?s)E0730.*`f_kernel` is no kernel.*{said}"):
         mlcc.build(mlcc.parse(head + mark + kernel.replace(old, new)), "cuda")
+
+
+def test_kernels_that_are_called_without_host_code() -> None:
+    text = mlcc.script(lowered(WINDOW))
+    public = text.replace("@T.prim_func(private=True)", "@T.prim_func")
+    with pytest.raises(CompileError, match="E0729.*`f_kernel` is a kernel, which only host code launches"):
+        mlcc.build(mlcc.parse(public), "cuda")
 
 
 def test_a_kernel_that_is_launched_twice() -> None:
@@ -256,7 +263,7 @@ def test_by_the_command_line(tool: Tool) -> None:
 
     tool.file("f.mlc", SCALED)
     tool("compile", "f.mlc", "-t", "cuda", "-p", "", "-o", "whole.ptx", "--prefix", "p")
-    steps = lowering_text("cuda").split(",")
+    steps = backends.get("cuda").lowering_text.split(",")
     for last in ("select-unrolled-loops", "split-host-device", "narrow-kernels", "plan-dynamic-shared"):
         at = steps.index(last) + 1
         tool("passes", "f.mlc", "-t", "cuda", "-p", ",".join(steps[:at]), "-o", "part.mlc")

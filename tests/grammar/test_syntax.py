@@ -190,7 +190,8 @@ def test_cached_tables_need_no_lark(tmp_path: Any) -> None:
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     program = """if True:
         import sys
-        from mlcc.grammar.syntax import Source, parse_syntax
+        from mlcc.errors import Source
+        from mlcc.grammar.syntax.reader import parse_syntax
         parse_syntax(Source('t', 'x = 1'))
         print('lark' in sys.modules)
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
 import subprocess
@@ -174,3 +175,8 @@ def test_records_name_what_there_is(kind: str) -> None:
         if isinstance(function, backends.At):
             module, _, name = function.place.partition(":")
             assert callable(attrgetter(name)(importlib.import_module(module)))
+
+
+def test_levels_are_made_of_levels_of_the_same_target(toy: backends.Backend[Any]) -> None:
+    dataclasses.replace(toy, levels={"O2": "dead-code", "O3": "O2,normalize"}).register()
+    assert str(mlcc.Pipeline.parse("O3", target="toy")) == "dead-code,normalize"

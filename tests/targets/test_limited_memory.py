@@ -19,7 +19,7 @@ COMPILE = """
 import resource, sys
 import llvmlite.binding
 from mlcc.errors import MlccError
-from mlcc.targets.llvm.compile import Machine, compile_text
+from mlcc.targets.llvm.object.compile import Machine, compile_text
 compile_text("define i32 @f() { ret i32 0 }", Machine(), 0)
 lines = [f"define i32 @f{n}(i32 %x) {{\\n  %y = mul i32 %x, {n}\\n  ret i32 %y\\n}}" for n in range(60_000)]
 text = "\\n".join(lines)

@@ -226,8 +226,8 @@ WRONG = {
 
 EACH = """
 import gc, json, os, sys
-from mlcc.targets.llvm import native_child
-from mlcc.targets.llvm.compile import Machine
+from mlcc.targets.llvm.object import native_child
+from mlcc.targets.llvm.object.compile import Machine
 gc.disable()
 found = {}
 for name, text in json.load(sys.stdin).items():
