@@ -26,11 +26,11 @@ class BlockRV(Handle):
 
     __slots__ = ("hint",)
 
-    def __init__(self, hint: str) -> None:
+    def __init__(self, hint: str = "") -> None:
         self.hint = hint
 
     def __repr__(self) -> str:
-        return f"<BlockRV {self.hint}>"
+        return f"<BlockRV {self.hint or '?'}>"
 
 
 class LoopRV(Handle):
@@ -38,11 +38,11 @@ class LoopRV(Handle):
 
     __slots__ = ("hint",)
 
-    def __init__(self, hint: str) -> None:
+    def __init__(self, hint: str = "") -> None:
         self.hint = hint
 
     def __repr__(self) -> str:
-        return f"<LoopRV {self.hint}>"
+        return f"<LoopRV {self.hint or '?'}>"
 
 
 def _floordiv(a: int, b: int) -> int:
