@@ -48,7 +48,8 @@ def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -
         strides = [out.text(n) for n in buffer.strides]
         args.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
     offset = buffer.elem_offset
-    shown = offset is not None and not is_int(offset, 0)
+    # an offset that a text leaves out is a variable where `offset_factor` is given
+    shown = offset is not None and (not is_int(offset, 0) or buffer.offset_factor != 1)
     if offset is not None and not shown:  # a zero of another type than that of the shape is another program to TVM
         shown = out.dialect.is_tvm and offset.dtype is not index_dtype(buffer.shape)
     if shown:

@@ -229,7 +229,8 @@ def flat_buffer(buffer: tir.Buffer) -> tir.Buffer:
     else:
         for dim in buffer.shape:
             size = c.mul(size, c.cast(dtype, dim))
-    return replace(buffer, shape=(size,), strides=(), elem_offset=c.const(0, dtype), axis_separators=())
+    zero = c.const(0, dtype)
+    return replace(buffer, shape=(size,), strides=(), elem_offset=zero, offset_factor=1, axis_separators=())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mlcc
 from mlcc.grammar.printer.literals import float_text, quote
 from mlcc.grammar.printer.names import RESERVED, Names, identifier
 from mlcc.grammar.printer.printer import constant_data, script
@@ -360,3 +361,17 @@ def test_printing_leaves_the_recursion_limit() -> None:
     before = sys.getrecursionlimit()
     script(prim_func(3))
     assert sys.getrecursionlimit() == before
+
+
+def test_an_offset_of_zero_is_said_where_a_factor_would_make_it_a_variable() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((32,), "float32")):
+    V = T.decl_buffer((16,), "float32", data=A.data, elem_offset=0, offset_factor=16)
+    V[0] = T.float32(1.0)
+"""
+    read = mlcc.parse(text)
+    for dialect in ("mlcc", "tvm"):
+        printed = mlcc.script(read, dialect=dialect)
+        assert "elem_offset=0, offset_factor=16" in printed
+        mlcc.assert_structural_equal(mlcc.parse(printed), read)
