@@ -51,7 +51,6 @@ class BuildOptions:
     pipeline: str = ""
     allow_extern: tuple[str, ...] = ()
     allow_native: bool = True
-    sanitize: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +72,7 @@ class Backend(Generic[T]):
     inspect           adds what the machine's own tools say of the code in a file to its manifest (`mlcc inspect`)
     many_threads      operators are lowered for thousands of threads rather than for a few
     emulated          code can be run without the machine, thread by thread, to find races (`--emulate`, `mlcc analyze`)
-    sanitizes         accesses can be checked as they are made (`--sanitize`)
+    sanitizing        the steps of lowering in place of `lowering` for code whose accesses are checked (`--sanitize`)
     regroups          its option `fast_math` lets arithmetic be regrouped (`--fast-math`)
     """
 
@@ -92,7 +91,7 @@ class Backend(Generic[T]):
     inspect: Callable[[str, dict[str, Any]], None] | None = None
     many_threads: bool = False
     emulated: bool = False
-    sanitizes: bool = False
+    sanitizing: tuple[str, ...] = ()
     regroups: bool = False
 
     def __repr__(self) -> str:
@@ -114,12 +113,17 @@ class Backend(Generic[T]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The names that stand for several passes, with the passes."""
-        return {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
+        made = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
+        return {**made, "sanitize": self.text_of(self.sanitizing)} if self.sanitizing else made
 
     @property
     def lowering_text(self) -> str:
         """The pipeline from scheduled TensorIR to what code is generated from: the group `lower`."""
-        return ",".join((*self.before_lowering, *self.lowering))
+        return self.text_of(self.lowering)
+
+    def text_of(self, steps: tuple[str, ...]) -> str:
+        """The pipeline that lowers a module in these steps."""
+        return ",".join((*self.before_lowering, *steps))
 
     def level_text(self, level: int) -> str:
         """The passes of a level up to scheduled TensorIR: the group `O<level>`."""

@@ -122,13 +122,14 @@ def build(
     if not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
     check(module, build=True)
-    if sanitize and not backend.sanitizes:
+    if sanitize and not backend.sanitizing:
         emulating = f"its code is checked as it is emulated: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, opt_level, pipeline, sanitize)
     try:
-        looking = [VerifyEach(input_too=False, skipped=backend.lowering), *observers]
+        skipped = {*backend.lowering, *backend.sanitizing}
+        looking = [VerifyEach(input_too=False, skipped=skipped), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
@@ -136,7 +137,7 @@ def build(
         raise
     try:
         _check_operators(lowered)
-        options = BuildOptions(prefix, opt_level, str(passes), tuple(allow_extern), allow_native, sanitize)
+        options = BuildOptions(prefix, opt_level, str(passes), tuple(allow_extern), allow_native)
         return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):
         raise
@@ -153,7 +154,7 @@ def build_pipeline(
 ) -> Pipeline:
     """The passes of a build: those given, or those of the level, and all steps of lowering that are left then.
 
-    A module that is lowered in part goes on from there. Sanitized code is lowered as it is generated. Raises
+    A module that is lowered in part goes on from there; sanitized code goes through steps of its own. Raises
     CompileError for what is wrong with the text of the pipeline.
     """
     from mlcc import backends
@@ -165,7 +166,7 @@ def build_pipeline(
     if pipeline is None:
         pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
-    return passes if sanitize else with_lowering(passes, module, target.kind)
+    return with_lowering(passes, module, target.kind, sanitize)
 
 
 def _check_operators(module: IRModule) -> None:

@@ -178,5 +178,7 @@ def _list(target: str) -> int:
     for name, text in backend.levels.items():
         click.echo(f"{name}     {text}")
     click.echo(f"lower  {backend.lowering_text}")
+    if backend.sanitizing:
+        click.echo(f"sanitize  {backend.text_of(backend.sanitizing)}")
     click.echo("-O0 to -O3 are these, with `lower` behind")
     return 0

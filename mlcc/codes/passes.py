@@ -115,7 +115,8 @@ CODES: dict[str, tuple[str, str]] = {
         "Lowering is a list of passes that build on one another: `mlcc passes --list` has them in order, `-p lower` "
         "runs them all. A module says in its attributes how far it is: `mlcc.stage` is the form that its functions "
         "have, `mlcc.step` the last step, `mlcc.target` for what. Each step runs once, right behind the one before it "
-        "in the list: code without one of them may compute something else. Attributes that contradict each other or "
+        "in the list: code without one of them may compute something else. Code whose accesses are checked goes "
+        "through the steps of `-p sanitize`, and says so (`mlcc.sanitized`). Attributes that contradict each other or "
         "the module are refused as well.",
     ),
     "E0546": (

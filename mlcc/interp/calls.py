@@ -429,7 +429,9 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
     "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
     "dp4a": _dot, "dp2a": _dot,
     "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
-    "checked_index": _checked, "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
+    "checked_index": _checked, "sanitize_index": _same, "sanitize_view": _same, "sanitize_read": _same,
+    "sanitize_write": _same, "sanitize_shared_read": _same, "sanitize_shared_write": _same,
+    "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
     "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,
     "end_profile_intrinsic": _nothing,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mlcc import backends
 from mlcc.errors import CompileError, Diagnostic, Label, Severity, did_you_mean, error
@@ -19,29 +19,42 @@ from mlcc.ir.node import Attrs
 from mlcc.machine.target import Target
 from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, all_findings, pass_class
-from mlcc.passes.manage.stages import BLOCKS, STAGE, STEP, TARGET, stage_of
+from mlcc.passes.manage.stages import BLOCKS, SANITIZED, STAGE, STEP, TARGET, stage_of
 from mlcc.recursion import deep_recursion
 
 
-def steps_left(module: IRModule, kind: str) -> tuple[str, ...]:
-    """The lowering steps of a kind of target that a module has still to go through. Raises CompileError E0546 where it
-    was lowered for another kind, E0545 where its attributes contradict one another."""
+def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str, ...]:
+    """The lowering steps of a kind of target that a module has still to go through. With `sanitize` its accesses are to
+    be checked: those steps take code of any stage. Raises CompileError E0546 where it was lowered for another kind,
+    E0545 where its attributes contradict one another."""
     last = module.attrs.get(STEP)
-    steps = backends.get(kind).lowering
-    _check_attributes(stage_of(module), last)
-    if last is None:
-        return steps
+    backend = backends.get(kind)
+    steps = _way(module, kind)
+    _check_attributes(module, last)
     before = lowered_for(module)
-    if last not in steps or (before is not None and before.kind != kind):
+    if last is not None and (last not in steps or (before is not None and before.kind != kind)):
         what = f"`{last}` is no step for {kind}" if before is None else f"for {before}, and not for {kind}"
         message = f"the module was lowered for another target: {what}"
         raise CompileError(error("E0546", message, help=f"lower it from its blocks with -t {kind}"))
-    return steps[steps.index(str(last)) + 1 :]
+    if sanitize and not module.attrs.get(SANITIZED):
+        return backend.sanitizing
+    return steps if last is None else steps[steps.index(str(last)) + 1 :]
 
 
-def _check_attributes(stage: str, last: object) -> None:
-    """Raises CompileError E0545 unless `last` is a step of lowering that gives `stage`."""
-    names = {name: None for backend in backends.every() for name in backend.lowering}
+def _way(module: IRModule, kind: str) -> tuple[str, ...]:
+    """The steps of a kind of target among which those that a module has been through are."""
+    backend = backends.get(kind)
+    return backend.sanitizing if module.attrs.get(SANITIZED) else backend.lowering
+
+
+def _all_steps(backend: backends.Backend[Any]) -> tuple[str, ...]:
+    return (*backend.lowering, *backend.sanitizing)
+
+
+def _check_attributes(module: IRModule, last: object) -> None:
+    """Raises CompileError E0545 unless `last` is a step of lowering that gives the stage of a module."""
+    stage = stage_of(module)
+    names = {name: None for backend in backends.every() for name in _all_steps(backend)}
     if last is not None and last not in names:
         help = did_you_mean(str(last), names)
         raise CompileError(error("E0545", f"`{STEP}` is `{last}`, which is no step of lowering", help=help))
@@ -50,6 +63,10 @@ def _check_attributes(stage: str, last: object) -> None:
     if stage != gives:
         behind = "no step of lowering" if last is None else f"`{last}`"
         message = f"`{STAGE}` is `{stage}`, but behind {behind} (`{STEP}`) a module is of {gives}"
+        raise CompileError(error("E0545", message))
+    if module.attrs.get(SANITIZED) and not any(last in backend.sanitizing for backend in backends.every()):
+        behind = "no step of lowering" if last is None else f"`{last}`"
+        message = f"`{SANITIZED}` is set, but behind {behind} (`{STEP}`) no accesses are checked"
         raise CompileError(error("E0545", message))
 
 
@@ -62,7 +79,7 @@ def lowered_for(module: IRModule) -> Target | None:
 def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
     """The warning (W0304) on a module that was lowered for a machine that lowering takes for another than `target`."""
     before = lowered_for(module)
-    if before is None or before.kind != target.kind:
+    if before is None or before.kind != target.kind or module.attrs.get(SANITIZED):
         return []
     options = backends.of(target).lower_options
     if options(before) == options(target):
@@ -79,14 +96,20 @@ def reached(module: IRModule, stage: str, step: str, target: Target | None = Non
     return made
 
 
-def with_lowering(pipeline: Pipeline, module: IRModule, kind: str) -> Pipeline:
+def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: bool = False) -> Pipeline:
     """A pipeline for a module, with the passes that come before lowering, where a text from its blocks on leaves them
-    out, and the lowering steps that it leaves out at its end. Raises CompileError E0546."""
+    out, and the lowering steps that it leaves out at its end. `sanitize`: to code whose accesses are checked; so it is
+    where the pipeline enters that way by itself. Raises CompileError E0546."""
     passes = pipeline.passes
-    left = steps_left(module, kind)
-    run = [at for at, one in enumerate(passes) if one.name in left]
     backend = backends.get(kind)
-    whole = Pipeline.parse(backend.lowering_text).passes if left == backend.lowering else ()
+    enters = [at for at, one in enumerate(passes) if one.name in backend.sanitizing[:1]]
+    left = steps_left(module, kind, sanitize or bool(enters))
+    all_left = bool(left) and left in (backend.lowering, backend.sanitizing)
+    start = 0
+    if all_left and left == backend.sanitizing:  # steps that other code goes through as well count from there
+        start = enters[0] if enters else len(passes)
+    run = [at for at, one in enumerate(passes) if at >= start and one.name in left]
+    whole = Pipeline.parse(backend.text_of(left)).passes if all_left else ()
     if not run:
         return Pipeline((*passes, *(whole or Pipeline.parse(",".join(left)).passes)))
     named = {one.name for one in passes}
@@ -145,11 +168,21 @@ class LoweringStep(Pass):
     def _check(self, module: IRModule, ctx: PassContext) -> None:
         """Raises CompileError for a module that has been through this step, or not through all before it."""
         kind = ctx.target.kind
-        if self.name not in backends.get(kind).lowering:
-            other = next(b.kind for b in backends.every() if self.name in b.lowering)
+        backend = backends.get(kind)
+        if self.name not in _all_steps(backend):
+            other = next(b.kind for b in backends.every() if self.name in _all_steps(b))
             message = f"`{self.name}` is a step towards {other}, and the target is {kind}"
             raise CompileError(error("E0546", message, help=f"pass -t {other}"))
-        left = steps_left(module, kind)
+        enters = self.name in backend.sanitizing[:1]
+        left = steps_left(module, kind, sanitize=enters)
+        if not enters and self.name not in _way(module, kind):
+            if module.attrs.get(SANITIZED):
+                message, help = f"`{self.name}` is no step of code whose accesses are checked", "run sanitize"
+            else:
+                first = backend.sanitizing[0]
+                message = f"`{self.name}` comes behind `{first}`, which the module has not been through"
+                help = f"run {','.join(backend.sanitizing[: backend.sanitizing.index(self.name)])} before"
+            raise CompileError(error("E0545", message, help=help))
         if self.name not in left:
             message = f"`{self.name}` comes before `{module.attrs.get(STEP)}`, which the module has been through"
             rest = f"the steps left are {','.join(left)}" if left else "no step is left"

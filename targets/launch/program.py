@@ -57,9 +57,6 @@ class LaunchContext:
     def error_code(self, kind: str, message: str) -> int:
         return numbered(self.errors, kind, message)
 
-    def fresh_outputs(self, name: str, count: int) -> str:
-        return name
-
     def kernel(self, name: str) -> Program:
         """The program of a PrimFunc of the module, made on first use. Raises CompileError."""
         found = self.programs.get(name)

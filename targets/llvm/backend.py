@@ -21,12 +21,15 @@ BACKEND = Backend(
         "flatten-buffers", "partition-loops", "vectorize-loops", "transpose-registers", "unroll-loops",
         "select-parallel-loops",
     ),
+    sanitizing=(
+        "mark-new-outputs", "init-empty-reductions", "realize-blocks", "serialize-threads", "insert-index-checks",
+        "flatten-buffers", "insert-access-checks",
+    ),
     lower_names=("lower-loops",),
     lower_options=At("mlcc.passes.lowering.options:cpu_lower_options"),
     compile=At("mlcc.targets.llvm.module:compile_module"),
     outputs=(OBJECT, SHARED, ASSEMBLY, LLVM_IR),
     loadable=OBJECT,
     header=At("mlcc.targets.llvm.object.header:c_header"),
-    sanitizes=True,
     regroups=True,
 )  # fmt: skip

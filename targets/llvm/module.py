@@ -6,6 +6,7 @@ from mlcc.backends import BuildOptions
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import LlvmTarget
+from mlcc.passes.manage.stages import SANITIZED
 from mlcc.recursion import MIXED, deep_recursion, uncollected
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
@@ -32,7 +33,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     options = EmitOptions(
         allow_extern=frozenset(asked.allow_extern), num_cores=target.num_cores, fast_math=target.fast_math,
-        sanitize=asked.sanitize,
+        sanitize=bool(module.attrs.get(SANITIZED)),
     )  # fmt: skip
     natives = import_kernels(module, machine, options.allow_extern, asked.allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
@@ -44,7 +45,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
-    sanitized = {"sanitize": True} if asked.sanitize else {}
+    sanitized = {"sanitize": True} if options.sanitize else {}
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
         {"sha256": fingerprint(module), "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized},

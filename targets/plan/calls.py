@@ -123,7 +123,7 @@ def _call_tir(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     outs = [leaf for r in results for leaf in _leaves(r)]
     scalars = [Scalar(d) for d in extra.dims] if isinstance(extra, Shape) else [extra]
     if func is not None:
-        _kernel(p, name, func, [*args, *outs, *scalars], expr.span, len(outs))
+        _kernel(p, name, func, [*args, *outs, *scalars], expr.span)
     else:
         _packed(p, name, [*args, *scalars], outs, "dps", expr.span)
     return results[0] if len(results) == 1 else Tuple(tuple(results))
@@ -167,11 +167,8 @@ def _call_inplace(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 # ---------------------------------------------------------------- kernels
 
 
-def _kernel(
-    p: Planner, name: str, func: tir.PrimFunc, args: list[Value], span: Span | None, fresh: int = 0
-) -> None:  # fmt: skip
-    """A call of a PrimFunc: symbols from the arguments' shapes; what does not fit is refused, now or at run time.
-    `fresh`: how many of the last buffers are new memory."""
+def _kernel(p: Planner, name: str, func: tir.PrimFunc, args: list[Value], span: Span | None) -> None:
+    """A call of a PrimFunc: symbols from the arguments' shapes; what does not fit is refused, now or at run time."""
     if len(args) != len(func.params):
         raise refuse(f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span, "E0752")
     known = _scalars(func, args)
@@ -180,7 +177,6 @@ def _kernel(
     for var, buffer, arg in zip(func.params, func.buffers, args, strict=True):
         what = f"argument `{buffer.name if buffer is not None else var.name}` of `{name}`"
         checked.append(_kernel_argument(p, var, buffer, arg, known, what, span))
-    name = p.shared.ctx.fresh_outputs(name, fresh)
     kernel = p.shared.ctx.kernel(name)
     symbols = []
     for symbol in kernel.signature.symbols:

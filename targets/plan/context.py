@@ -38,9 +38,6 @@ class PlanContext(Protocol):
     def kernel(self, name: str) -> PlannedKernel:
         """What calling a PrimFunc of the module takes. Raises CompileError."""
 
-    def fresh_outputs(self, name: str, count: int) -> str:
-        """The PrimFunc to call where the last `count` buffers that it takes are new memory."""
-
     def packed_slot(self, name: str) -> int: ...
 
     def error_code(self, kind: str, message: str) -> int: ...

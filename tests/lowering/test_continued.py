@@ -14,11 +14,12 @@ from mlcc import backends
 from mlcc.driver import build_pipeline, parse_file
 from mlcc.errors import CompileError
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs
+from mlcc.ir.node import Attrs, replace
+from mlcc.ir.visit import rewrite_bottom_up
 from mlcc.machine.target import Target
 from mlcc.passes.lowering.stage import lowered_otherwise
 from mlcc.passes.manage.manager import Pipeline
-from mlcc.passes.manage.stages import STAGE, STEP, TARGET
+from mlcc.passes.manage.stages import SANITIZED, STAGE, STEP, TARGET
 from tests.generate.functions import Options, prim_func
 
 KERNELS = sorted((Path(__file__).resolve().parent / "steps").glob("*.mlc"))
@@ -26,6 +27,7 @@ TARGETS = (
     "llvm{triple=x86_64-linux-gnu}", "llvm{triple=x86_64-linux-gnu cpu=haswell}", "cuda{arch=sm_80}",
     "llvm{triple=x86_64-linux-gnu cpu=znver4}", "llvm{triple=aarch64-linux-gnu}", "cuda{arch=sm_90a}",
 )  # fmt: skip
+CPUS = [target for target in TARGETS if target.startswith("llvm")]
 SHARE = 12  # generated functions; with --all-cases, 200
 
 
@@ -52,10 +54,42 @@ def differing(module: IRModule, target: str, level: int, steps: int | None, seed
     return wrong
 
 
+def differing_sanitized(module: IRModule, target: str, level: int) -> list[str]:
+    """The steps of sanitized code after which compiling from the text gives other code, but for places in messages, and
+    for the numbers that a text puts behind names of buffers."""
+    passes = build_pipeline(module, Target.parse(target), level, None, sanitize=True).passes
+    wrong = []
+    for n, one in enumerate(passes):
+        module = mlcc.run_passes(module, Pipeline((one,)), target=target)
+        if one.name in backends.of(target).sanitizing:
+            again = mlcc.parse(mlcc.script(module))
+            pair = (module, again) if n == len(passes) - 1 else (_placeless(module), _placeless(again))
+            rest = Pipeline(passes[n + 1 :])
+            same = len({code(m, target, rest) for m in pair}) == 1
+            if not same and rest.passes:
+                texts = (mlcc.script(mlcc.run_passes(m, rest, target=target)) for m in pair)
+                same = len({re.sub(r"`(\w+?)_\d+`", r"`\1`", text) for text in texts}) == 1
+            wrong += [] if same else [one.name]
+    return wrong
+
+
+def _placeless(module: IRModule) -> IRModule:
+    made = module.copy()
+    made.functions = {
+        name: rewrite_bottom_up(func, lambda node: replace(node, span=None)) for name, func in module.functions.items()
+    }
+    return made
+
+
 @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
 def test_kernels(path: Path, all_cases: bool) -> None:
     (target,) = re.findall(r"^# TARGET: (.*)$", path.read_text(), re.M)
     assert not differing(parse_file(str(path)), target, 1, None if all_cases else 4, KERNELS.index(path))
+
+
+@pytest.mark.parametrize("path", [p for p in KERNELS if p.stem.startswith("cpu")], ids=lambda p: p.stem)
+def test_sanitized_kernels(path: Path) -> None:
+    assert not differing_sanitized(parse_file(str(path)), TARGETS[0], 1)
 
 
 def test_views_behind_every_step() -> None:
@@ -82,6 +116,30 @@ def test_generated_functions(all_cases: bool) -> None:
         wrong.update({seed: found} if found else {})
     assert not wrong
     assert refused <= count // 4
+
+
+def test_generated_functions_sanitized(all_cases: bool) -> None:
+    wrong = {
+        seed: found
+        for seed, module in generated(200 if all_cases else SHARE // 2)
+        if (found := differing_sanitized(module, CPUS[seed % 4], seed // 4 % 4))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("first", ["lower", "init-empty-reductions", "init-empty-reductions,realize-blocks"])
+def test_sanitized_code_from_any_stage(first: str) -> None:
+    """What is lowered already goes through the steps of sanitized code, and says afterwards what it is."""
+    module = mlcc.run_passes(parse_file(str(KERNELS[0])), first)
+    for made in (mlcc.build(module, sanitize=True), mlcc.build(mlcc.run_passes(module, "sanitize"))):
+        assert made.manifest["source"]["sanitize"] is True
+    lowered = mlcc.run_passes(module, "sanitize")
+    with pytest.raises(CompileError, match="E0545.*`vectorize-loops` is no step of code whose accesses are checked"):
+        mlcc.run_passes(lowered, "vectorize-loops")
+    with pytest.raises(CompileError, match="E0545.*`insert-access-checks` comes behind `mark-new-outputs`, which"):
+        mlcc.run_passes(module, "insert-access-checks")
+    with pytest.raises(CompileError, match="E0546"):
+        mlcc.build(lowered, "cuda")
 
 
 def test_what_is_lowered_in_part_goes_on_by_itself() -> None:
@@ -149,6 +207,8 @@ def test_a_module_for_another_cpu() -> None:
         ({STAGE: "round"}, "`mlcc.stage` is `round`"),
         ({STEP: "unroll-loops"}, "`mlcc.stage` is `blocks`, but behind `unroll-loops` .* is of flat"),
         ({STAGE: "flat", STEP: "unrol-loops"}, "is no step of lowering.*did you mean `unroll-loops`"),
+        ({SANITIZED: True}, "`mlcc.sanitized` is set, but behind no step of lowering"),
+        ({SANITIZED: True, STAGE: "flat", STEP: "unroll-loops"}, "is set, but behind `unroll-loops`"),
         ({STAGE: "flat", STEP: 5}, "`mlcc.step` is `5`, which is no step of lowering"),
     ],
 )

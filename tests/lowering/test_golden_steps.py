@@ -13,9 +13,8 @@ import pytest
 
 import mlcc
 from mlcc import backends
-from mlcc.driver import parse_file
 from mlcc.ir.node import Attrs
-from mlcc.passes.manage.stages import STAGE, STEP, TARGET
+from mlcc.passes.manage.stages import SANITIZED, STAGE, STEP, TARGET
 from mlcc.verify import check
 
 HERE = Path(__file__).resolve().parent / "steps"
@@ -34,15 +33,16 @@ SHOWN = shown()
 
 
 def test_every_step_is_shown() -> None:
-    assert {*SHOWN} == {step for backend in backends.every() for step in backend.lowering}
+    assert {*SHOWN} == {step for b in backends.every() for step in (*b.lowering, *b.sanitizing)}
 
 
 @pytest.mark.parametrize("step", SHOWN)
 def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
     path, target = SHOWN[step]
-    steps = backends.of(target).lowering
+    backend = backends.of(target)
+    steps = backend.lowering if step in backend.lowering else backend.sanitizing
     earlier = steps[: steps.index(step)]
-    before = mlcc.run_passes(parse_file(str(path)), ",".join(earlier), target=target)
+    before = mlcc.run_passes(mlcc.parse(path.read_text(), name=path.name), ",".join(earlier), target=target)
     after = mlcc.run_passes(before, step, target=target)
     check(after)
     again = mlcc.parse(mlcc.script(after), name="printed.mlc")
@@ -55,5 +55,5 @@ def test_step(step: str, golden: Callable[[Path, str], None]) -> None:
 def _functions(module: mlcc.IRModule) -> str:
     """The text without the note of how far it is."""
     plain = module.copy()
-    plain.attrs = Attrs({k: v for k, v in module.attrs.items() if k not in (STAGE, STEP, TARGET)})
+    plain.attrs = Attrs({k: v for k, v in module.attrs.items() if k not in (SANITIZED, STAGE, STEP, TARGET)})
     return mlcc.script(plain).partition("class Module:\n")[2]

@@ -66,7 +66,7 @@ class Native:
         given = {"f": func, **(functions or {})}
         self.ctx = ModuleContext(
             text,
-            given if options.sanitize else lower_all(given, lowering),
+            lower_all(given, lowering),
             machine.enabled,
             options,
             formulas=formulas or {},

@@ -12,7 +12,7 @@ from mlcc.errors import CallError, MlccError
 from mlcc.interp import run_function, run_prim_func
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.verify import verify
+from mlcc.verify import check, verify
 from tests.generate.faults import planted
 from tests.generate.functions import prim_func
 from tests.targets.arguments import arguments, assert_alike, duplicate
@@ -334,6 +334,43 @@ def _nodes(func: Any) -> list[Any]:
     from mlcc.ir.node import walk
 
     return [n for stmt in func.body for n in walk(stmt)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_text_of_sanitized_code(seed: int) -> None:
+    """It reads back, verifies, and computes the same in the interpreter."""
+    func = prim_func(seed)
+    printed = mlcc.script(mlcc.run_passes(IRModule({"main": func}), "sanitize"))
+    module = mlcc.parse(printed)
+    check(module)
+    assert mlcc.script(module) == printed and "T.sanitize_" in printed
+    args, _ = arguments(func, seed)
+    mine, theirs = duplicate(args), duplicate(args)
+    run_prim_func(module["main"], mine)
+    run_prim_func(func, theirs)
+    assert_alike(func, mine, theirs, str(seed))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sanitize_index(i, 8, i)",
+        "sanitize_index(T.float32(1), 8, 't')",
+        "sanitize_read(i, A.data, A.data, 4, 4, A.data, 't')",
+        "sanitize_write(T.int64(0), A.data, A.data, 4, i, A.data)",
+        "sanitize_view(T.int64(0), i, A.data, 4, T.int64(4), 't')",
+    ],
+)
+def test_checks_of_other_arguments(call: str) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        A[T.Cast("int64", T.{call})] = T.float32(1)
+"""
+    for target, what in (("llvm", "of these arguments"), ("cuda", "has no `T.sanitize_")):
+        with pytest.raises(mlcc.CompileError, match=what):
+            mlcc.build(mlcc.parse(text), target)
 
 
 def test_only_for_cpus() -> None:

@@ -45,7 +45,7 @@ def module(*parts: str) -> str:
 def artifact(text: str, target: str = "llvm", opt_level: int = 1, **options: object) -> ObjectArtifact:
     """The artifact of a text."""
     given, where = parse(text), LlvmTarget.parse(target)
-    lowered = run_passes(given, "" if options.get("sanitize") else "lower", target=where, verify_each=False)
+    lowered = run_passes(given, "lower", target=where, verify_each=False)
     return compile_module(lowered, where, BuildOptions(opt_level=opt_level, **options))  # type: ignore[arg-type]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
-from mlcc.passes.lowering.sanitize import FRESH, FRESH_SUFFIX
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 from mlcc.targets.llvm.codegen.signature import Kernel
@@ -29,8 +28,7 @@ class EmitOptions:
     divisions become products with reciprocals, and signs of zeros be lost. `allow_extern` names the symbols that
     `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
     larger buffers lie in the workspace. Parallel loops run on at most `num_cores` threads (0: as many as there are
-    at run time). `sanitize`: accesses are
-    checked (`sanitized`), and parallel loops run serially.
+    at run time). `sanitize`: accesses are checked (`sanitized`).
     """
 
     contract: bool = True
@@ -75,16 +73,6 @@ class ModuleContext:
     def error_code(self, kind: str, message: str) -> int:
         """The code for a message; equal messages share one. `mlcc.runtime.abi` has the kinds of codes."""
         return numbered(self.errors, kind, message)
-
-    def fresh_outputs(self, name: str, count: int) -> str:
-        """The PrimFunc to call where the last `count` buffers that it takes are new memory: in sanitized code one that
-        knows, so that it finds reads of them before they are written."""
-        if not self.options.sanitize or not count:
-            return name
-        variant = f"{name}{FRESH_SUFFIX}{count}"
-        if variant not in self.functions:
-            self.functions = {**self.functions, variant: self.functions[name].with_attr(FRESH, count)}
-        return variant
 
     @property
     def is_x86(self) -> bool:

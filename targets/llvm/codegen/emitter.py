@@ -16,7 +16,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64, DType
 from mlcc.ir.intrinsics import Cost, called
 from mlcc.ir.node import children
-from mlcc.targets.llvm.codegen import arith, calls, casts, memory, outline, statements
+from mlcc.targets.llvm.codegen import arith, calls, casts, memory, outline, sanitized, statements
 from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext
 from mlcc.targets.llvm.codegen.error_numbers import FAULT, add_fault
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, Value, integer
@@ -38,7 +38,7 @@ class Emitter:
 
     TARGET: ClassVar[str] = "llvm"
     MASKED_MEMORY: ClassVar[bool] = True
-    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = calls.TABLE
+    CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {**calls.TABLE, **sanitized.TABLE}
 
     def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Memory | None = None) -> None:
         self.fn = fn

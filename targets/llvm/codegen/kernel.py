@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import tir
-from mlcc.passes.lowering.sanitize import sanitized_func
 from mlcc.passes.lowering.stage import placed
 from mlcc.recursion import deep_recursion
 from mlcc.targets.llvm.codegen import casts
@@ -12,7 +11,6 @@ from mlcc.targets.llvm.codegen.calls import callee_workspace
 from mlcc.targets.llvm.codegen.context import ModuleContext
 from mlcc.targets.llvm.codegen.emitter import Emitter
 from mlcc.targets.llvm.codegen.ir_text import Value
-from mlcc.targets.llvm.codegen.sanitized import SanitizedEmitter
 from mlcc.targets.llvm.codegen.signature import Kernel, llvm_params
 from mlcc.targets.llvm.codegen.storage import Storage
 from mlcc.targets.plan.signature import KernelSignature, signature
@@ -49,13 +47,9 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     options = ctx.options
     sig = signature(func)
     known = {*sig.symbols, *(p.var for p in sig.params if p.buffer is None and p.var.dtype.is_int)}
-    shadows = None
     if options.sanitize:
-        lowered, shadows = sanitized_func(func, name, ctx.functions)
         known = set()  # shadow memory of symbolic size is no part of the workspace: any kernel may be called by another
-    else:
-        lowered = func
-    storage = Storage(lowered.body, known, options.stack_bytes, callee_workspace(lowered, ctx))
+    storage = Storage(func.body, known, options.stack_bytes, callee_workspace(func, ctx))
     kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
     types = llvm_params(sig)
@@ -63,11 +57,11 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     fn = ctx.module.function(
         "i32", kernel.symbol, types, param_attrs=[*param_attrs, "noalias align 64"], attrs=ctx.function_attrs
     )
-    e = Emitter(fn, ctx, storage) if shadows is None else SanitizedEmitter(fn, ctx, storage, name, shadows)
+    e = Emitter(fn, ctx, storage)
     _bind_parameters(e, sig, bool(noalias))
     e.workspace = fn.params[-1]
     storage.begin(e)
-    e.body(lowered.body)
+    e.body(func.body)
     e.finish()
     storage.finish(e)
     return kernel

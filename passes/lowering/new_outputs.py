@@ -1,0 +1,99 @@
+"""PrimFuncs are told which of the buffers that they take are memory that nothing wrote before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc.ir import relax, tir
+from mlcc.ir.intrinsics import called
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.visit import rewrite_bottom_up
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.manager import PassContext
+from mlcc.passes.manage.stages import BLOCKS, SANITIZED
+from mlcc.relax.construct import CALL_TIR
+
+FRESH = "mlcc.sanitize_fresh"  # of a PrimFunc: how many of the last buffers it takes are memory that nothing wrote
+
+
+@dataclass(frozen=True)
+class MarkNewOutputs(LoweringStep):
+    """Mark PrimFuncs by how many of their last buffers are new memory, as code whose accesses are checked has to know.
+
+    The first step towards such code, from any stage. Where calls differ, or a PrimFunc is public, they call a copy.
+
+    Before:  R.call_tir(cls.relu, (x,), out_sinfo=...)  (one output)
+    After:   T.func_attr({"mlcc.sanitize_fresh": 1}) in `relu`
+    """
+
+    name: ClassVar[str] = "mark-new-outputs"
+    takes: ClassVar[str] = BLOCKS
+    gives: ClassVar[str] = BLOCKS
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        made = super().run(module, ctx)
+        made.attrs = Attrs({**made.attrs, SANITIZED: True})
+        chosen = _marked(made)
+        for name, func in made.functions.items():
+            if isinstance(func, relax.Function):
+                made.functions[name] = rewrite_bottom_up(func, lambda node: _retargeted(node, chosen))
+        return made
+
+    def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
+        return func
+
+
+def _marked(module: IRModule) -> dict[tuple[str, int], str]:
+    """The PrimFunc to call by name and number of new outputs, after marking it, or adding a copy, in the module."""
+    uses: dict[str, set[int]] = {}
+    for func in list(module.functions.values()):
+        for node in walk(func):
+            for name, count in _uses(node):
+                uses.setdefault(name, set()).add(count)
+    chosen: dict[tuple[str, int], str] = {}
+    for name, counts in uses.items():
+        callee = module.functions.get(name)
+        if not isinstance(callee, tir.PrimFunc):
+            continue
+        for count in sorted(counts - {0}):
+            marked = callee.with_attr(FRESH, count)
+            alone = callee.is_private and len(counts) == 1
+            chosen[name, count] = name if alone else module.unique_name(f"{name}_fresh")
+            module.functions[chosen[name, count]] = marked if alone else marked.without_attr("global_symbol")
+    return chosen
+
+
+def _uses(node: Any) -> list[tuple[str, int]]:
+    """The functions that a node names, each with the number of new buffers that it gets there."""
+    if isinstance(node, relax.Call):
+        if node.op == CALL_TIR:
+            callee = node.args[0]
+            return [(callee.name, _outputs(node))] if isinstance(callee, relax.GlobalVar) else []
+        return [(n.name, 0) for n in (node.op, *node.args) if isinstance(n, relax.GlobalVar)]
+    if isinstance(node, tir.Call):
+        if isinstance(node.op, relax.GlobalVar):
+            return [(node.op.name, 0)]
+        if called(node).extern and isinstance(node.args[0], tir.StringImm):
+            return [(node.args[0].value, 0)]
+    return []
+
+
+def _outputs(call: relax.Call) -> int:
+    return sum(map(_leaves, call.sinfo_args))
+
+
+def _leaves(info: relax.StructInfo) -> int:
+    return sum(map(_leaves, info.fields)) if isinstance(info, relax.TupleStructInfo) else 1
+
+
+def _retargeted(node: Any, chosen: Mapping[tuple[str, int], str]) -> Any:
+    """A call that names the PrimFunc to call."""
+    if not isinstance(node, relax.Call) or node.op != CALL_TIR or not isinstance(node.args[0], relax.GlobalVar):
+        return node
+    callee = node.args[0]
+    name = chosen.get((callee.name, _outputs(node)), callee.name)
+    return node if name == callee.name else replace(node, args=(replace(callee, name=name), *node.args[1:]))

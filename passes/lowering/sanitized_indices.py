@@ -1,0 +1,126 @@
+"""Check every index of sanitized code against the dimension that the text declares, before buffers become flat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.errors import Source, Span
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import called
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tir import Expr, ForKind, Stmt
+from mlcc.passes.lowering.accesses import Collector
+from mlcc.passes.lowering.allocation_depth import depth_of
+from mlcc.passes.lowering.mutator import TirMutator
+from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.stage import LoweringStep
+from mlcc.passes.manage.stages import LOOPS
+
+INDEX = tir.Op("tir.sanitize_index")  # T.sanitize_index(index, extent, text): the index, if it is one of its dimension
+OWN = "mlcc.sanitize_own"  # of an allocation: in how many parallel loops inside each iteration has memory of its own
+_AS_LOWERED = " (as lowered)"
+
+
+@dataclass(frozen=True)
+class InsertIndexChecks(LoweringStep):
+    """Check every index against its dimension, as the text declares it.
+
+    Before:  B[i] = A[I[i]]
+    After:   B[i] = A[T.sanitize_index(I[i], 8, "5:16: index ... is outside dimension 0 of `A`, ...")]
+    """
+
+    name: ClassVar[str] = "insert-index-checks"
+    takes: ClassVar[str] = LOOPS
+    gives: ClassVar[str] = LOOPS
+
+    def lower_named(
+        self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
+        module: IRModule,
+    ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
+        return {name: replace(func, body=_Indices(name, _own_temporaries(func)).body(func.body))}
+
+
+def _own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, int]:
+    """By data variable of an allocation, the number of parallel loops around which it stands though it could stand
+    inside: each of their iterations then has memory of its own."""
+    collector = Collector()
+    collector.body(func.body)
+    found: dict[tir.Var, int] = {}
+    for uses in collector.uses.values():
+        depth = depth_of(uses, collector.jumps, collector.loose)
+        if depth > len(uses.path):
+            around = [stmt for stmt, _ in uses.accesses[0].path[len(uses.path) : depth]]
+            found[uses.allocation.buffer.data] = sum(
+                isinstance(stmt, tir.For) and stmt.kind is ForKind.PARALLEL for stmt in around
+            )
+    return found
+
+
+def place_of(span: Span | None, name: str) -> str:
+    """A place in words, for texts of errors."""
+    if span is None:
+        return name
+    if span.source.name.endswith(_AS_LOWERED):
+        return f"{span.source.name}: `{span.source.text}`"
+    line, column = span.source.line_col(span.start)
+    return f"{span.source.name}:{line}:{column}"
+
+
+class _Indices(TirMutator):
+    def __init__(self, name: str, own: Mapping[tir.Var, int]) -> None:
+        self._name = name
+        self._own = own
+        self._stmt: Stmt | None = None
+        self._texts: dict[Stmt, Source] = {}
+
+    def stmt(self, node: Stmt) -> Stmt | list[Stmt]:
+        self._stmt = node
+        return super().stmt(node)
+
+    def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
+        own = self._own.get(node.buffer.data)
+        return replace(node, annotations=node.annotations.with_item(OWN, own)) if own else node
+
+    def expr_load(self, node: tir.BufferLoad) -> Expr:
+        span = node.span or self._printed()
+        return tir.BufferLoad(node.dtype, node.buffer, self._checked(node, span), span=span)
+
+    def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
+        span = node.span or self._printed()
+        value = self.expr(node.value)
+        return tir.BufferStore(node.buffer, value, self._checked(node, span), span=span)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        if not called(node).place:
+            return super().expr_call(node)
+        args = tuple(
+            replace(a, indices=self.exprs(a.indices)) if isinstance(a, tir.BufferLoad) else self.expr(a)
+            for a in node.args
+        )
+        return replace(node, args=args)
+
+    def _checked(self, node: tir.BufferLoad | tir.BufferStore, span: Span) -> tuple[Expr, ...]:
+        if len(node.indices) != len(node.buffer.shape):
+            return self.exprs(node.indices)
+        pairs = enumerate(zip(node.indices, node.buffer.shape, strict=True))
+        return tuple(self._one(node.buffer, at, index, extent, span) for at, (index, extent) in pairs)
+
+    def _one(self, buffer: tir.Buffer, at: int, index: Expr, extent: Expr, span: Span) -> Expr:
+        known, size = tir.const_int(index), tir.const_int(extent)
+        if known is not None and size is not None and 0 <= known < size:
+            return index
+        text = f"{place_of(span, self._name)}: index \x01 is outside dimension {at} of `{buffer.name}`, which has \x02"
+        args = (self.expr(index), extent, tir.StringImm(text))
+        return tir.Call(index.dtype, INDEX, args, span=index.span)
+
+    def _printed(self) -> Span:
+        """The statement, as a place of code that no text has."""
+        assert self._stmt is not None
+        source = self._texts.get(self._stmt)
+        if source is None:
+            text = str(self._stmt).splitlines()[0]
+            source = self._texts[self._stmt] = Source(f"{self._name}{_AS_LOWERED}", text)
+        return Span(source, 0, len(source.text))
