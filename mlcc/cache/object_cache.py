@@ -112,7 +112,7 @@ def _files(folder: str) -> list[object]:
     found: list[object] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
-            if entry.name.endswith((".py", ".lark", ".ll")):
+            if entry.name.endswith((".py", ".lark", ".ll", ".mlc")):
                 seen = entry.stat()
                 found.append((entry.path, seen.st_size, seen.st_mtime_ns))
             elif entry.is_dir() and not entry.name.startswith((".", "__")):

@@ -214,6 +214,13 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_all_sources_of_the_compiler_count() -> None:
+    known = {entry[0] for entry in kept.compiler() if isinstance(entry, tuple)}
+    parts = [ROOT / part for part in kept._PARTS]
+    sources = {str(path) for part in parts for end in ("py", "lark", "ll", "mlc") for path in part.rglob(f"*.{end}")}
+    assert any(path.endswith(".mlc") for path in sources) and not sources - known
+
+
 def test_commands_find_what_was_compiled(tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", w=np.array([1, 2, 3], np.float32))
     np.savez(tmp_path / "in.npz", x=np.zeros((2, 3), np.float32))
