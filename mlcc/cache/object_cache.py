@@ -93,8 +93,11 @@ def compiler() -> list[object]:
     import mlcc
 
     found: list[object] = [mlcc.__version__]
-    for part in _PARTS:
-        base = os.path.dirname(mlcc.__file__)
+    base = os.path.dirname(mlcc.__file__)
+    archive = getattr(mlcc.__loader__, "archive", None)
+    if archive is not None:  # imported from a .zip
+        found.append(_seen(archive))
+    for part in _PARTS if archive is None else ():
         folder = base if part == "mlcc" else os.path.join(base, part)
         if not os.path.isdir(folder):
             folder = os.path.join(os.path.dirname(base), part)  # a checkout
@@ -102,9 +105,13 @@ def compiler() -> list[object]:
     for name in ("llvmlite", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
-            seen = os.stat(spec.origin)
-            found.append((name, spec.origin, seen.st_size, seen.st_mtime_ns))
+            found.append((name, *_seen(spec.origin)))
     return found
+
+
+def _seen(path: str) -> tuple[str, int, int]:
+    known = os.stat(path)
+    return path, known.st_size, known.st_mtime_ns
 
 
 def _files(folder: str) -> list[object]:
@@ -112,7 +119,7 @@ def _files(folder: str) -> list[object]:
     found: list[object] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
-            if entry.name.endswith((".py", ".lark", ".ll")):
+            if entry.name.endswith((".py", ".lark", ".ll", ".mlc")):
                 seen = entry.stat()
                 found.append((entry.path, seen.st_size, seen.st_mtime_ns))
             elif entry.is_dir() and not entry.name.startswith((".", "__")):

@@ -67,7 +67,7 @@ def command(
         able = " or ".join(k.suffix for b in backends.every() for k in b.outputs if k.has_data_beside)
         raise click.UsageError(f"--data is for the constants of a {able}; all other artifacts hold theirs")
     outputs = Outputs(force, watch=True)
-    outputs.read(file, *pipeline_files(pipeline))
+    outputs.read(file, *pipeline_files(pipeline, target))
     outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
     outputs.write(data, "--data", "arrays")

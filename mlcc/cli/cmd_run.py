@@ -64,7 +64,7 @@ def command(
     if not envs:
         no_blas_threads()
     outputs = Outputs()
-    outputs.read(file, *inputs, expect, *envs, *pipeline_files(pipeline))
+    outputs.read(file, *inputs, expect, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "arrays")
     outputs.settle()
     arrays = load_inputs(inputs)

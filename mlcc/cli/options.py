@@ -184,13 +184,15 @@ def check_data_option(data: str | None, output: str, dialect: str) -> None:
         raise click.UsageError("--data needs -o FILE, in mlcc's own dialect, to refer to it")
 
 
-def pipeline_files(pipeline: str | None, folder: str = ".") -> list[str]:
-    """The files that the passes of a pipeline's text read. Raises CompileError for what is wrong with the text."""
+def pipeline_files(pipeline: str | None, target: str) -> list[str]:
+    """The files that the passes of a pipeline's text for a target read. Raises CompileError for what is wrong with
+    either text."""
     if pipeline is None or "{" not in pipeline:
         return []
+    from mlcc.machine.target import Target
     from mlcc.passes.manage.manager import Pipeline
 
-    return [os.path.join(folder, name) for name in Pipeline.parse(pipeline, "-p").files()]
+    return Pipeline.parse(pipeline, "-p", Target.parse(target).kind).files()
 
 
 def use_threads(count: int | None) -> None:

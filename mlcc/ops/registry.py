@@ -16,7 +16,7 @@ from mlcc.ops import bind as binding
 from mlcc.ops import guard
 from mlcc.ops.entries import entries
 from mlcc.ops.layout_rules import Rule
-from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature
+from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature, stated_signature
 
 __all__ = [
     "Cost", "Emit", "FusionKind", "Impl", "Inline", "OpDef", "Param", "Precision", "Signature", "aliases", "bind_call",
@@ -173,16 +173,18 @@ def get(name: str) -> OpDef | None:
 
 
 def register(name: str, impl: Impl) -> None:
-    """Add an operator, which texts and passes know from then on. Raises ValueError if there is one of that name."""
+    """Add an operator, which texts and passes know from then on. Raises ValueError if there is one of that name, and
+    for parameters that cannot be read."""
     if is_operator(name):
         raise ValueError(f"there is an operator `{name}` already")
-    entries()[name] = impl
+    stated_signature(impl)
+    entries()[short_name(name)] = impl
     _forget()
 
 
 def unregister(name: str) -> None:
     """Take out an operator that was added."""
-    del entries()[name]
+    del entries()[short_name(name)]
     _forget()
 
 

@@ -23,6 +23,7 @@ from mlcc.ops.entries import entries
 ARGUMENT_KINDS = frozenset(
     {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types", "typelist"}
 )
+ATTRIBUTE_KINDS = frozenset({"any", "int", "ints", "pads", "sections", "float", "floats", "bool", "str", "dtype"})
 _KIND = re.compile(r"([a-z]+)(\d*)(\?{0,2})$")
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -98,8 +99,11 @@ def signature(name: str) -> Signature | None:
     """The signature of an operator, or None if there is none of that name."""
     short = short_name(name)
     entry = entries().get(short)
-    if entry is None:
-        return None
+    return None if entry is None else stated_signature(entry)
+
+
+def stated_signature(entry: Any) -> Signature:
+    """The signature that an entry states. Raises ValueError for parameters that are none."""
     params = tuple(_param(part) for part in _split(entry.parameters))
     return Signature(params, entry.attr_order or tuple(p.name for p in params if p.is_attr))
 
@@ -114,8 +118,8 @@ def _param(text: str) -> Param:
     head, _, default_text = (part.strip() for part in text.partition("="))
     name, _, kind_text = (part.strip() for part in head.partition(":"))
     found = _KIND.match(kind_text or "expr")
-    if found is None:
-        raise AssertionError(f"parameter of an operator: {text}")
+    if found is None or found[1] not in ARGUMENT_KINDS | ATTRIBUTE_KINDS:
+        raise ValueError(f"`{text}` is no parameter of an operator")
     kind, count, marks = found.groups()
     default, default_from = REQUIRED, None
     if default_text.isidentifier() and default_text not in ("None", "True", "False"):

@@ -126,17 +126,23 @@ def pass_class(name: str) -> type[Pass]:
 def _make(item: Item, target: str) -> Pass:
     """The pass that an item of a pipeline's text names. Raises CompileError."""
     name = kebab(item.name)
-    groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
-    if name in groups and item.options:
-        raise CompileError(error("E0502", f"`{name}` stands for several passes and has no options", item.name_span))
-    if name in groups:
-        message = f"`{name}` lowers for {groups[name]}, and the target is {target}"
-        raise CompileError(error("E0546", message, item.name_span, help="run `lower`"))
     if name not in PASSES and name not in ALIASES:
-        help = did_you_mean(name, [*PASSES, *ALIASES, *groups]) or "`mlcc passes --list` names them all"
-        raise CompileError(error("E0501", f"no pass `{item.name}`", item.name_span, help=help))
+        raise CompileError(_no_pass(item, target))
     cls = pass_class(name)
     return cls(**typed_fields(item, cls, _CODES, "pass"))
+
+
+def _no_pass(item: Item, target: str) -> Diagnostic:
+    """What is wrong with an item that names no pass, and no group of the target without options."""
+    name = kebab(item.name)
+    groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
+    if name in groups and item.options:
+        return error("E0502", f"`{name}` stands for several passes and has no options", item.name_span)
+    if name in groups:
+        message = f"`{name}` lowers for {groups[name]}, and the target is {target}"
+        return error("E0546", message, item.name_span, help="run `lower`")
+    help = did_you_mean(name, [*PASSES, *ALIASES, *groups]) or "`mlcc passes --list` names them all"
+    return error("E0501", f"no pass `{item.name}`", item.name_span, help=help)
 
 
 def summary(name: str) -> str:

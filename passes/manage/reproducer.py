@@ -29,12 +29,13 @@ def directive(text: str) -> str | None:
 
 
 def write_reproducer(
-    module: IRModule, rest: Pipeline, ctx: PassContext, exc: Exception, command: str = "mlcc passes FILE"
+    module: IRModule, rest: Pipeline, ctx: PassContext, exc: Exception, command: str | None = None
 ) -> str | None:
     """Write the file to the folder for temporary files and return its path; None if even that fails.
 
-    `command` is what runs into the bug again.
+    `command` is what runs into the bug again: by default, the passes for the same target.
     """
+    command = command or f"mlcc passes FILE -t '{ctx.target}'"
     try:
         text = module.script()
         handle, path = tempfile.mkstemp(prefix="mlcc-bug-", suffix=".mlc")

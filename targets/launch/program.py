@@ -135,6 +135,9 @@ class _HostCode:
                 if data is not buffer.data:
                     self.names[buffer.data] = self._pointer(data)
                 return []
+            case tir.For(thread=str()) | tir.AttrStmt(key="thread_extent"):
+                message = "the host has no threads: a kernel has the axes that it is launched over"
+                raise CompileError(error("E0729", message, stmt.span))
             case tir.For():
                 return self.loop(stmt)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):

@@ -177,6 +177,16 @@ def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
     assert "check-each: flatten-buffers: the same numbers" in mlcc.err
 
 
+def test_a_pipeline_with_files_means_the_groups_of_its_target(mlcc: Tool) -> None:
+    """Also where a command looks for the files that passes read."""
+    mlcc.file("m.mlc", GRAPH)
+    mlcc.npz("w.npz", y=np.ones((2, 4), np.float32))
+    pipeline = "bind-params{params=w.npz},O2,lower-gpu"
+    mlcc("compile", "m.mlc", "-t", "cuda", "-p", pipeline, "-o", "m.ptx")
+    mlcc.npz("in.npz", x=f32(2, 4))
+    mlcc("run", "m.mlc", "--emulate", "-t", "cuda", "-p", pipeline, "--in", "in.npz")
+
+
 def test_list_and_help_pass(mlcc: Tool) -> None:
     listed = mlcc("passes", "--list")
     for name in ("bind-params", "fold-constants", "canonicalize", "dead-code", "remove-unused", "ewise-fma", "fuse",

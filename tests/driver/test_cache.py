@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,35 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code, *args], cwd=folder, env=environment, capture_output=True, text=True
     )
+
+
+def test_all_sources_of_the_compiler_count() -> None:
+    known = {entry[0] for entry in kept.compiler() if isinstance(entry, tuple)}
+    parts = [ROOT / part for part in kept._PARTS]
+    sources = {str(path) for part in parts for end in ("py", "lark", "ll", "mlc") for path in part.rglob(f"*.{end}")}
+    assert any(path.endswith(".mlc") for path in sources) and not sources - known
+
+
+def test_a_package_in_an_archive_compiles(tmp_path: Path) -> None:
+    """Its sources are those of the archive."""
+    with zipfile.ZipFile(tmp_path / "mlcc.zip", "w") as archive:
+        for part in kept._PARTS:
+            for path in (ROOT / part).rglob("*"):
+                if path.is_file() and path.suffix != ".pyc":
+                    archive.write(path, Path("mlcc", *path.relative_to(ROOT).parts[part == "mlcc" :]))
+    program = f"""
+import sys
+sys.path[:0] = [{str(tmp_path / "mlcc.zip")!r}]
+import mlcc, numpy
+assert "mlcc.zip" in mlcc.__file__
+text = "@R.function\\ndef main(x: R.Tensor((2,), 'float32')): return R.add(x, x)"
+artifacts = [mlcc.build(mlcc.parse(text), target) for target in ("llvm", "cuda")]
+assert mlcc.load(artifacts[0])["main"](numpy.ones(2, "float32"))[0] == 2
+"""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLCC_CACHE_DIR": str(tmp_path / "cache")}
+    env.pop("MLCC_CACHE", None)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_commands_find_what_was_compiled(tmp_path: Path) -> None:

@@ -91,6 +91,17 @@ def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
         mlcc.build(mlcc.parse(head + mark + kernel.replace(old, new)), "cuda")
 
 
+@pytest.mark.parametrize(
+    "around", ['for i in T.thread_binding(4, thread="blockIdx.x"):', 'with T.launch_thread("blockIdx.x", 4):']
+)
+def test_threads_around_a_launch(around: str) -> None:
+    text = mlcc.script(lowered(WINDOW))
+    launch = next(line for line in text.splitlines() if "Module.f_kernel(" in line)
+    wrong = text.replace(launch, f"        {around}\n    {launch}")
+    with pytest.raises(CompileError, match="E0729.*the host has no threads"):
+        mlcc.build(mlcc.parse(wrong), "cuda")
+
+
 def test_kernels_that_are_called_without_host_code() -> None:
     text = mlcc.script(lowered(WINDOW))
     public = text.replace("@T.prim_func(private=True)", "@T.prim_func")

@@ -181,3 +181,21 @@ def test_the_page() -> None:
     exec("\n".join(blocks), {})
     fields = set(re.findall(r"`(\w+)[`(]", PAGE.read_text()))
     assert set(Impl.__dataclass_fields__) <= fields | {"shape_only"}
+
+
+def test_what_cannot_be_registered() -> None:
+    for parameters in ("data: strange", "data: 3"):
+        with pytest.raises(ValueError, match="no parameter of an operator"):
+            register("toy.wrong", Impl(parameters))
+    assert ops.get("toy.wrong") is None
+    with pytest.raises(ValueError, match="already"):
+        register("R.nn.relu", Impl("data"))
+
+
+def test_names_are_taken_with_any_prefix() -> None:
+    register("relax.toy.prefixed", Impl("data"))
+    try:
+        assert ops.is_operator("toy.prefixed") and "relax.toy.prefixed" in ops.names()
+    finally:
+        unregister("R.toy.prefixed")
+    assert not ops.is_operator("toy.prefixed")

@@ -13,6 +13,7 @@ import mlcc
 from mlcc import backends
 from mlcc.errors import CompileError, error
 from mlcc.ir import IRModule
+from mlcc.machine.target import Target
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.graph.dead_code import DeadCode
 from mlcc.passes.manage import manager
@@ -159,6 +160,14 @@ def test_a_bug_leaves_a_reproducer_that_names_the_rest_of_the_pipeline(tmp_path:
     assert directive(text) == 'broken{vars={"n":1}},dead-code{entry=["main"]}'
     assert "KeyError" in text
     assert "class A:" in text  # the module as it was before the pass that failed
+
+
+def test_a_reproducer_names_the_target() -> None:
+    with pytest.raises(PassFailed) as caught:
+        run_pipeline(Pipeline((Broken(),)), IRModule(), PassContext(Target.parse("cuda{arch=sm_90}")))
+    path = Path(caught.value.reproducer or "")
+    assert path.read_text().splitlines()[1] == f"# mlcc passes {path} -t 'cuda{{arch=sm_90}}'"
+    path.unlink()
 
 
 def test_files_that_options_name_go_along_with_a_reproducer(tmp_path: Path) -> None:
