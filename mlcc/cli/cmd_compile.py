@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlcc import backends
 from mlcc.cli.options import (
     CommandWithDumps,
     build_artifact,
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
 @click.argument("file", default="-")
 @target_option("llvm")
 @click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
-@click.option("--emit", metavar="KIND", help="What to write, such as asm or cuda-c; else the output's suffix decides.")
+@click.option(
+    "--emit", metavar="KIND",
+    help="What to write; else the output's suffix decides. Kinds: "
+    + "; ".join(f"for {b.kind} {', '.join(kind.name for kind in b.outputs)}" for b in backends.every()) + ".",
+)  # fmt: skip
 @click.option("--header", help="Also write a C header for the object.")
 @click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
 @data_option
@@ -53,7 +58,6 @@ def command(
     Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything. Kernels
     as source text to read are .cu (CUDA C) and .metal.
     """
-    from mlcc import backends
     from mlcc.files import Content
     from mlcc.outputs import Outputs
 
@@ -96,7 +100,6 @@ def command(
 
 def _output(file: str, output: str | None, emit: str | None, backend: Backend[Any]) -> tuple[str, Kind]:
     """Where to write and what, by the options, the suffix, and the target. Raises CompileError E0012, UsageError."""
-    from mlcc import backends
     from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import kind_of
 
