@@ -27,10 +27,6 @@ class Interval:
     def is_point(self) -> bool:
         return self.low is not None and self.low is self.high
 
-    @property
-    def is_everything(self) -> bool:
-        return self.low is None and self.high is None and not self.empty
-
 
 EVERYTHING = Interval(None, None)
 NOTHING = Interval(None, None, True)

@@ -183,10 +183,6 @@ class _Divider:
         return NotAffine("`{}` {}", self._spell.expr(value), why)
 
 
-def _as_digit(value: IterSum | IterSplit, extent: Expr) -> IterSplit:
-    return value if isinstance(value, IterSplit) else whole(IterMark(value, extent))
-
-
 def _with_base(part: _Part, base: Expr) -> _Part:
     inner = as_sum(part.inner)
     inner = IterSum(inner.args, base if isinstance(part.inner, IterSplit) else c.add(inner.base, base))

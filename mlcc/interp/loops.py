@@ -19,7 +19,7 @@ from mlcc.interp.numbers import carrier
 from mlcc.interp.state import State
 from mlcc.ir import tir
 from mlcc.ir.node import children
-from mlcc.ir.tir import ForKind, IterKind
+from mlcc.ir.tir import IterKind
 
 Run = Callable[[State], None]
 Body = tuple[tir.Stmt, ...]
@@ -249,8 +249,3 @@ class Nest:
             pointer = s.values.get(data)
             if pointer is not None:
                 yield pointer.storage
-
-
-def is_thread(loop: tir.For) -> bool:
-    """A loop over the threads of one block, which barriers bring together."""
-    return loop.kind is ForKind.THREAD_BINDING and (loop.thread or "").startswith("threadIdx")

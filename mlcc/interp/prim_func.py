@@ -17,7 +17,6 @@ from mlcc.interp.memory import Pointer, Storage, View, compact_strides
 from mlcc.interp.state import State, make_view
 from mlcc.interp.statements import Compiler
 from mlcc.ir import tir
-from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import is_narrow
 from mlcc.ir.visit import used_vars
@@ -230,8 +229,3 @@ def _check_sizes(buffer: tir.Buffer, view: View, state: State, expr: ExprCompile
         if wanted != stride and view.shape[at] > 1 and 0 not in view.shape:
             message = f"stride {at} of argument `{buffer.name}` is {stride}, it should be {wanted}"
             raise CallError(error("E0805", message, buffer.span))
-
-
-def array_dtype(dtype: DType) -> np.dtype:
-    """The NumPy type of arrays of `dtype` at the boundary."""
-    return numbers.stored(dtype)

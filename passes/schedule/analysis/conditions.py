@@ -54,11 +54,6 @@ def other_writer(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Buffer
     return None
 
 
-def is_dominant(tree: Tree, block: tir.Block, scope: Scope) -> bool:
-    """Is `block` the only writer of everything that it writes?"""
-    return other_writer(tree, block, scope) is None
-
-
 def _not_dominant(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
     found = other_writer(tree, block, scope)
     if found is None:
