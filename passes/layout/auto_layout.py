@@ -80,9 +80,14 @@ def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
 
 
 def is_convolution(expr: relax.Expr) -> bool:
-    """A convolution, of tensors whose rank is known."""
-    known = isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name in CONVOLUTIONS
-    return known and all(getattr(e.struct_info, "dims", None) is not None for e in (expr, *expr.args))  # type: ignore[attr-defined]
+    """A convolution of tensors whose rank is known, in layouts that do not split axes as NCHW4c does: who split them
+    has chosen."""
+    if not isinstance(expr, relax.Call) or not isinstance(expr.op, tir.Op) or expr.op.name not in CONVOLUTIONS:
+        return False
+    layouts = (str(value) for key, value in expr.attrs.items() if key.endswith("layout"))
+    return all(text.isalpha() for text in layouts) and all(
+        getattr(e.struct_info, "dims", None) is not None for e in (expr, *expr.args)
+    )
 
 
 class Groups:
