@@ -20,6 +20,7 @@ from mlcc.cli.options import (
     level_option,
     pipeline_files,
     pipeline_option,
+    say,
     target_option,
     warnings_option,
 )  # fmt: skip
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 @warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
-    data: str | None, force: bool, sanitize: bool, level: int, pipeline: str | None, allow_extern: tuple[str, ...],
-    allow_native: bool, dump_after: str | None, dump_dir: str | None, timing: bool,
+    data: str | None, force: bool, sanitize: bool, level: int | None, pipeline: str | None,
+    allow_extern: tuple[str, ...], allow_native: bool, dump_after: str | None, dump_dir: str | None, timing: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
@@ -60,6 +61,8 @@ def command(
     """
     from mlcc.files import Content
     from mlcc.outputs import Outputs
+    from mlcc.passes.manage.compile_times import CompileTimes
+    from mlcc.progress import listening
 
     backend = backends.of(target)
     if header is not None and backend.header is None:
@@ -80,21 +83,27 @@ def command(
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
     made: dict[str, Content]
-    observers = dump_observers(None, dump_after, dump_dir, timing, outputs.save_part)
+    observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_part)
+    times = CompileTimes()
+    if timing:
+        observers.append(times)
     if kind == backend.loadable and not observers:
         from mlcc.runtime.manifest import extract
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
         made, facts = {output: code}, None if header is None else extract(code)
     else:
-        artifact = build_artifact(
-            file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers
-        )
-        made = artifact.files(output, kind.name, outputs, data)
+        with listening(*([times] if timing else [])):
+            artifact = build_artifact(
+                file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers
+            )
+            made = artifact.files(output, kind.name, outputs, data)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None and backend.header is not None:
         made = {**made, header: backend.header(facts)}
     outputs.save(made)
+    if timing:
+        say(times.table())
     return 0
 
 

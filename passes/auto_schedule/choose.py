@@ -17,6 +17,7 @@ from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.trace import Trace
+from mlcc.progress import working
 from mlcc.relax.queries import all_bindings, tir_callee
 
 Facts = CpuFacts | GpuFacts
@@ -43,7 +44,11 @@ def answers(module: IRModule, facts: Facts, rules: Sequence[Rule] | None = None)
         rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
-    return [answer(func, name, facts, rules, known.get(name, frozenset())) for name, func in functions.items()]
+    found: list[Answer] = []
+    for at, (name, func) in enumerate(functions.items()):
+        with working("auto-schedule", name, at, len(functions)):
+            found.append(answer(func, name, facts, rules, known.get(name, frozenset())))
+    return found
 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:

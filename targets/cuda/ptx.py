@@ -12,6 +12,7 @@ from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.machine.target import CudaTarget
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.shared_layout import dynamic_alignment
+from mlcc.progress import working
 from mlcc.targets.cuda.approximate import EXACT_ENOUGH, FAST
 from mlcc.targets.cuda.context import DeviceContext
 from mlcc.targets.cuda.kernel import KernelFacts, emit_kernel
@@ -57,7 +58,10 @@ def emit_ptx(
     formulas = FAST if target.fast_math else EXACT_ENOUGH
     ctx = DeviceContext(module, features=arch.abilities, options=options, arch=arch, formulas=formulas)
     ctx.shared_alignment = max((dynamic_alignment(k.body) for k in kernels), default=ctx.shared_alignment)
-    facts = [emit_kernel(kernel, ctx) for kernel in kernels]
+    facts = []
+    for at, kernel in enumerate(kernels):
+        with working("emit", kernel.name, at, len(kernels)):
+            facts.append(emit_kernel(kernel, ctx))
     _check_shared(kernels, facts, GpuFacts.of(target).shared_per_block)
     features: tuple[str, ...] = ()
     if ctx.isa > arch.isa:
@@ -65,7 +69,8 @@ def emit_ptx(
         features = (f"+ptx{ctx.isa[0]}{ctx.isa[1]}",)
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
-    made = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
+    with working("LLVM"):
+        made = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
     return PtxModule(made.asm, arch, {f.name: f for f in facts}, made.llvm_ir if optimised else given)
 
 

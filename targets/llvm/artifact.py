@@ -15,6 +15,7 @@ from mlcc.errors import CompileError, error
 from mlcc.files import Content, write_files
 from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import Outputs, check_suffix, kind_of
+from mlcc.progress import working
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.artifact import Artifact
@@ -77,7 +78,9 @@ class ObjectArtifact(Artifact):
 
     def compile(self) -> None:
         """Have LLVM make the object, once."""
-        if not self._code:
+        if self._code:
+            return
+        with working("LLVM"):
             self._code = self._compiled(self.text, "obj").obj if self.natives.texts else self._kept()
 
     def _kept(self) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import tir
 from mlcc.passes.lowering.stage import placed
+from mlcc.progress import working
 from mlcc.recursion import deep_recursion
 from mlcc.targets.llvm.codegen import casts
 from mlcc.targets.llvm.codegen.calls import callee_workspace
@@ -30,7 +31,7 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
     ctx.emitting.append(name)
     outer, ctx.problems = ctx.problems, []
     try:
-        with deep_recursion():
+        with deep_recursion(), working("emit", name, len(ctx.kernels), len(ctx.functions)):
             made = _emit(name, func, ctx)
         if ctx.problems:
             raise CompileError(_first_of_each(ctx.problems))

@@ -1,0 +1,73 @@
+"""A line on the terminal that says what a long compile is at."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from mlcc.progress import Listener, Work, listening
+
+PATIENCE = 1.0  # seconds before the line appears
+EVERY = 0.1  # seconds between two states of it
+_CLEAR = "\r\033[K"
+
+
+class ProgressLine(Listener):
+    """One line on a terminal, rewritten: the stage, how many kernels are done of how many, seconds left, which."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._next = clock() + PATIENCE
+        self._stage = ""
+        self._since = 0.0
+        self._shown = False
+
+    def begun(self, work: Work) -> None:
+        self._show(work, work.at)
+
+    def done(self, work: Work, seconds: float) -> None:
+        self._show(work, work.at + 1)
+
+    def _show(self, work: Work, finished: int) -> None:
+        now = self._clock()
+        if work.stage != self._stage:
+            self._stage, self._since = work.stage, now
+        if now < self._next:
+            return
+        self._next = now + EVERY
+        width = shutil.get_terminal_size().columns
+        self._stream.write(f"{_CLEAR}{self._text(work, finished, now)[: max(width - 1, 20)]}")
+        self._stream.flush()
+        self._shown = True
+
+    def _text(self, work: Work, finished: int, now: float) -> str:
+        text = f"{work.stage} {finished}/{work.count}" if work.count > 1 else work.stage
+        if 0 < finished < work.count:
+            left = (now - self._since) / finished * (work.count - finished)
+            text += f", about {max(round(left), 1)} s left"
+        return f"{text}: {work.kernel}" if work.kernel else text
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+
+
+@contextmanager
+def progress_shown() -> Iterator[None]:
+    """Show what long work inside is at, where standard error is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    line = ProgressLine(sys.stderr)
+    try:
+        with listening(line):
+            yield
+    finally:
+        line.close()
