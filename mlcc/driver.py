@@ -34,8 +34,10 @@ def parse_file(path: str) -> IRModule:
 def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
     """The module of a text; its constants may lie in NAME.npz in `folder`. Raises CompileError."""
     from mlcc.grammar.parser import parse
+    from mlcc.progress import working
 
-    return parse(text, name=name, folder=None if name == "-" else folder)
+    with working("read"):
+        return parse(text, name=name, folder=None if name == "-" else folder)
 
 
 def write_module(
@@ -96,21 +98,22 @@ def run_passes(
 
 
 def build(
-    mod: IRModule | Func, target: str | Target = "llvm", opt_level: int = 2, pipeline: str | Pipeline | None = None, *,
-    prefix: str | None = None, allow_extern: Sequence[str] = (), allow_native: bool = True, sanitize: bool = False,
-    observers: Sequence[Observer] = (),
+    mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
+    pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),
+    allow_native: bool = True, sanitize: bool = False, observers: Sequence[Observer] = (),
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
-    Runs the pipeline of `-O<opt_level>`, or the one given, then generates code. `prefix` starts the exported C
-    symbols; `allow_extern` names the C functions that the text may call besides libm's, `allow_native` lets it bring
-    LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a PrimFunc is checked, and parallel loops
-    run serially: what is wrong ends the call with an error. `observers` look on while the passes run. Raises
-    CompileError.
+    Runs the pipeline of `-O<opt_level>` (0 to 3; 2 if it is None, 1 with `sanitize`), or the one given, then generates
+    code. `prefix` starts the exported C symbols; `allow_extern` names the C functions that the text may call besides
+    libm's, `allow_native` lets it bring LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a
+    PrimFunc is checked, and parallel loops run serially: what is wrong ends the call with an error. `observers` look
+    on while the passes run. Raises CompileError.
     """
     from mlcc import backends
     from mlcc.backends import BuildOptions
     from mlcc.machine.target import Target
+    from mlcc.passes.manage.levels import level_of
     from mlcc.passes.manage.observers import VerifyEach
     from mlcc.runtime import settings
     from mlcc.verify import check
@@ -119,14 +122,15 @@ def build(
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     where = Target.parse(target)
     backend = backends.of(where)
-    if not 0 <= opt_level <= 3:
+    if opt_level is not None and not 0 <= opt_level <= 3:
         raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
+    level = level_of(opt_level, sanitize)
     check(module, build=True)
     if sanitize and not backend.sanitizing:
         emulating = f"its code is checked as it is emulated: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
-    passes = build_pipeline(module, where, opt_level, pipeline, sanitize)
+    passes = build_pipeline(module, where, level, pipeline, sanitize)
     try:
         skipped = {*backend.lowering, *backend.sanitizing}
         looking = [VerifyEach(input_too=False, skipped=skipped), *observers]
@@ -137,7 +141,7 @@ def build(
         raise
     try:
         _check_operators(lowered)
-        options = BuildOptions(prefix, opt_level, str(passes), tuple(allow_extern), allow_native)
+        options = BuildOptions(prefix, level, str(passes), tuple(allow_extern), allow_native)
         return backend.compile(lowered, where, options)
     except (MlccError, RecursionError, MemoryError):
         raise

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pipeline_option
 def command(
     file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, as_json: bool, target: str,
-    level: int, pipeline: str | None,
+    level: int | None, pipeline: str | None,
 ) -> int:  # fmt: skip
     """Say what each access of the kernels of FILE costs on a GPU: sectors of global memory, passes over the banks of
     shared memory, and how many of its blocks run at once.

@@ -34,7 +34,7 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 @threads_option
 def command(
     files: tuple[str, ...], inputs: tuple[str, ...], func: str, number: int | None, repeat: int, as_json: bool,
-    target: str, level: int, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
+    target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
     envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Time a function of each FILE (text or artifact) inside native code.

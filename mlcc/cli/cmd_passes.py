@@ -14,11 +14,13 @@ from mlcc.cli.options import (
     dump_observers,
     dump_options,
     force_option,
+    level_option,
     say,
     target_option,
     warn,
     warnings_option,
 )
+from mlcc.passes.manage.levels import MEANING, level_of
 
 
 @click.command("passes", cls=CommandWithDumps)
@@ -26,7 +28,7 @@ from mlcc.cli.options import (
 @click.option(
     "-p", "--passes", "pipeline", help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2)."
 )
-@click.option("-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run.")
+@level_option
 @click.option(
     "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
 )
@@ -57,7 +59,7 @@ from mlcc.cli.options import (
 @target_option("llvm")
 @warnings_option
 def command(
-    file: str, pipeline: str | None, level: int, output: str, data: str | None, force: bool, dialect: str,
+    file: str, pipeline: str | None, level: int | None, output: str, data: str | None, force: bool, dialect: str,
     list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
     timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
@@ -91,7 +93,7 @@ def command(
         return 0
     where = Target.parse(target)
     if print_pipeline:
-        usual = backends.of(where).whole_text(level)
+        usual = backends.of(where).whole_text(level_of(level))
         click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)))
         return 0
     from mlcc.driver import build_pipeline, parse_text
@@ -117,7 +119,7 @@ def command(
     outputs.settle()
     module = parse_text(text, file, folder)
     if chosen is None:
-        chosen = build_pipeline(module, where, level, None)
+        chosen = build_pipeline(module, where, level_of(level), None)
 
     from mlcc.passes.manage import observers as looking
 
@@ -180,5 +182,5 @@ def _list(target: str) -> int:
     click.echo(f"lower  {backend.lowering_text}")
     if backend.sanitizing:
         click.echo(f"sanitize  {backend.text_of(backend.sanitizing)}")
-    click.echo("-O0 to -O3 are these, with `lower` behind")
+    click.echo(f"-O0 to -O3 are these, with `lower` behind: {MEANING}")
     return 0

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @warnings_option
 def command(
     file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
-    emulate: bool, sanitize: bool, no_check: bool, target: str, level: int, pipeline: str | None,
+    emulate: bool, sanitize: bool, no_check: bool, target: str, level: int | None, pipeline: str | None,
     allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -48,9 +50,9 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
 
 
 def level_option(command: Any) -> Any:
-    return click.option(
-        "-O", "level", type=click.IntRange(0, 3), default=2, show_default=True, help="The named pipeline to run."
-    )(command)
+    """-O; None where it is not given, which means `levels.level_of`."""
+    help = f"How to optimise: {MEANING} (default: {DEFAULT})."
+    return click.option("-O", "level", type=click.IntRange(0, 3), help=help)(command)
 
 
 def pipeline_option(command: Any) -> Any:
@@ -221,7 +223,7 @@ def is_artifact(path: str) -> bool:
 def build_artifact(
     path: str,
     target: str,
-    level: int,
+    level: int | None,
     pipeline: str | None,
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
@@ -232,20 +234,22 @@ def build_artifact(
 ) -> Any:
     """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any. `observers`
     look on while passes run."""
+    from mlcc.cli.progress import progress_shown
     from mlcc.driver import build, parse_file
 
     module = parse_file(path)
-    made = build(
-        module,
-        target=target,
-        opt_level=level,
-        pipeline=pipeline,
-        prefix=prefix,
-        allow_extern=allow_extern,
-        allow_native=allow_native,
-        sanitize=sanitize,
-        observers=observers,
-    )
+    with progress_shown():
+        made = build(
+            module,
+            target=target,
+            opt_level=level,
+            pipeline=pipeline,
+            prefix=prefix,
+            allow_extern=allow_extern,
+            allow_native=allow_native,
+            sanitize=sanitize,
+            observers=observers,
+        )
     if warn(module, target) and told is not None:
         told.append(path)
     return made
@@ -254,7 +258,7 @@ def build_artifact(
 def build_object(
     path: str,
     target: str,
-    level: int,
+    level: int | None,
     pipeline: str | None,
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,
@@ -278,9 +282,9 @@ def build_object(
     from mlcc.cache.object_cache import is_known, kept_object
 
     options = {
-        "target": target, "level": level, "pipeline": pipeline, "from": None if pipeline is None else os.getcwd(),
-        "extern": sorted(allow_extern), "native": allow_native, "prefix": prefix, "sanitize": sanitize,
-        "warnings": warnings_wanted(),
+        "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
+        "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
+        "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(),
     }  # fmt: skip
     return kept_object(path, options, make, lambda: not told) if keep and is_known(target) else make()
 
@@ -318,7 +322,7 @@ def need_sanitized(path: str) -> None:
 def load_executable(
     path: str,
     target: str,
-    level: int,
+    level: int | None,
     pipeline: str | None,
     allow_extern: tuple[str, ...] = (),
     allow_native: bool = False,

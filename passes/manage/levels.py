@@ -12,10 +12,20 @@ OPERATORS = f"{LOWERED},{PROMOTED}"
 SHARED_WORK = f"fold-batch-norm{{strict=true}},eliminate-common-subexpr,{FOLDED}"
 
 # no schedules: what code is then depends on nothing but its loops
+_ALL = f"{SHAPES},canonicalize,{SHARED_WORK},dead-code,{LOWERED},{FUSED},{PROMOTED}"
 LEVELS: dict[str, str] = {
-    # as little as makes code: nothing is fused, folded or scheduled
+    # as written: nothing is fused, folded or scheduled
     "O0": f"broadcast-operands,check-shapes,{OPERATORS}",
-    "O1": f"{SHAPES},canonicalize,{FOLDED},dead-code,{OPERATORS}",
-    "O2": f"{SHAPES},canonicalize,{FOLDED},dead-code,{LOWERED},{FUSED},{PROMOTED}",
-    "O3": f"{SHAPES},canonicalize,{SHARED_WORK},dead-code,{LOWERED},{FUSED},{PROMOTED}",
+    # quick to compile
+    "O1": f"{SHAPES},canonicalize,{FOLDED},dead-code,{LOWERED},{FUSED},{PROMOTED}",
+    "O2": _ALL,
+    "O3": _ALL,
 }
+
+MEANING = "0 as written, 1 quick to compile, 2 scheduled by rules, 3 the same with all of LLVM's passes"
+DEFAULT = 2
+
+
+def level_of(asked: int | None, sanitize: bool = False) -> int:
+    """The level of a build that asks for one, or for none: sanitized loops are then those of the text."""
+    return (1 if sanitize else DEFAULT) if asked is None else asked

@@ -5,20 +5,17 @@ from __future__ import annotations
 from mlcc.backends import At, Backend
 from mlcc.machine.target import CudaTarget
 from mlcc.outputs import ARCHIVE, CUDA_C, LLVM_IR, METAL, PTX
-from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
+from mlcc.passes.manage.levels import FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
+# scores of attention have no place in memory; what no rule schedules is bound to threads as it is lowered
+_SCHEDULED = (
+    f"{SHAPES},canonicalize,{SHARED_WORK},fuse-attention,dead-code,{LOWERED},split-kernels,fold-transposes,"
+    f"dead-code,{FUSED},{PROMOTED},auto-schedule"
+)
 BACKEND = Backend(
     options=CudaTarget,
     facts=At("mlcc.machine.gpu_tables:GpuFacts.of"),
-    # on a GPU a kernel without a schedule is far from what one with it is, and scores of attention have no place in
-    # memory; what no rule takes is bound to threads as it is lowered
-    levels={
-        **LEVELS,
-        "O2": f"{SHAPES},canonicalize,{FOLDED},fuse-attention,dead-code,{LOWERED},fold-transposes,dead-code,{FUSED},"
-        f"{PROMOTED},auto-schedule",
-        "O3": f"{SHAPES},canonicalize,{SHARED_WORK},fuse-attention,dead-code,{LOWERED},split-kernels,fold-transposes,"
-        f"dead-code,{FUSED},{PROMOTED},auto-schedule",
-    },
+    levels={**LEVELS, "O2": _SCHEDULED, "O3": _SCHEDULED},
     before_lowering=("bind-threads", "remove-unused-functions"),
     lowering=(
         "init-empty-reductions", "combine-threads", "realize-blocks", "allocate-thread-memory", "form-kernels",

@@ -7,15 +7,15 @@ from mlcc.machine.target import LlvmTarget
 from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
 from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
+_SCHEDULED = (
+    f"{SHAPES},canonicalize,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
+    f"fold-transposes,dead-code,{FUSED},{PROMOTED},auto-schedule,pack-weights"
+)
 BACKEND = Backend(
     options=LlvmTarget,
     facts=At("mlcc.machine.cpu_tables:CpuFacts.of"),
-    levels={
-        **LEVELS,
-        # schedules take about as long to choose and to compile as all the rest: for what runs more than once
-        "O3": f"{SHAPES},canonicalize,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
-        f"fold-transposes,dead-code,{FUSED},{PROMOTED},auto-schedule,pack-weights",
-    },
+    # -O3 differs by what LLVM does behind them
+    levels={**LEVELS, "O2": _SCHEDULED, "O3": _SCHEDULED},
     lowering=(
         "init-empty-reductions", "realize-blocks", "simplify-divisions", "serialize-threads", "compact-buffers",
         "flatten-buffers", "partition-loops", "vectorize-loops", "transpose-registers", "unroll-loops",

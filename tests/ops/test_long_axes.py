@@ -83,9 +83,9 @@ def text_module() -> IRModule:
     return mlcc.parse(TEXT)
 
 
-@pytest.mark.parametrize("level", range(3))
+@pytest.mark.parametrize("level", range(2))
 def test_a_function_of_the_text_keeps_its_roundings(level: int) -> None:
-    """Its sum stops at 4096, fused with operators or not; the mean beside it does not."""
+    """Without a schedule its sum stops at 4096, fused with operators or not; the mean beside it does not."""
     made = mlcc.load(mlcc.build(text_module(), opt_level=level))["main"](np.ones(10000, np.float16))
     assert made.tolist() == [4096.0 + 1.0] or made.tolist() == [4096.0]  # 4097 is no float16
 
