@@ -291,7 +291,7 @@ def test_short_work_does_not_wake_threads_unless_others_follow(monkeypatch: pyte
             if alone == 5:
                 break
         assert alone == 5
-        assert any(takers(n, steps, 0) > 1 for _ in range(2000))
+        assert any(takers(n, steps, 0) > 1 for _ in range(200_000))  # on a busy machine another core is rare
 
 
 _NATIVE = """
