@@ -143,7 +143,7 @@ class State:
             func = made
         before = self.tree(name)
         hides = self.primitive == "unsafe_hide_buffer_access"
-        func, completed = (func, {}) if hides else complete_regions(func, before.func, before.has_block)
+        func, completed = (func, {}) if hides else complete_regions(func, before)
         self._completed |= completed
         follow |= {old: new for old, new in completed.items() if follow.get(old) is not old}
         self.module.update_func(name, func)

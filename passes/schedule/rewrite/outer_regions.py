@@ -6,43 +6,52 @@ A primitive says what the blocks that it makes or rewrites touch. That a block f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
-from mlcc.ir.node import children, map_children, replace, walk
+from mlcc.ir.node import children, replace, walk
+from mlcc.passes.schedule.tree import Body, Stmt, Tree
 
-Known = Callable[[tir.Block], bool]
 
-
-def complete_regions(
-    func: tir.PrimFunc, before: tir.PrimFunc, known: Known
-) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
+def complete_regions(func: tir.PrimFunc, before: Tree) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
     """`func` in which each block states the buffers that are touched inside it, and which block became which.
 
-    Blocks that are `known` are as they were `before` the step, with all that is in them. What a block of a name left
+    Statements that stood there `before` the step are complete, with all that is in them. What a block of a name left
     out there, it may leave out still: its author did.
     """
-    completion = _Completion(func.root, before, known)
-    body = tuple(completion.visit(stmt) for stmt in func.body)
+    completion = _Completion(func.root, before)
+    body = completion.body(func.body)
     return (replace(func, body=body), completion.became) if completion.became else (func, {})
 
 
 class _Completion:
     """Visits statements, inner blocks first. The root block states nothing, nor do the parts of a partitioned loop."""
 
-    def __init__(self, root: tir.Block | None, before: tir.PrimFunc, known: Known) -> None:
-        self._root, self._before, self._known = root, before, known
+    def __init__(self, root: tir.Block | None, before: Tree) -> None:
+        self._root, self._before = root, before
         self.became: dict[tir.Block, tir.Block] = {}
 
-    def visit(self, node: Any) -> Any:
-        if isinstance(node, tir.Block):
-            return node if self._known(node) else self._block(node)
-        return map_children(node, self.visit) if isinstance(node, tir.Stmt) else node
+    def body(self, body: Body) -> Body:
+        """The statements of a body; the tuple itself where none changes."""
+        made = tuple(stmt if stmt in self._before else self._stmt(stmt) for stmt in body)
+        return made if any(new is not old for new, old in zip(made, body, strict=True)) else body
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case tir.BlockRealize(block=block):
+                return stmt if self._before.has_block(block) else replace(stmt, block=self._block(block))
+            case tir.IfThenElse(then_body=then, else_body=other):
+                otherwise = None if other is None else self.body(other)
+                return replace(stmt, then_body=self.body(then), else_body=otherwise)
+            case tir.For() | tir.While() | tir.AttrStmt():
+                return replace(stmt, body=self.body(stmt.body))
+        return stmt
 
     def _block(self, block: tir.Block) -> tir.Block:
-        made = map_children(block, self.visit)
+        init = None if block.init is None else self.body(block.init)
+        made = replace(block, init=init, body=self.body(block.body))
         if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
             made = self._completed(made)
         if made is not block:
@@ -64,7 +73,7 @@ class _Completion:
 
     def _left_out(self, name: str) -> set[tir.Buffer]:
         """What blocks of that name did not state before the step."""
-        blocks = (n for s in self._before.body for n in walk(s) if isinstance(n, tir.Block) and n.name == name)
+        blocks = (n for s in self._before.func.body for n in walk(s) if isinstance(n, tir.Block) and n.name == name)
         return {buffer for block in blocks for buffers in _missing(block) for buffer in buffers}
 
 
