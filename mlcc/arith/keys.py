@@ -21,7 +21,13 @@ class Keys:
         found = self._by_id.get(id(expr))
         if found is not None:
             return found
-        form = self._form(expr)
+        form: tuple[Any, ...]
+        if isinstance(expr, tir.BinaryOp):  # most that there are: by name, not field by field
+            form = (type(expr), expr.dtype, self.key(expr.lhs), self.key(expr.rhs))
+        elif isinstance(expr, tir.IntImm):
+            form = (tir.IntImm, expr.dtype, expr.value)
+        else:
+            form = self._form(expr)
         made = self._by_form.setdefault(form, len(self._by_form))
         self._by_id[id(expr)] = made
         self._held.append(expr)
