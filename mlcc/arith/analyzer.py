@@ -30,13 +30,13 @@ class Analyzer:
         self._residues = Residues()
         self._bounds = Bounds(self.keys, self._residues.of)
         self._canonical = Canonical(self)
-        self._bindings = 0  # how often a variable was bound
+        self._bindings = 0  # how often a variable was bound that expressions had been simplified with
 
     # ------------------------------------------------------------ what is known
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Take it that `var` lies in a range, or is a value."""
-        self._bound_anew()
+        self._bound_anew(var)
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
         if isinstance(known, tir.Range):
@@ -56,10 +56,12 @@ class Analyzer:
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
         """Take it that low <= var <= high."""
-        self._bound_anew()
+        self._bound_anew(var)
         self._bounds.bind(var, Bound(low, high))
 
-    def _bound_anew(self) -> None:
+    def _bound_anew(self, var: tir.Var) -> None:
+        if not self.keys.seen(var):
+            return  # nothing that was simplified mentions it
         self._bindings += 1
         self._canonical.forget()
 

@@ -79,7 +79,8 @@ class Bounds:
     def bind(self, var: tir.Var, bound: Bound) -> None:
         self._vars[var] = bound
         self._bindings += 1
-        self._memo = {}
+        if id(var) in self._memo:  # else no bound that is known follows from it
+            self._memo = {}
 
     def forget(self) -> None:
         """Start over, since what is known of residues has changed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -35,10 +34,6 @@ class Canonical(Rewrite):
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__(analyzer)
         self.known = Known()
-        self._arithmetic: dict[type, Callable[[tir.BinaryOp], Linear]] = {
-            tir.Add: self._add, tir.Sub: self._sub, tir.Mul: self._mul,
-            tir.FloorDiv: self._floordiv, tir.FloorMod: self._floormod, tir.Div: self._div, tir.Mod: self._mod,
-        }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
         if isinstance(expr, IntImm):
@@ -68,7 +63,8 @@ class Canonical(Rewrite):
 
     def forget(self) -> None:
         """Start over, since what is known of variables has changed."""
-        self.known = Known()
+        if self.known.linear or self.known.exprs or self.known.differences:
+            self.known = Known()
 
     def linear(self, expr: Expr) -> Linear:
         """The simplified expression, still in linear form where it has one.
@@ -84,12 +80,12 @@ class Canonical(Rewrite):
         return made
 
     def _linear(self, expr: Expr) -> Linear:
-        rule = self._arithmetic.get(type(expr))
+        rule = _ARITHMETIC.get(type(expr))
         if rule is not None and is_index(expr.dtype):
-            return rule(expr)  # type: ignore[arg-type]
+            return rule(self, expr)  # type: ignore[arg-type]
         made = super().visit(expr)
-        rule = self._arithmetic.get(type(made)) if made is not expr and is_index(made.dtype) else None
-        return made if rule is None else rule(made)  # type: ignore[arg-type]
+        rule = _ARITHMETIC.get(type(made)) if made is not expr and is_index(made.dtype) else None
+        return made if rule is None else rule(self, made)  # type: ignore[arg-type]
 
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
@@ -109,7 +105,7 @@ class Canonical(Rewrite):
             for two in made.terms:
                 if one.scale <= 0 or one.scale != -two.scale or not _is_quotient(one) or one.lower != two.lower:
                     continue
-                found = quotient_difference(replace(one, scale=1).expr(), two.expr(-1), self.analyzer.same)
+                found = quotient_difference(one.with_scale(1).expr(), two.expr(-1), self.analyzer.same)
                 if found is not None:
                     rest = [t for t in made.terms if t is not one and t is not two]
                     left = Sum(made.dtype, made.keys, rest, made.base)
@@ -189,7 +185,7 @@ class Canonical(Rewrite):
             if isinstance(a, Sum):
                 return a.scaled(b.value)
             term = to_term(a)
-            return replace(term, scale=term.scale * b.value)
+            return term.with_scale(term.scale * b.value)
         made = product(to_expr(a), to_expr(b))
         return (
             Term(made.lhs, scale=made.rhs.value) if isinstance(made, tir.Mul) and isinstance(made.rhs, IntImm) else made
@@ -245,12 +241,12 @@ class Canonical(Rewrite):
         """value // divisor by its scales, if what they leave has one quotient: x * 360 // 16 == x * 22 where x < 2."""
         if not any(abs(t.scale) > divisor for t in value.terms):
             return None
-        left = Sum(value.dtype, value.keys, [replace(t, scale=t.scale % divisor) for t in value.terms])
+        left = Sum(value.dtype, value.keys, [t.with_scale(t.scale % divisor) for t in value.terms])
         left.base = value.base % divisor
         quotient = self._quotient(left.expr(), divisor)
         if quotient is None:
             return None
-        terms = [replace(t, scale=t.scale // divisor) for t in value.terms if t.scale // divisor]
+        terms = [t.with_scale(t.scale // divisor) for t in value.terms if t.scale // divisor]
         return Sum(value.dtype, value.keys, terms, value.base // divisor + quotient)
 
     def _quotient(self, expr: Expr, divisor: int) -> int | None:
@@ -299,10 +295,10 @@ class Canonical(Rewrite):
         term = a.terms[0] if isinstance(a, Sum) else to_term(a)
         if term.scale < 0 and term.plain and divisor % term.scale == 0 and -term.scale != divisor:
             # (x * -s) % c == (x % (c / -s)) * -s
-            within = c.floormod(replace(term, scale=1).expr(), divisor // term.scale)
+            within = c.floormod(term.with_scale(1).expr(), divisor // term.scale)
             return Term(within, scale=term.scale)
         if abs(term.scale) > divisor or term.scale < -1:
-            term = replace(term, scale=term.scale % divisor)  # (k*x) % c == (k % c * x) % c
+            term = term.with_scale(term.scale % divisor)  # (k*x) % c == (k % c * x) % c
         quotient = self._quotient(term.expr(), divisor)
         if quotient is not None:
             made = to_sum(term, self.analyzer.keys)
@@ -376,7 +372,7 @@ class Canonical(Rewrite):
             # (x * s) % (d * s) == (x % d) * s, and (x // l) % d == (x % (l * d)) // l
             upper = term.lower * (divisor // term.scale)
             if term.upper == UNBOUNDED:
-                return replace(term, upper=upper)
+                return Term(term.index, term.lower, upper, term.scale, term.floor)
             if term.upper % upper == 0:
                 return self._narrow(term, upper, floor)
             if upper % term.upper == 0:
@@ -391,7 +387,13 @@ class Canonical(Rewrite):
         inner = to_term(self.linear(make(term.index, IntImm(term.index.dtype, upper))))
         if term.lower != 1:
             inner = divide(inner, term.lower, floor)
-        return replace(inner, scale=inner.scale * term.scale)
+        return inner.with_scale(inner.scale * term.scale)
+
+
+_ARITHMETIC: dict[type, Callable[[Canonical, tir.BinaryOp], Linear]] = {
+    tir.Add: Canonical._add, tir.Sub: Canonical._sub, tir.Mul: Canonical._mul, tir.FloorDiv: Canonical._floordiv,
+    tir.FloorMod: Canonical._floormod, tir.Div: Canonical._div, tir.Mod: Canonical._mod,
+}  # fmt: skip
 
 
 def product(a: Expr, b: Expr) -> Expr:
@@ -414,12 +416,12 @@ def divide(term: Term, divisor: int, floor: bool) -> Term:
     """term // divisor."""
     term = with_mode(term, floor)
     if term.scale % divisor == 0:
-        return replace(term, scale=term.scale // divisor)
+        return term.with_scale(term.scale // divisor)
     if term.scale > 0 and divisor % term.scale == 0:
         # (x * s) // (d * s) == x // d, and x // l // d == x // (l * d)
         lower = term.lower * (divisor // term.scale)
         if term.upper == UNBOUNDED or term.upper % lower == 0:
-            return replace(term, scale=1, lower=lower)
+            return Term(term.index, lower, term.upper, 1, term.floor)
         if term.upper <= lower:
             return Term(IntImm(term.index.dtype, 0), scale=0)
         make = c.floormod if floor else c.truncmod

@@ -33,6 +33,10 @@ class Keys:
         self._held.append(expr)
         return made
 
+    def seen(self, expr: Any) -> bool:
+        """Was `expr` itself, or an expression with it, given a number?"""
+        return id(expr) in self._by_id
+
     def same(self, a: Any, b: Any) -> bool:
         """Structural equality."""
         return a is b or self.key(a) == self.key(b)

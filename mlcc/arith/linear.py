@@ -10,7 +10,7 @@ The laws used hold for mathematical integers; index arithmetic (int32 and int64)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mlcc.arith.keys import Keys
 from mlcc.ir import construct as c
@@ -26,9 +26,12 @@ def is_index(dtype: DType) -> bool:
     return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, which triples the time of making one
 class Term:
-    """`((index % upper) // lower) * scale`; `lower` divides `upper`. `floor`: // and % round down, else toward zero."""
+    """`((index % upper) // lower) * scale`; `lower` divides `upper`. `floor`: // and % round down, else toward zero.
+
+    Immutable by convention.
+    """
 
     index: Expr
     lower: int = 1
@@ -40,6 +43,10 @@ class Term:
     def plain(self) -> bool:
         """No division and no remainder: both rounding modes agree."""
         return self.lower == 1 and self.upper == UNBOUNDED
+
+    def with_scale(self, scale: int) -> Term:
+        """The same quotient under another scale."""
+        return Term(self.index, self.lower, self.upper, scale, self.floor)
 
     def expr(self, sign: int = 1) -> Expr:
         """As an expression, multiplied by `sign`."""
@@ -79,7 +86,8 @@ class Sum:
         """Add `term * sign`, collecting it with a like one."""
         if term.scale == 0:
             return
-        term = replace(term, scale=term.scale * sign)
+        if sign != 1:
+            term = term.with_scale(term.scale * sign)
         key = self.keys.key(term.index)
         at = 0
         while at < len(self.terms) and self.keys.key(self.terms[at].index) != key:
@@ -90,7 +98,7 @@ class Sum:
                 self.terms.insert(j, term)
                 return
             if old.lower == term.lower and old.upper == term.upper and compatible(old, term):
-                self.terms[j] = replace(old, scale=old.scale + term.scale)
+                self.terms[j] = old.with_scale(old.scale + term.scale)
                 return
         self.terms.append(term)
 
@@ -100,7 +108,7 @@ class Sum:
         self.base += other.base * sign
 
     def scaled(self, factor: int) -> Sum:
-        return Sum(self.dtype, self.keys, [replace(t, scale=t.scale * factor) for t in self.terms], self.base * factor)
+        return Sum(self.dtype, self.keys, [t.with_scale(t.scale * factor) for t in self.terms], self.base * factor)
 
     def split(self, divisor: int) -> tuple[Sum, Sum]:
         """The part that `divisor` divides, term by term, and the rest."""
@@ -113,7 +121,7 @@ class Sum:
 
     def divided(self, divisor: int) -> Sum:
         """All of it divided; `divisor` divides every scale."""
-        terms = [replace(t, scale=t.scale // divisor) for t in self.terms]
+        terms = [t.with_scale(t.scale // divisor) for t in self.terms]
         return Sum(self.dtype, self.keys, terms, self.base // divisor)
 
     def joined(self) -> list[Term]:
@@ -127,14 +135,15 @@ class Sum:
                 if not high.scale or not low.scale or not compatible(high, low):
                     continue
                 if high.upper == low.upper and high.lower == low.lower:
-                    terms[j], high = replace(low, scale=low.scale + high.scale), replace(high, scale=0)
+                    terms[j], high = low.with_scale(low.scale + high.scale), high.with_scale(0)
                 elif (
                     high.lower == low.upper
                     and high.scale % low.scale == 0
                     and high.lower == high.scale // low.scale * low.lower
                 ):
                     # (x % u // l) * (l // m) + x % l // m == x % u // m, times the common scale
-                    terms[j], high = replace(low, upper=high.upper, floor=high.floor), replace(high, scale=0)
+                    terms[j] = Term(low.index, low.lower, high.upper, low.scale, high.floor)
+                    high = high.with_scale(0)
                     break
             terms[i] = high
         terms = [t for t in terms if t.scale]
@@ -198,4 +207,4 @@ def with_mode(term: Term, floor: bool) -> Term:
     """The same value in the given rounding mode."""
     if term.floor == floor:
         return term
-    return replace(term, floor=floor) if term.plain else Term(term.expr(), floor=floor)
+    return Term(term.index, scale=term.scale, floor=floor) if term.plain else Term(term.expr(), floor=floor)

@@ -35,13 +35,6 @@ class Rewrite:
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
-        self._table: dict[type, Callable[[Expr, Expr], Expr | None]] = {
-            tir.Add: self._vector_sum, tir.Sub: self._vector_sub, tir.Mul: self._vector_product,
-            tir.Min: self._min, tir.Max: self._max, tir.EQ: self._eq, tir.NE: self._ne,
-            tir.LT: self._lt, tir.LE: self._le,
-            tir.GT: lambda a, b: self.visit(c.less(b, a)), tir.GE: lambda a, b: self.visit(c.less_equal(b, a)),
-            tir.And: self._and, tir.Or: self._or,
-        }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
         """The simplified expression; the same object if nothing applies."""
@@ -86,9 +79,9 @@ class Rewrite:
 
     def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
         """`kind(a, b)` rewritten; the operands are simplified."""
-        rule = self._table.get(kind)
+        rule = _RULES.get(kind)
         if rule is not None and not (_constant(a) and _constant(b)):
-            made = rule(a, b)
+            made = rule(self, a, b)
             if made is not None:
                 return made
         return make(a, b)
@@ -303,6 +296,14 @@ class Rewrite:
         with self.analyzer.constraint(_negated(condition)):
             b = self.visit(no)
         return a, b
+
+
+_RULES: dict[type, Callable[[Rewrite, Expr, Expr], Expr | None]] = {
+    tir.Add: Rewrite._vector_sum, tir.Sub: Rewrite._vector_sub, tir.Mul: Rewrite._vector_product,
+    tir.Min: Rewrite._min, tir.Max: Rewrite._max, tir.EQ: Rewrite._eq, tir.NE: Rewrite._ne,
+    tir.LT: Rewrite._lt, tir.LE: Rewrite._le, tir.GT: lambda self, a, b: self.visit(c.less(b, a)),
+    tir.GE: lambda self, a, b: self.visit(c.less_equal(b, a)), tir.And: Rewrite._and, tir.Or: Rewrite._or,
+}  # fmt: skip
 
 
 def _progression(value: Expr) -> tuple[Expr, Expr] | None:
