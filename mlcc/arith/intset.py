@@ -15,9 +15,10 @@ from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, which triples the time of making one
 class Interval:
-    """low..high, both inclusive; None where there is no end. `low is high` for a single point."""
+    """low..high, both inclusive; None where there is no end. `low is high` for a single point. Immutable by
+    convention."""
 
     low: Expr | None
     high: Expr | None

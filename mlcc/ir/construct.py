@@ -102,6 +102,10 @@ def const(value: Number, dtype: DType | str | None = None) -> Expr:
             dtype = FLOAT32
     else:
         dtype = DType.of(dtype)
+        if dtype.kind == "int" and dtype.lanes == 1 and type(value) is int:  # nearly all that there are
+            half = 1 << dtype.bits - 1
+            if -half <= value < half:
+                return IntImm(dtype, value)
     if dtype.lanes > 1:
         return tir.Broadcast(dtype, const(value, dtype.element), dtype.lanes)
     if dtype.is_float:
@@ -175,6 +179,8 @@ def cast(dtype: DType | str, value: Operand) -> Expr:
 
 def match_types(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     """Both operands at one dtype, the wider one (TVM `BinaryOpMatchTypes`). Raises TypeMismatch."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
+        return a, b
     if not isinstance(a, Expr):
         a = _literal_like(a, b) if isinstance(b, Expr) else const(a)
     if not isinstance(b, Expr):
@@ -253,13 +259,18 @@ def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
     return None
 
 
+_CONSTANTS = (IntImm, FloatImm)
+
+
 def _is(value: Expr, number: int) -> bool:
-    return isinstance(value, (IntImm, FloatImm)) and value.value == number
+    return isinstance(value, _CONSTANTS) and value.value == number
 
 
 def add(a: Operand, b: Operand) -> Expr:
     """a + b; x + 0 -> x."""
     a, b = match_types(a, b)
+    if not (isinstance(a, _CONSTANTS) or isinstance(b, _CONSTANTS)):
+        return tir.Add(a.dtype, a, b)
     if _is(a, 0) and not _is(b, 0):
         return b
     if _is(b, 0):
@@ -270,6 +281,8 @@ def add(a: Operand, b: Operand) -> Expr:
 def sub(a: Operand, b: Operand) -> Expr:
     """a - b; x - 0 -> x."""
     a, b = match_types(a, b)
+    if not isinstance(b, _CONSTANTS):
+        return tir.Sub(a.dtype, a, b)
     folded = _fold_int(operator.sub, a, b) or _fold_float(operator.sub, a, b)
     if folded is not None:
         return folded
@@ -279,6 +292,8 @@ def sub(a: Operand, b: Operand) -> Expr:
 def mul(a: Operand, b: Operand) -> Expr:
     """a * b; x * 1 -> x, x * 0 -> 0."""
     a, b = match_types(a, b)
+    if not (isinstance(a, _CONSTANTS) or isinstance(b, _CONSTANTS)):
+        return tir.Mul(a.dtype, a, b)
     folded = _fold_int(operator.mul, a, b) or _fold_float(operator.mul, a, b)
     if folded is not None:
         return folded
