@@ -37,11 +37,11 @@ class Accesses:
             self.regions[buffer] = [union(a, b, analyzer) for a, b in zip(old, region, strict=True)]
 
     def as_regions(self, without: Iterable[tir.Buffer] = ()) -> tuple[tir.BufferRegion, ...]:
-        skip, made = set(without), []
+        skip, made, analyzer = set(without), [], Analyzer()
         for buffer, region in self.regions.items():
             if buffer not in skip and len(region) == len(buffer.shape):
                 ranges = tuple(
-                    cover(part, _whole(extent), Analyzer()) for part, extent in zip(region, buffer.shape, strict=True)
+                    cover(part, _whole(extent), analyzer) for part, extent in zip(region, buffer.shape, strict=True)
                 )
                 made.append(tir.BufferRegion(buffer, ranges))
         return tuple(made)

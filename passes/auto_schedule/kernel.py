@@ -13,6 +13,7 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.analysis.scope import consumers, is_output, producers
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.tree import Tree
 
 
 class NotThis(Exception):
@@ -80,13 +81,12 @@ class AnyKernel(Generic[Facts]):
         tree = self.sch.state.tree(self.name)
         root = tree.root
         assert root is not None
-        return [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
+        return [_stage(tree, r) for r in tree.child_realizes(root.body)]
 
     def stage(self, block: BlockRV) -> Stage:
         """A block as it stands now."""
         tree = self.sch.state.tree(self.name)
-        found = self.sch.get(block)
-        return Stage(tree.realize(found), tuple(tree.loops_above(found)))
+        return _stage(tree, tree.realize(self.sch.get(block)))
 
     def consumers(self, stage: Stage) -> list[tir.Block]:
         """The blocks that read what a stage writes."""
@@ -122,6 +122,12 @@ class AnyKernel(Generic[Facts]):
 
     def loops(self, block: BlockRV) -> list[LoopRV]:
         return self.sch.get_loops(block)
+
+
+def _stage(tree: Tree, realize: tir.BlockRealize) -> Stage:
+    """A block as rules look at it. What was found out about it holds until a step changes the block or its loops."""
+    loops = tuple(tree.loops_above(realize))
+    return tree.fact(("stage", realize, *loops), lambda: Stage(realize, loops))  # type: ignore[no-any-return]
 
 
 Kernel = AnyKernel[CpuFacts]

@@ -27,8 +27,8 @@ class Tree:
         self._by_var: dict[tir.Var, tir.For] = {}
         self._realize_of: dict[int, tir.BlockRealize] = {}
         self.cache: dict[Any, Any] = {}  # what analyses have found out; keys are theirs
-        self._facts: dict[Any, Any] = {}
-        self._earlier: dict[Any, Any] = {}  # the facts of the function before
+        self._facts: dict[Any, Any] = {}  # shared with the functions before and after steps
+        self.earlier_analyzer: Any = None  # of this function or of one before it; see `analyzer_of`
         self._visit(func.body, None)
 
     def _visit(self, body: Body, parent: Stmt | None) -> None:
@@ -53,17 +53,19 @@ class Tree:
                     self._visit(stmt.body, stmt)
 
     def fact(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What `find()` gives, which is taken over from the function before the last steps if it was known there.
+        """What `find()` gives, or gave for the function as it was before some steps.
 
         `key` holds all nodes that it depends on: they compare by identity, and a step keeps what it does not change.
         """
-        if key not in self._facts:
-            self._facts[key] = self._earlier[key] if key in self._earlier else find()
-        return self._facts[key]
+        found = self._facts.get(key, self)
+        if found is self:
+            found = self._facts[key] = find()
+        return found
 
     def inherit_facts(self, before: Tree) -> None:
-        """Facts of the function as it was before a step, or, if nobody asked for any then, before that."""
-        self._earlier = before._facts or before._earlier
+        """Take over what is known of the function as it was before a step."""
+        self._facts = before._facts
+        self.earlier_analyzer = before.earlier_analyzer
 
     @property
     def root(self) -> tir.Block | None:

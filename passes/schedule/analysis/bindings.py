@@ -16,13 +16,22 @@ Domain = dict[tir.Var, tir.Range]
 
 
 def analyzer_of(tree: Tree) -> Analyzer:
-    """An analyzer that knows the ranges of all loops of the function; shared, so leave nothing bound in it."""
+    """An analyzer that knows the ranges of all loops of the function; shared, so leave nothing bound in it.
+
+    It is taken over from the function before the last steps, with all that it has simplified, unless a loop runs over
+    another range now. That it also knows the loops of that function does no harm.
+    """
     found = tree.cache.get("analyzer")
     if found is None:
-        found = tree.cache["analyzer"] = Analyzer()
+        found, bound = tree.earlier_analyzer or (Analyzer(), {})
+        if any(bound.get(loop.var, (loop.min, loop.extent)) != (loop.min, loop.extent) for loop in tree.loops):
+            found, bound = Analyzer(), {}
         for loop in tree.loops:
-            found.bind(loop.var, tir.Range(loop.min, loop.extent))
-    return found
+            if loop.var not in bound:
+                bound[loop.var] = (loop.min, loop.extent)
+                found.bind(loop.var, tir.Range(loop.min, loop.extent))
+        tree.cache["analyzer"], tree.earlier_analyzer = found, (found, bound)
+    return found  # type: ignore[no-any-return]
 
 
 def bindings(realize: tir.BlockRealize) -> dict[tir.Var, Expr]:

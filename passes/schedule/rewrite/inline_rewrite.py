@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
@@ -41,12 +41,14 @@ class ScopeRewriter:
         """The scope block without the buffer; its own regions stay."""
         self._see(block)
         for stmt in block.body:  # a step costs by what it changes: what does not know the buffer is not walked through
-            if stmt in self._tree and self.buffer not in used_objects(self._tree, stmt):
+            if stmt in self._tree and self.buffer not in uses(self._tree, stmt).objects:
                 self._memo[id(stmt)] = (stmt, stmt)
         made = map_children(block, self.visit)
         return replace(made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer))
 
     def visit(self, node: Any) -> Any:
+        if isinstance(node, _LEAVES):
+            return node
         found = self._memo.get(id(node))
         if found is not None:
             return found[1]
@@ -54,8 +56,6 @@ class ScopeRewriter:
         match node:
             case tir.Block():
                 made = self._block(node)
-            case tir.Buffer() | tir.Var():
-                made = node
             case _:
                 made = map_children(node, self.visit)
         match made:
@@ -88,6 +88,7 @@ class ScopeRewriter:
 
 
 Regions = tuple[tir.BufferRegion, ...]
+_LEAVES = (tir.Var, tir.IntImm, tir.FloatImm, tir.StringImm, tir.Buffer)
 
 
 def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tuple[Regions, Regions]:
@@ -97,11 +98,35 @@ def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tupl
     return (*access.read_regions(block), *opaque), (*access.writes.as_regions(), *opaque)
 
 
-def used_objects(tree: Tree, stmt: tir.Stmt) -> frozenset[tir.Buffer | tir.Var]:
-    """The buffers and variables that occur in a statement."""
-    return tree.fact(  # type: ignore[no-any-return]
-        ("used", stmt), lambda: frozenset(n for n in walk(stmt) if isinstance(n, (tir.Buffer, tir.Var)))
-    )
+class Uses(NamedTuple):
+    """What occurs in a statement: `objects` are its buffers and variables, those in the shapes of buffers too,
+    `pointers` the variables outside of buffers, and the buffers that blocks match others to."""
+
+    objects: set[tir.Buffer | tir.Var]
+    pointers: set[tir.Buffer | tir.Var]
+
+
+def uses(tree: Tree, stmt: tir.Stmt) -> Uses:
+    """The buffers and variables of a statement."""
+    return tree.fact(("uses", stmt), lambda: _uses(stmt))  # type: ignore[no-any-return]
+
+
+def _uses(stmt: tir.Stmt) -> Uses:
+    made = Uses(set(), set())
+    stack: list[Any] = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.Var):
+            made.pointers.add(node)
+        elif isinstance(node, tir.Buffer):
+            if node not in made.objects:
+                made.objects.update(n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var)))
+        else:
+            if isinstance(node, tir.Block):
+                made.pointers.update(m.source.buffer for m in node.match_buffers)
+            stack += children(node)
+    made.objects.update(made.pointers)
+    return made
 
 
 def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:
@@ -110,7 +135,7 @@ def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None 
     False if none does, None if a statement outside of all blocks does.
     """
     stack: list[tuple[Any, tir.Block | None]] = [
-        (stmt, None) for stmt in body if not {buffer, buffer.data}.isdisjoint(used_objects(tree, stmt))
+        (stmt, None) for stmt in body if not {buffer, buffer.data}.isdisjoint(uses(tree, stmt).pointers)
     ]
     while stack:
         node, block = stack.pop()
