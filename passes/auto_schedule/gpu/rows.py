@@ -25,6 +25,8 @@ SHORT = 32  # elements of a row below which it has to be seen that rows do not o
 def rows(kernel: GpuKernel) -> str:
     """All stages of a row run one after the other in one block; what one hands to the next is in registers, or in
     shared memory where rows are long."""
+    if not any(stage.reduced for stage in kernel.stages()):
+        not_this("no block reduces")  # before steps that the next rules take as well
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
@@ -194,12 +196,9 @@ def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
 
 def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
     """How many outer loops all stages share, loops that run once not counted."""
-    reducing = [s for s in stages if s.reduced]
-    if not reducing:
-        not_this("no block reduces")
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
-    count = min(sum(n in s.spatial for n in s.long) for s in reducing)
+    count = min(sum(n in s.spatial for n in s.long) for s in stages if s.reduced)
     if count == 0:
         not_this("there is one row only")
     first = [stages[-1].loops[n] for n in stages[-1].long[:count]]

@@ -56,6 +56,8 @@ class ScopeRewriter:
         match node:
             case tir.Block():
                 made = self._block(node)
+            case tir.Range(min=low, extent=size) if isinstance(low, _LEAVES) and isinstance(size, _LEAVES):
+                return node
             case _:
                 made = map_children(node, self.visit)
         match made:
