@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from mlcc.errors import Span
@@ -163,13 +164,14 @@ N = TypeVar("N", bound="_Spanned")
 def map_value(value: T, fn: Callable[[Any], Any]) -> T:
     """`fn` over the nodes inside one field value; the same object if nothing changed."""
     made: Any = value
-    if isinstance(value, Node):
+    if isinstance(value, tuple):
+        parts = [fn(v) if isinstance(v, Node) else map_value(v, fn) for v in value]
+        for old, new in zip(value, parts, strict=True):
+            if old is not new:
+                return tuple(parts)  # type: ignore[return-value]
+    elif isinstance(value, Node):
         made = fn(value)
-    elif isinstance(value, tuple):
-        parts = [map_value(v, fn) for v in value]
-        if any(old is not new for old, new in zip(value, parts, strict=True)):
-            made = tuple(parts)
-    elif isinstance(value, Attrs):
+    elif isinstance(value, Attrs) and value is not EMPTY:
         items = {k: map_value(v, fn) for k, v in value.items()}
         if any(items[k] is not v for k, v in value.items()):
             made = Attrs(items)
@@ -181,52 +183,73 @@ def map_children(old: N, fn: Callable[[Any], Any]) -> N:
 
     Binding positions (loop variables, parameters, ...) are children too: `fn` decides what to do with a `Var`.
     """
-    names = field_names(type(old))
-    values = [getattr(old, n) for n in names]
-    made = [map_value(v, fn) for v in values]
-    for a, b in zip(values, made, strict=True):
-        if a is not b:
-            return type(old)(*made, span=old.span)
-    return old
+    mapped = _maps[type(old)]
+    return old if mapped is None else mapped(old, fn)  # type: ignore[no-any-return]
 
 
 def replace(old: N, **changes: Any) -> N:
     """A copy with other field values; the same object if they are the ones it has."""
-    if all(getattr(old, k) is v for k, v in changes.items()):
-        return old
-    values = {n: getattr(old, n) for n in _fields[type(old)]}
-    return type(old)(**{"span": old.span, **values, **changes})
+    return _replacers[type(old)](old, **changes)  # type: ignore[no-any-return]
 
 
-class _ChildLists(dict[type, Callable[[Any], list[Any]] | None]):
-    """By class the function that lists the child nodes of a node of it; None where there are never any.
+class _Generated(dict[type, Any]):
+    """By class a function for its nodes, generated when first asked for: it names the fields of the class, which takes
+    a fraction of the time of a loop over their names."""
 
-    They are generated when first asked for: a display of the fields, as in `[of.buffer, *of.indices]`, takes a third
-    of the time of a loop over their names.
-    """
-
-    def __init__(self, backwards: bool) -> None:
+    def __init__(self, source: Callable[[type], list[str]], **scope: Any) -> None:
         super().__init__()
-        self._backwards = backwards
+        self._source = source
+        self._scope = scope
+        self._codes: dict[str, CodeType] = {}  # by source, which many classes share
 
-    def __missing__(self, cls: type) -> Callable[[Any], list[Any]] | None:
-        parts = [_child_display(f"of.{name}", kind, self._backwards) for name, kind in _child_fields[cls].items()]
-        if self._backwards:
-            parts.reverse()
-        made = eval(f"lambda of: [{', '.join(parts)}]", {"_nodes_in": _nodes_in}) if parts else None
-        self[cls] = made
-        return made  # type: ignore[no-any-return]
+    def __missing__(self, cls: type) -> Any:
+        source = "\n".join(self._source(cls))
+        scope = {**self._scope, "cls": cls}
+        if source:
+            code = self._codes.get(source) or self._codes.setdefault(source, compile(source, "<node>", "exec"))
+            exec(code, scope)
+        made = self[cls] = scope.get("made")
+        return made
 
 
-def _child_display(value: str, annotation: str, backwards: bool) -> str:
+def _map_source(cls: type) -> list[str]:
+    """`map_children` of a node of the class; nothing where there are never any children."""
+    kinds = _child_fields[cls]
+    if not kinds:
+        return []
+    lines = ["def made(old, fn):"]
+    for name, kind in kinds.items():
+        mapped = f"fn(old_{name})" if kind in _NODES else f"map_value(old_{name}, fn)"
+        lines += [f"    old_{name} = old.{name}", f"    new_{name} = {mapped}"]
+    lines += [f"    if {' and '.join(f'new_{n} is old_{n}' for n in kinds)}:", "        return old"]
+    values = ", ".join(f"new_{n}" if n in kinds else f"old.{n}" for n in _fields[cls])
+    return [*lines, f"    return cls({values}, span=old.span)"]
+
+
+def _replace_source(cls: type) -> list[str]:
+    """`replace` of a node of the class."""
+    names = (*_fields[cls], "span")
+    lines = [f"def made(old, *, {', '.join(f'{n}=same' for n in names)}):", "    changed = False"]
+    for name in names:
+        lines += [f"    if {name} is same:", f"        {name} = old.{name}"]
+        lines += [f"    elif not changed and {name} is not old.{name}:", "        changed = True"]
+    return [*lines, f"    return cls({', '.join(_fields[cls])}, span=span) if changed else old"]
+
+
+def _children_source(cls: type) -> list[str]:
+    """The child nodes of a node of the class as a list; nothing where there are never any."""
+    parts = ", ".join(_child_display(f"of.{name}", kind) for name, kind in _child_fields[cls].items())
+    return [f"made = lambda of: [{parts}]"] if parts else []
+
+
+def _child_display(value: str, annotation: str) -> str:
     """The nodes of a field as a part of a list display: the field itself where the annotation says one node."""
-    order = "[::-1]" if backwards else ""
     kind = annotation.removesuffix(" | None")
     if kind in _NODES:
-        return value if kind == annotation else f"*(({value},) if {value} is not None else ())"
+        return value if kind == annotation else f"*(() if {value} is None else ({value},))"
     if kind.startswith("tuple[") and kind[6:].removesuffix(", ...]") in _NODES:
-        return f"*{value}{order}" if kind == annotation else f"*({value} or ()){order}"
-    return f"*_nodes_in({value}){order}"
+        return f"*{value}" if kind == annotation else f"*({value} or ())"
+    return f"*_nodes_in({value})"
 
 
 def _nodes_in(value: Any) -> list[Any]:
@@ -250,13 +273,20 @@ _NODES = {
     "Binding", "BindingBlock", "Block", "Buffer", "BufferRegion", "CommReducer", "Expr", "IndexMap", "IterVar",
     "MatchBufferRegion", "PrimExpr", "Range", "SeqExpr", "Stmt", "StructInfo", "Var",
 }  # fmt: skip
-_children, _children_backwards = _ChildLists(False), _ChildLists(True)
+_maps = _Generated(_map_source, map_value=map_value)
+_replacers = _Generated(_replace_source, same=object())
+_children = _Generated(_children_source, _nodes_in=_nodes_in)
+
+
+def is_leaf(of: Node) -> bool:
+    """Whether nodes of this class never have children."""
+    return _children[type(of)] is None
 
 
 def children(of: Any) -> list[Any]:
     """The direct child nodes, in field order."""
     listed = _children[type(of)]
-    return listed(of) if listed is not None else []
+    return listed(of) if listed is not None else []  # type: ignore[no-any-return]
 
 
 def walk(root: Any) -> Iterator[Any]:
@@ -266,10 +296,12 @@ def walk(root: Any) -> Iterator[Any]:
     """
     stack = list(reversed(root)) if isinstance(root, tuple) else [root]
     pop = stack.pop
-    below = _children_backwards
+    lists = _children
     while stack:
         top = pop()
         yield top
-        listed = below[type(top)]
+        listed = lists[type(top)]
         if listed is not None:
-            stack += listed(top)
+            below = listed(top)
+            below.reverse()
+            stack += below

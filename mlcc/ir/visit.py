@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mlcc.ir import tir
-from mlcc.ir.node import Node, map_children, map_value, walk
+from mlcc.ir.node import Node, is_leaf, map_children, map_value, walk
 
 
 class Rewriter:
@@ -32,12 +32,25 @@ class Rewriter:
 
 
 class Substitute(Rewriter):
-    """Replace nodes by identity: variables, buffers (also where they are bound), or any other node."""
+    """Replace nodes by identity: variables, buffers (also where they are bound), or any other node.
+
+    `rewrite` is not asked about constants and variables that stay.
+    """
 
     def __init__(self, replacements: Mapping[Any, Any]) -> None:
         super().__init__()
         for old, new in replacements.items():
             self._memo[id(old)] = (old, new)
+
+    def visit(self, node: Any) -> Any:
+        found = self._memo.get(id(node))
+        if found is not None:
+            return found[1]
+        if is_leaf(node):
+            return node
+        made = self.rewrite(map_children(node, self.visit))
+        self._memo[id(node)] = (node, made)
+        return made
 
 
 T = TypeVar("T")
