@@ -114,7 +114,6 @@ def build(
     from mlcc.backends import BuildOptions
     from mlcc.machine.target import Target
     from mlcc.passes.manage.levels import level_of
-    from mlcc.passes.manage.observers import VerifyEach
     from mlcc.runtime import settings
     from mlcc.verify import check
 
@@ -132,8 +131,7 @@ def build(
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize)
     try:
-        skipped = {*backend.lowering, *backend.sanitizing}
-        looking = [VerifyEach(input_too=False, skipped=skipped), *observers]
+        looking = [_verifying(module, where, pipeline is None and not VERIFY_EACH), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
@@ -151,6 +149,25 @@ def build(
 
         path = write_reproducer(lowered, Pipeline(), PassContext(where), exc, f"mlcc compile FILE -t '{where}' -p ''")
         raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
+
+
+VERIFY_EACH = False  # after every pass of the levels' pipelines as well: tests do
+
+
+def _verifying(module: IRModule, target: Target, once: bool) -> Observer:
+    """What verifies a module that is built, after each pass but the steps of lowering, or once."""
+    from mlcc import backends
+    from mlcc.passes.manage.observers import VerifyEach, VerifyOnce
+
+    backend = backends.of(target)
+    steps = {*backend.lowering, *backend.sanitizing}
+    each = VerifyEach(input_too=False, skipped=steps)
+    if not once:
+        return each
+    return VerifyOnce(
+        {"auto-schedule", *steps},
+        lambda some: run_passes(module, some, target=target, observers=[each], verify_each=False, builds=True),
+    )
 
 
 def build_pipeline(

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mlcc import driver
+
 os.environ["MLCC_CACHE"] = "0"  # what is tested is compiling, not finding what was compiled before
+driver.VERIFY_EACH = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -157,6 +157,33 @@ class VerifyEach(Observer):
                 raise CompileError(found)
 
 
+@dataclass
+class VerifyOnce(Observer):
+    """Verifies the module once, before the first of the passes `until`, instead of after each pass: for pipelines of
+    mlcc's own, whose passes its tests verify one by one.
+
+    What it finds is looked for again from the start by `each`, which verifies after every pass, so that the one at
+    fault is named.
+    """
+
+    until: Collection[str]
+    each: Callable[[Pipeline], object]
+    _pipeline: Pipeline = Pipeline()
+    _given: IRModule | None = None
+
+    def start(self, pipeline: Pipeline, module: IRModule) -> None:
+        self._pipeline, self._given = pipeline, module
+
+    def before(self, at: int, current: Pass, module: IRModule) -> None:
+        if self._given is None or current.name not in self.until:
+            return
+        found = violations(module) if module.functions != self._given.functions else []
+        self._given = None
+        if found:
+            self.each(Pipeline(self._pipeline.passes[:at]))
+            raise IllFormed(found)
+
+
 def violations(module: IRModule) -> list[Diagnostic]:
     """What breaks a rule of the IR; warnings do not count."""
     from mlcc.verify import verify

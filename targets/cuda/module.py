@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from mlcc.backends import BuildOptions
 from mlcc.ir.module import IRModule
 from mlcc.machine.gpu import Arch
@@ -9,6 +11,7 @@ from mlcc.machine.target import CudaTarget
 from mlcc.targets.cuda.artifact import CudaArtifact
 from mlcc.targets.cuda.ptx import emit_ptx
 from mlcc.targets.launch import plan_module
+from mlcc.targets.plan.manifest import fingerprint
 
 
 def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) -> CudaArtifact:
@@ -20,4 +23,5 @@ def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) 
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():
         launch.plan["kernels"][name]["symbol"] = facts.symbol  # of the manifest too
+    launch.facts["source"]["sha256"] = fingerprint((code.llvm_ir, json.dumps(launch.plan)))
     return CudaArtifact(code, launch, options.prefix)

@@ -19,7 +19,7 @@ from mlcc.targets.launch.program import LaunchContext, kernel_facts
 from mlcc.targets.launch.steps import function_plan
 from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import messages, public_functions, symbol_of
-from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
+from mlcc.targets.plan.manifest import function_facts, object_facts
 from mlcc.targets.plan.memory import lay_out
 from mlcc.targets.plan.planner import plan_relax
 from mlcc.targets.plan.prim import plan_prim
@@ -28,9 +28,9 @@ from mlcc.targets.plan.steps import HostFunction
 
 @dataclass(frozen=True, slots=True)
 class LaunchModule:
-    """What a module comes to: the manifest without what only the code of the kernels tells, the launch plan, constants
-    in the order in which the plan numbers them, the kernels in order of first use, and the functions of host code and
-    kernels."""
+    """What a module comes to: the manifest without what only the code of the kernels tells (their hash too), the launch
+    plan, constants in the order in which the plan numbers them, the kernels in order of first use, and the functions
+    of host code and kernels."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]
@@ -74,7 +74,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
     }
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
-        {"sha256": fingerprint(module), "pipeline": pipeline, "opt_level": opt_level},
+        {"sha256": "", "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
     facts["kernels"] = kernels
     used = {name: functions[name] for name in (*ctx.programs, *kernels)}

@@ -46,11 +46,15 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "features": required(machine.enabled, arch),
     }  # fmt: skip
     sanitized = {"sanitize": True} if options.sanitize else {}
+    code = text.text()
+    source = {
+        "sha256": fingerprint((code,), shared.constants), "pipeline": asked.pipeline, "opt_level": asked.opt_level,
+        **sanitized,
+    }  # fmt: skip
     facts = object_facts(
-        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
-        {"sha256": fingerprint(module), "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized},
+        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
-    artifact = ObjectArtifact(text.text(), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives)
+    artifact = ObjectArtifact(code, machine, asked.opt_level, facts, shared.constants, asked.prefix, natives)
     artifact.compile()
     return artifact

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import mlcc
 from mlcc.ir import tir
-from mlcc.ir.module import IRModule
+from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import substitute
 from mlcc.runtime.abi import ABI_VERSION, PLACEHOLDER_PREFIX
 from mlcc.targets.plan.context import AnyPlanning
@@ -113,8 +114,12 @@ def object_facts(
     }
 
 
-def fingerprint(module: IRModule) -> str:
-    """A hash of the lowered module's text, constants by their content."""
-    from mlcc.grammar.printer.printer import script
+def fingerprint(texts: Iterable[str], constants: Iterable[TensorData] = ()) -> str:
+    """A hash of generated code, constants by their content.
 
-    return hashlib.sha256(script(module, data=False).encode()).hexdigest()
+    Not of the lowered module: to print that takes as long as several passes.
+    """
+    digest = hashlib.sha256()
+    for part in (*texts, *(str(data.sha256) for data in constants)):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()

@@ -14,7 +14,7 @@ from mlcc.ir.node import replace
 from mlcc.passes.check_each import CheckEach
 from mlcc.passes.lowering.work_estimate import module_work
 from mlcc.passes.manage.manager import Observer, Pass, PassContext, PassFailed, Pipeline, run_pipeline
-from mlcc.passes.manage.observers import Diff, Dump, Timing, VerifyEach, parse_names
+from mlcc.passes.manage.observers import Diff, Dump, Timing, VerifyEach, VerifyOnce, parse_names
 
 TEXT = """
 @I.ir_module
@@ -128,6 +128,19 @@ def test_verification_finds_the_pass_that_breaks_a_rule() -> None:
     with pytest.raises(PassFailed, match="dangling") as caught:
         run_pipeline(Pipeline((Dangling(),)), mlcc.parse(TEXT), observers=[VerifyEach()])
     Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
+
+
+def test_verification_once_names_the_pass_all_the_same() -> None:
+    given = mlcc.parse(TEXT)
+    passes = (*Pipeline.parse("canonicalize").passes, Dangling(), *Pipeline.parse("dead-code,lower-to-tir").passes)
+
+    def each(some: Pipeline) -> IRModule:
+        return run_pipeline(some, given, observers=[VerifyEach()])
+
+    with pytest.raises(PassFailed, match="pass `dangling` failed") as caught:
+        run_pipeline(Pipeline(passes), given, observers=[VerifyOnce({"lower-to-tir"}, each)])
+    Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
+    run_pipeline(Pipeline(passes[:2]), given, observers=[VerifyOnce({"lower-to-tir"}, each)])  # not asked yet
 
 
 def test_a_broken_input_is_the_users() -> None:
