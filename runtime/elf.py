@@ -6,6 +6,7 @@ file is a `LoadError`.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 RELOCATION = struct.Struct("<QQq")
 PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+
+Data = bytes | mmap.mmap  # the content of a file
 
 LONGEST_NAME = 4096
 MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart
@@ -68,7 +71,7 @@ class Relocation(NamedTuple):
 class ObjectFile(NamedTuple):
     """A relocatable object whose every offset lies inside it. `relocations` are by index of the section they patch."""
 
-    data: bytes
+    data: Data
     machine: int
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
@@ -86,11 +89,11 @@ def damaged(reason: str) -> LoadError:
     )
 
 
-def is_elf(data: bytes | memoryview) -> bool:
+def is_elf(data: Data | memoryview) -> bool:
     return bytes(data[:4]) == b"\x7fELF"
 
 
-def read_header(data: bytes) -> tuple[int, int, tuple[int, ...]]:
+def read_header(data: Data) -> tuple[int, int, tuple[int, ...]]:
     """(type, machine, all header fields) of a 64-bit little-endian ELF file."""
     if len(data) < HEADER.size or not is_elf(data):
         raise damaged("not an ELF file")
@@ -101,7 +104,7 @@ def read_header(data: bytes) -> tuple[int, int, tuple[int, ...]]:
     return kind, machine, fields
 
 
-def read_sections(data: bytes) -> tuple[Section, ...]:
+def read_sections(data: Data) -> tuple[Section, ...]:
     """All sections; ranges are inside the file and names end."""
     fields = read_header(data)[2]
     table, entry, count, names_at = fields[6], fields[11], fields[12], fields[13]
@@ -128,7 +131,7 @@ def read_sections(data: bytes) -> tuple[Section, ...]:
 class Strings:
     """A string table: names by offset, each ending inside the table."""
 
-    def __init__(self, data: bytes, start: int, size: int) -> None:
+    def __init__(self, data: Data, start: int, size: int) -> None:
         self.data, self.start, self.end = data, start, start + size
 
     def at(self, offset: int) -> str:
@@ -139,7 +142,7 @@ class Strings:
         return self.data[begin:end].decode("utf-8", "replace") if end > begin else ""
 
 
-def read_object(data: bytes) -> ObjectFile:
+def read_object(data: Data) -> ObjectFile:
     """A relocatable object as plain data. Raises LoadError for anything that is not one of ours."""
     kind, machine, _ = read_header(data)
     if kind != RELOCATABLE:
@@ -184,7 +187,7 @@ def refuse_section(section: Section) -> None:
         raise damaged(f"section {section.name} has no code")
 
 
-def read_symbols(data: bytes, sections: tuple[Section, ...], table: Section) -> tuple[Symbol, ...]:
+def read_symbols(data: Data, sections: tuple[Section, ...], table: Section) -> tuple[Symbol, ...]:
     """All symbols; a defined one lies inside its section."""
     if table.size % SYMBOL.size or table.entsize != SYMBOL.size or not table.size:
         raise damaged("the symbol table has a wrong size")
@@ -208,7 +211,7 @@ def read_symbols(data: bytes, sections: tuple[Section, ...], table: Section) -> 
     return tuple(found)
 
 
-def read_relocations(data: bytes, section: Section, target: Section, symbols: int) -> tuple[Relocation, ...]:
+def read_relocations(data: Data, section: Section, target: Section, symbols: int) -> tuple[Relocation, ...]:
     """The relocations of one section; places and symbols exist. Widths are checked where they are applied."""
     if section.size % RELOCATION.size or section.entsize != RELOCATION.size:
         raise damaged("a relocation section has a wrong size")
@@ -222,7 +225,7 @@ def read_relocations(data: bytes, section: Section, target: Section, symbols: in
     return tuple(found)
 
 
-def find_section(data: bytes, name: str) -> bytes | None:
+def find_section(data: Data, name: str) -> bytes | None:
     """The content of the section of that name, of an object or a shared library."""
     for section in read_sections(data):
         if section.name == name and section.type == PROGBITS:

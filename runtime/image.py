@@ -19,6 +19,7 @@ from typing import NamedTuple
 from mlcc.errors import Diagnostic, LoadError, error
 from mlcc.runtime import elf
 from mlcc.runtime.elf import ObjectFile, Relocation, Section, Symbol, damaged
+from mlcc.runtime.large_file import LargeFile
 
 PAGE = max(mmap.PAGESIZE, 4096)
 STUB = 16  # bytes of one jump to an outside function
@@ -84,8 +85,11 @@ def _align(at: int, to: int) -> int:
 class Linker:
     """Fills a buffer that will lie at address `base` with the image of an object."""
 
-    def __init__(self, obj: ObjectFile, layout: Layout, base: int, resolve: Resolve) -> None:
+    def __init__(
+        self, obj: ObjectFile, layout: Layout, base: int, resolve: Resolve, file: LargeFile | None = None
+    ) -> None:
         self.obj = obj
+        self.file = file
         self.layout = layout
         self.base = base
         self.resolve = resolve
@@ -96,7 +100,9 @@ class Linker:
         for section in self.obj.sections:
             if section.is_loaded and section.type == elf.PROGBITS:
                 at = self.layout.section[section.index]
-                memory[at : at + section.size] = self.obj.bytes_of(section)
+                into = memory[at : at + section.size]
+                if self.file is None or not self.file.fill(into, section.offset):
+                    into[:] = self.obj.bytes_of(section)
         self._slots(memory)
         apply = APPLY[self.obj.machine]
         for target, relocations in self.obj.relocations.items():
@@ -268,10 +274,11 @@ _LOCK = threading.Lock()
 READ, EXEC = 1, 4
 
 
-def link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
-    """Map, relocate and protect an object; exported functions by name. Raises LoadError."""
+def link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: LargeFile | None = None) -> Image:
+    """Map, relocate and protect an object; exported functions by name. `file`: what it lies in, if that is large.
+    Raises LoadError, OSError."""
     with _LOCK:  # which object comes first decides whose shared symbols serve
-        return _link_image(bind_shared(obj, _SHARED), resolve)
+        return _link_image(bind_shared(obj, _SHARED), resolve, file)
 
 
 HUGE = 4 << 20  # bytes from which on large pages pay
@@ -286,7 +293,7 @@ def _ask_for_huge_pages(pages: mmap.mmap) -> None:
             pages.madvise(advice)
 
 
-def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
+def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: LargeFile | None) -> Image:
     layout = lay_out(obj)
     try:
         pages = mmap.mmap(-1, layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -301,7 +308,9 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None]) -> Image:
         return 0 if address is None and weak else address
 
     with memoryview(pages) as memory:
-        Linker(obj, layout, base, found).fill(memory)
+        Linker(obj, layout, base, found, file).fill(memory)
+    if file is not None and file.has_changed:
+        raise damaged("it was written to while it was loaded")
     protect(base, layout.text_end, READ | EXEC)
     protect(base + layout.text_end, layout.constant_end - layout.text_end, READ)
     flush_instructions(base, base + layout.text_end)

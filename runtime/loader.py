@@ -17,6 +17,7 @@ from mlcc.runtime.abi import MANIFEST_LINE, ZIP_START
 from mlcc.runtime.dlerror import said_by
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.image import is_shared, link_image
+from mlcc.runtime.large_file import LargeFile, open_large
 from mlcc.runtime.manifest import Manifest
 from mlcc.runtime.native import NativeExecutable
 
@@ -29,15 +30,17 @@ Maker = Callable[["Parts", "str | None"], "Device"]  # makes the device for the 
 
 
 class Content(NamedTuple):
-    """The bytes of an artifact, and its path if it is a file."""
+    """The bytes of an artifact, and its path if it is a file; of a large object `file` has them."""
 
     data: bytes
     path: str | None = None
+    file: LargeFile | None = None
 
     @property
     def has_plan(self) -> bool:
         """Whether this is, or should be, a launch plan for a device; else it is machine code."""
-        return self.data.startswith(_PLANS) or (self.path is not None and self.path.endswith((".ptx", ".mlca")))
+        named = self.path is not None and self.path.endswith((".ptx", ".mlca"))
+        return self.file is None and (self.data.startswith(_PLANS) or named)
 
 
 def load(
@@ -51,7 +54,7 @@ def load(
     """
     content = content_of(artifact)
     try:
-        return _load_plan(content, device) if content.has_plan else _load(content.data, frozenset(allow_extern))
+        return _load_plan(content, device) if content.has_plan else _load(content, frozenset(allow_extern))
     except LoadError as exc:
         raise named(exc, content.path) from None
 
@@ -63,8 +66,7 @@ def content_of(artifact: Any) -> Content:
     if isinstance(artifact, (bytes, bytearray, memoryview)):
         return Content(bytes(artifact))
     if isinstance(artifact, (str, os.PathLike)):
-        path = os.fspath(artifact)
-        return Content(read_file(path), path)
+        return _content_at(os.fspath(artifact))
     if hasattr(artifact, "emit"):
         return Content(artifact.emit(artifact.loadable))
     raise LoadError(error("E0850", f"cannot load a {type(artifact).__name__}: pass a path, bytes or an artifact"))
@@ -73,19 +75,28 @@ def content_of(artifact: Any) -> Content:
 def read_manifest(path: str) -> dict[str, Any]:
     """The manifest of an artifact file, as plain data. Nothing of the file is mapped or run. Raises LoadError."""
     try:
-        data = read_file(path)
+        data, _, file = _content_at(path)
         if data.startswith(_PLANS):
             from mlcc.runtime.launch.files import read_parts
 
             raw = read_parts(data, path, with_constants=False).manifest
             manifest.read(raw)
             return raw
-        raw = manifest.extract(data)
-        manifest.verify_checksum(data)
+        raw = manifest.extract(data if file is None else file.data)
+        manifest.verify_checksum(data if file is None else file.data, file)
         manifest.read(raw)
         return raw
     except LoadError as exc:
         raise named(exc, path) from None
+
+
+def _content_at(path: str) -> Content:
+    """What lies at a path. Raises LoadError."""
+    try:
+        file = open_large(path)
+    except (OSError, ValueError):
+        file = None  # reading it says what is wrong
+    return Content(b"", path, file) if file is not None else Content(read_file(path), path)
 
 
 def read_file(path: str) -> bytes:
@@ -106,14 +117,18 @@ def named(exc: LoadError, path: str | None) -> LoadError:
     return type(exc)([d if path in d.message else replace(d, message=f"{path}: {d.message}") for d in exc.diagnostics])
 
 
-def _load(data: bytes, allow_extern: frozenset[str]) -> Executable:
+def _load(content: Content, allow_extern: frozenset[str]) -> Executable:
+    data, file = content.data if content.file is None else content.file.data, content.file
     kind, _, _ = elf.read_header(data)
     facts = manifest.read(manifest.extract(data))
     machine.check(facts.arch, facts.features)
-    manifest.verify_checksum(data)
-    if kind == elf.RELOCATABLE:
-        return _load_object(data, facts, allow_extern)
-    return _load_shared(data, facts, allow_extern)
+    try:
+        manifest.verify_checksum(data, file)
+        if kind == elf.RELOCATABLE:
+            return _load_object(data, facts, allow_extern, file)
+    except OSError as exc:
+        raise LoadError(error("E0850", f"cannot read it: {exc.strerror or exc}")) from None
+    return _load_shared(content.data, facts, allow_extern)
 
 
 def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
@@ -136,13 +151,13 @@ def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
     return LaunchExecutable(facts, parts.plan, parts.constants, parts.code, device)
 
 
-def _load_object(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> Executable:
+def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], file: LargeFile | None) -> Executable:
     obj = elf.read_object(data)
     if elf.MACHINES[obj.machine] != facts.arch:
         raise elf.damaged("its manifest names another machine than its header")
     has_pool = any(s.name == threads.RUN and is_shared(s) for s in obj.symbols)
     allowed = externs.ALLOWED | allow_extern | (externs.POOL if has_pool else frozenset())
-    image = link_image(obj, lambda name: externs.address_of(name, allowed))
+    image = link_image(obj, lambda name: externs.address_of(name, allowed), file)
 
     if has_pool:
         threads.tell_pool()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mlcc.errors import LoadError, error
 from mlcc.runtime import elf
 from mlcc.runtime.abi import ABI_VERSION, MANIFEST_SECTION, dtype_code
+from mlcc.runtime.large_file import LargeFile
 
 Dim = int | str | tuple[Any, ...]  # an integer, a symbol's name, or (operator, operands...)
 
@@ -175,7 +176,7 @@ def invalid(reason: str) -> LoadError:
 # ---------------------------------------------------------------- reading
 
 
-def extract(data: bytes) -> dict[str, Any]:
+def extract(data: elf.Data) -> dict[str, Any]:
     """The manifest of an object or shared library as plain data; its checksum is verified. Raises LoadError."""
     content = elf.find_section(data, MANIFEST_SECTION)
     if content is None:
@@ -192,19 +193,23 @@ def extract(data: bytes) -> dict[str, Any]:
 CHECKSUM = b'"checksum": "'
 
 
-def checksum_place(data: bytes, start: int = 0) -> int:
+def checksum_place(data: elf.Data, start: int = 0) -> int:
     """Where the eight hexadecimal digits of the checksum stand, -1 if nowhere."""
     at = data.rfind(CHECKSUM, start)
     return at + len(CHECKSUM) if at >= 0 and at + len(CHECKSUM) + 8 <= len(data) else -1
 
 
-def verify_checksum(data: bytes) -> None:
-    """Refuse an object or a library that is not, byte for byte, what was written."""
+def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
+    """Refuse an object or a library that is not, byte for byte, what was written. `file`: what it lies in, if that is
+    large."""
     at = checksum_place(data)
     if at < 0:
         raise elf.damaged("it has no checksum")
-    view = memoryview(data)
-    found = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
+    if file is not None:
+        found = file.crc32(at + 8, len(data), zlib.crc32(b"00000000", file.crc32(0, at)))
+    else:
+        view = memoryview(data)
+        found = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
     if data[at : at + 8] != b"%08x" % found:
         raise elf.damaged("its content does not match its checksum")
 
