@@ -15,7 +15,7 @@ help:
 	@echo 'make check   format, lint, types (make test runs the tests)'
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
-	@echo 'make bench   timings as ratios, against other compilers too; BENCH="speed --quick --only mlp" for a part'
+	@echo 'make bench   timings as ratios, of compiling too, against other compilers; BENCH="speed --quick --only mlp" for a part'
 	@echo 'make gpu-check  the tests on an NVIDIA GPU, in an environment of its own; compute-sanitizer where it is installed'
 	@echo 'make gpu-bench  kernels beside cuBLAS and PyTorch on the GPU, recorded in docs/gpu-speed.md; BENCH="--quick" for less'
 	@echo 'make golden  rewrite the golden files; read the diff before you commit it'

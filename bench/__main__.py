@@ -1,6 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`speed`, `pauses`, `math`, `kernels` and `gpu` take options.
+`speed`, `compile`, `pauses`, `math`, `kernels` and `gpu` take options.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "analysis", "threads", "pauses", "math", "speed")
+NAMES = ("startup", "parsing", "calls", "schedules", "analysis", "threads", "pauses", "math", "compile", "speed")
+OPTIONED = {  # those that take options, which run alone
+    "speed": "bench.speed.command",
+    "compile": "bench.compile.command",
+    "kernels": "bench.kernels",
+    "pauses": "bench.pauses",
+    "gpu": "bench.gpu.command",
+    "math": "bench.math",
+}
 
 
 def main() -> int:
@@ -19,35 +27,14 @@ def main() -> int:
             f"unset {' and '.join(pinned)}: NumPy would run with kernels that are not this machine's", file=sys.stderr
         )
         return 2
-    if sys.argv[1:2] == ["speed"]:
-        from bench.speed.command import main as speed
-
-        return speed(sys.argv[2:])
-    if sys.argv[1:2] == ["kernels"]:
-        from bench.kernels import main as kernels
-
-        return kernels(sys.argv[2:])
-    if sys.argv[1:2] == ["pauses"]:
-        from bench.pauses import main as pauses
-
-        return pauses(sys.argv[2:])
-    if sys.argv[1:2] == ["gpu"]:
-        from bench.gpu.command import main as gpu
-
-        return gpu(sys.argv[2:])
-    if sys.argv[1:2] == ["math"]:
-        from bench.math import main as math
-
-        math(sys.argv[2:])
-        return 0
+    if sys.argv[1:] and sys.argv[1] in OPTIONED:
+        return importlib.import_module(OPTIONED[sys.argv[1]]).main(sys.argv[2:]) or 0
     for name in sys.argv[1:] or NAMES:
         if name not in NAMES:
             print(f"no benchmark `{name}`; there are {', '.join(NAMES)}", file=sys.stderr)
             return 2
-        if name == "speed":
-            from bench.speed.command import main as speed
-
-            speed([])
+        if name in OPTIONED:
+            importlib.import_module(OPTIONED[name]).main([])
         else:
             importlib.import_module(f"bench.{name}").main()
     return 0

@@ -60,3 +60,12 @@ def machine() -> str:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown CPU")
     cores = len(os.sched_getaffinity(0))
     return f"{model}, {cores} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def default_level() -> int:
+    """The level at which `mlcc.build` compiles when it is told none."""
+    import inspect
+
+    import mlcc
+
+    return int(inspect.signature(mlcc.build).parameters["opt_level"].default)

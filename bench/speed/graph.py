@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Node:
-    """`out = op(*args, **attrs)`; an argument is the name of a value, or a list of sizes."""
+    """`out = op(*args, **attrs)`; an argument is the name of a value, a number or a list of sizes."""
 
     op: str  # without `relax.`
     args: tuple[Any, ...]
@@ -73,6 +73,8 @@ def _argument(value: Any) -> Any:
         return [v.value for v in value.values]
     if isinstance(value, relax.Var):
         return value.name
+    if isinstance(value, relax.PrimValue):
+        return value.value.value
     raise ValueError(f"an argument is a {type(value).__name__}")
 
 

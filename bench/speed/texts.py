@@ -36,6 +36,29 @@ class Writer:
         self._lines.append(f"            {name} = {value}")
         return name
 
+    def linear(self, x: str, name: str, inner: int, outer: int) -> str:
+        """A product with a weight, and a bias."""
+        y = self.let(f"R.matmul({x}, {self.weight(f'{name}_w', inner, outer)})")
+        return self.let(f"R.add({y}, {self.weight(f'{name}_b', outer)})")
+
+    def norm(self, x: str, name: str, width: int) -> str:
+        gain, shift = self.weight(f"{name}_g", width), self.weight(f"{name}_s", width)
+        return self.let(f"R.nn.layer_norm({x}, {gain}, {shift}, axes=-1)")
+
+    def conv_bias(
+        self, x: str, name: str, inner: int, outer: int, kernel: int, stride: int = 1, groups: int = 1,
+        padding: int | None = None,
+    ) -> str:  # fmt: skip
+        """A convolution with a weight, and a bias for each channel; by default the padding keeps the size."""
+        pad = kernel // 2 if padding is None else padding
+        k, b = (
+            self.weight(f"{name}_w", outer, inner // groups, kernel, kernel),
+            self.weight(f"{name}_b", 1, outer, 1, 1),
+        )
+        extra = f", groups={groups}" if groups != 1 else ""
+        y = self.let(f"R.nn.conv2d({x}, {k}, strides={stride}, padding={pad}{extra})")
+        return self.let(f"R.add({y}, {b})")
+
     def text(self, result: str, shape: Shape) -> Text:
         body = "\n".join(self._lines)
         params = ", ".join(self._params)
@@ -113,57 +136,90 @@ def elementwise(m: int, n: int) -> Text:
 def resnet18() -> Text:
     """Residual network of 18 layers for one image of 224 x 224, norms folded into weights and biases."""
     w = Writer()
-
-    def conv_bias(x: str, name: str, inner: int, outer: int, kernel: int, stride: int) -> str:
-        k, b = w.weight(f"{name}_w", outer, inner, kernel, kernel), w.weight(f"{name}_b", 1, outer, 1, 1)
-        y = w.let(f"R.nn.conv2d({x}, {k}, strides={stride}, padding={kernel // 2})")
-        return w.let(f"R.add({y}, {b})")
-
-    x = w.let(f"R.nn.relu({conv_bias(w.param('x', 1, 3, 224, 224), 'stem', 3, 64, 7, 2)})")
+    x = w.let(f"R.nn.relu({w.conv_bias(w.param('x', 1, 3, 224, 224), 'stem', 3, 64, 7, 2)})")
     x = w.let(f"R.nn.max_pool2d({x}, pool_size=3, strides=2, padding=1)")
     inner = 64
     for stage, outer in enumerate((64, 128, 256, 512)):
         for block in range(2):
             stride = 2 if stage and not block else 1
             name = f"s{stage}b{block}"
-            y = w.let(f"R.nn.relu({conv_bias(x, f'{name}_1', inner, outer, 3, stride)})")
-            y = conv_bias(y, f"{name}_2", outer, outer, 3, 1)
-            short = conv_bias(x, f"{name}_s", inner, outer, 1, stride) if inner != outer else x
+            y = w.let(f"R.nn.relu({w.conv_bias(x, f'{name}_1', inner, outer, 3, stride)})")
+            y = w.conv_bias(y, f"{name}_2", outer, outer, 3, 1)
+            short = w.conv_bias(x, f"{name}_s", inner, outer, 1, stride) if inner != outer else x
             x = w.let(f"R.nn.relu({w.let(f'R.add({y}, {short})')})")
             inner = outer
     x = w.let(f"R.mean({x}, axis=[2, 3], keepdims=False)")
-    y = w.let(f"R.matmul({x}, {w.weight('dense_w', 512, 1000)})")
-    return w.text(w.let(f"R.add({y}, {w.weight('dense_b', 1000)})"), (1, 1000))
+    return w.text(w.linear(x, "dense", 512, 1000), (1, 1000))
 
 
-def encoder(layers: int, width: int, heads: int, hidden: int, length: int) -> Text:
-    """Transformer encoder, norms before the blocks."""
+def lenet() -> Text:
+    """Two convolutions and three products for one image of 28 x 28."""
+    w = Writer()
+    x = w.param("x", 1, 1, 28, 28)
+    for name, inner, outer, padding in (("c1", 1, 6, 2), ("c2", 6, 16, 0)):
+        x = w.let(f"R.nn.relu({w.conv_bias(x, name, inner, outer, 5, padding=padding)})")
+        x = w.let(f"R.nn.max_pool2d({x}, pool_size=2, strides=2)")
+    x = w.let(f"R.reshape({x}, (1, 400))")
+    for name, inner, outer in (("d1", 400, 120), ("d2", 120, 84)):
+        x = w.let(f"R.nn.relu({w.linear(x, name, inner, outer)})")
+    return w.text(w.linear(x, "d3", 84, 10), (1, 10))
+
+
+MOBILE_STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def mobilenet_v2() -> Text:
+    """MobileNetV2 for one image of 224 x 224, norms folded into weights and biases."""
+    w = Writer()
+
+    def relu6(x: str) -> str:
+        return w.let(f"R.nn.relu6({x})")
+
+    x = relu6(w.conv_bias(w.param("x", 1, 3, 224, 224), "stem", 3, 32, 3, 2))
+    inner = 32
+    for stage, (times, outer, blocks, first) in enumerate(MOBILE_STAGES):
+        for block in range(blocks):
+            stride, name, wide = first if not block else 1, f"s{stage}b{block}", inner * times
+            y = relu6(w.conv_bias(x, f"{name}_up", inner, wide, 1)) if times != 1 else x
+            y = relu6(w.conv_bias(y, f"{name}_each", wide, wide, 3, stride, groups=wide))
+            y = w.conv_bias(y, f"{name}_down", wide, outer, 1)
+            x = w.let(f"R.add({x}, {y})") if stride == 1 and inner == outer else y
+            inner = outer
+    x = relu6(w.conv_bias(x, "head", inner, 1280, 1))
+    x = w.let(f"R.mean({x}, axis=[2, 3], keepdims=False)")
+    return w.text(w.linear(x, "dense", 1280, 1000), (1, 1000))
+
+
+def encoder(layers: int, width: int, heads: int, hidden: int, length: int, causal: bool = False) -> Text:
+    """Transformer encoder, norms before the blocks; `causal`: a mask, here a weight, is added to the scores."""
     w = Writer()
     head = width // heads
 
-    def linear(x: str, name: str, inner: int, outer: int) -> str:
-        y = w.let(f"R.matmul({x}, {w.weight(f'{name}_w', inner, outer)})")
-        return w.let(f"R.add({y}, {w.weight(f'{name}_b', outer)})")
-
-    def norm(x: str, name: str) -> str:
-        gain, shift = w.weight(f"{name}_g", width), w.weight(f"{name}_s", width)
-        return w.let(f"R.nn.layer_norm({x}, {gain}, {shift}, axes=-1)")
-
     def split(x: str, name: str, axes: str) -> str:
-        y = linear(x, name, width, width)
+        y = w.linear(x, name, width, width)
         return w.let(f"R.permute_dims({w.let(f'R.reshape({y}, ({length}, {heads}, {head}))')}, axes={axes})")
 
     scale = w.weight("scale", 1)
     x = w.param("x", length, width)
     for i in range(layers):
-        y = norm(x, f"l{i}_n1")
+        y = w.norm(x, f"l{i}_n1", width)
         q, k = split(y, f"l{i}_q", "[1, 0, 2]"), split(y, f"l{i}_k", "[1, 2, 0]")
         v = split(y, f"l{i}_v", "[1, 0, 2]")
         scores = w.let(f"R.multiply({w.let(f'R.matmul({q}, {k})')}, {scale})")
+        if causal:
+            scores = w.let(f"R.add({scores}, {w.weight(f'l{i}_mask', length, length)})")
         mixed = w.let(f"R.matmul({w.let(f'R.nn.softmax({scores}, axis=-1)')}, {v})")
         mixed = w.let(f"R.reshape({w.let(f'R.permute_dims({mixed}, axes=[1, 0, 2])')}, ({length}, {width}))")
-        x = w.let(f"R.add({x}, {linear(mixed, f'l{i}_o', width, width)})")
-        y = linear(norm(x, f"l{i}_n2"), f"l{i}_up", width, hidden)
-        y = linear(w.let(f"R.nn.gelu({y})"), f"l{i}_down", hidden, width)
+        x = w.let(f"R.add({x}, {w.linear(mixed, f'l{i}_o', width, width)})")
+        y = w.linear(w.norm(x, f"l{i}_n2", width), f"l{i}_up", width, hidden)
+        y = w.linear(w.let(f"R.nn.gelu({y})"), f"l{i}_down", hidden, width)
         x = w.let(f"R.add({x}, {y})")
     return w.text(x, (length, width))

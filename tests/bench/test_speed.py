@@ -32,6 +32,8 @@ SMALL = {
     "layer_norm": texts.layer_norm(3, 17),
     "gelu": texts.elementwise(3, 17),
     "encoder": texts.encoder(1, 8, 2, 16, 5),
+    "causal": texts.encoder(1, 8, 2, 16, 5, causal=True),
+    "lenet": texts.lenet(),
 }
 
 

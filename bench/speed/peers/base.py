@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ class Work:
     weights: Arrays
     folder: str  # for what is worth keeping between runs
     trials: int  # of tuners
+    onnx: str = ""  # the file of the model, if it is written already
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class Peer(Protocol):
 
     def prepare(self, work: Work) -> Ready:
         """Compile the workload. Raises whatever the peer raises where it cannot."""
+
+
+def onnx_bytes(work: Work) -> bytes:
+    """The workload as an ONNX model."""
+    if work.onnx:
+        return Path(work.onnx).read_bytes()
+    from bench.speed.peers.onnx_model import onnx_model
+
+    return onnx_model(work)
 
 
 class Kept:

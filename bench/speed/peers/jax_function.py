@@ -40,6 +40,8 @@ def _evaluate(node: Node, values: dict[str, Any]) -> Any:
             return x * args[1]
         case "nn.relu":
             return jnp.maximum(x, 0)
+        case "clip":
+            return jnp.clip(x, args[1], args[2])
         case "nn.gelu":
             return jax.nn.gelu(x, approximate=False)
         case "nn.softmax":

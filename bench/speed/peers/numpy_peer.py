@@ -60,6 +60,8 @@ def evaluate(node: Node, values: Arrays) -> np.ndarray:
             return x * args[1]
         case "nn.relu":
             return np.maximum(x, 0)
+        case "clip":
+            return np.clip(x, args[1], args[2])
         case "nn.gelu":
             return x * (x.dtype.type(0.5) * (1 + erf(x * x.dtype.type(math.sqrt(0.5)))))
         case "nn.softmax":

@@ -36,9 +36,9 @@ def _node(node: Node, constants: list[Any]) -> Any:
     attrs: Any = node.attrs
     args = [a for a in node.args if isinstance(a, str)]
 
-    def constant(values: Any) -> None:
-        name = f"{node.out}.sizes"
-        constants.append(numpy_helper.from_array(np.array(values, np.int64), name))
+    def constant(values: Any, dtype: type[np.generic] = np.int64) -> None:
+        name = f"{node.out}.{len(args)}"
+        constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         args.append(name)
 
     def make(op: str, **more: Any) -> Any:
@@ -53,6 +53,10 @@ def _node(node: Node, constants: list[Any]) -> Any:
             return make("Conv", strides=attrs["strides"], pads=attrs["padding"], group=attrs["groups"])
         case "nn.max_pool2d":
             return make("MaxPool", kernel_shape=attrs["pool_size"], strides=attrs["strides"], pads=attrs["padding"])
+        case "clip":
+            for bound in node.args[1:]:
+                constant(bound, np.float32)
+            return make("Clip")
         case "mean":
             constant(attrs["axis"])
             return make("ReduceMean", keepdims=int(attrs["keepdims"]))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 
-from bench.speed.peers.base import Peer, Ready, Work
-from bench.speed.peers.onnx_model import onnx_model
+from bench.speed.peers.base import Peer, Ready, Work, onnx_bytes
 
 
 class OnnxRuntime:
@@ -22,7 +21,7 @@ class OnnxRuntime:
         return {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__}
 
     def prepare(self, work: Work) -> Ready:
-        session = onnxruntime.InferenceSession(onnx_model(work), self.options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(onnx_bytes(work), self.options, providers=["CPUExecutionProvider"])
         binding = session.io_binding()
         for name, value in work.inputs.items():
             binding.bind_cpu_input(name, value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import openvino
 
-from bench.speed.peers.base import Peer, Ready, Work
-from bench.speed.peers.onnx_model import onnx_model
+from bench.speed.peers.base import Peer, Ready, Work, onnx_bytes
 
 
 class OpenVino:
@@ -20,10 +19,12 @@ class OpenVino:
         }
 
     def versions(self) -> dict[str, str]:
-        return {"openvino": openvino.__version__}
+        import onnx
+
+        return {"onnx": onnx.__version__, "openvino": openvino.__version__}
 
     def prepare(self, work: Work) -> Ready:
-        compiled = self.core.compile_model(self.core.read_model(onnx_model(work)), "CPU", self.options)
+        compiled = self.core.compile_model(self.core.read_model(onnx_bytes(work)), "CPU", self.options)
         request = compiled.create_infer_request()
         for name, value in work.inputs.items():
             request.set_tensor(name, openvino.Tensor(value, shared_memory=True))

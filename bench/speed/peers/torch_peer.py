@@ -24,6 +24,9 @@ def operator(node: Node) -> Callable[..., Any]:
             return torch.mul
         case "nn.relu":
             return torch.relu
+        case "clip":
+            low, high = node.args[1:]
+            return lambda x: torch.clamp(x, low, high)
         case "nn.gelu":
             return F.gelu
         case "nn.softmax":

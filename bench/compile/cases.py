@@ -1,0 +1,70 @@
+"""What is compared: mlcc at its levels, another tree of it, peers; each is a way to a model's first result."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.speed.session import ROOT
+
+NATIVE, PORTABLE, GPU = "llvm{cpu=native}", "llvm", "cuda{arch=sm_90}"
+PEERS = ("onnxruntime", "openvino", "jax", "inductor")
+SLOW = ("inductor",)  # measured once, and not on one core
+BOTH = (2, 1)  # cores
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the tables: `task` is what `child.py` is told besides the files, `tree` where its modules lie."""
+
+    name: str
+    task: dict[str, Any] = field(hash=False)
+    tree: Path = ROOT
+    cores: tuple[int, ...] = BOTH  # the numbers of cores on which it is measured
+    warm: bool = False  # the cache has what an earlier run left there
+    once: bool = False  # takes so long that one sample has to do
+
+    @property
+    def program(self) -> tuple[str, Path]:
+        """What has to be read from disk before a measurement is fair."""
+        return str(self.task.get("peer", "mlcc")), self.tree
+
+
+def mlcc_case(name: str, level: int, target: str = NATIVE, way: str = "first", **more: Any) -> Case:
+    emulate = more.pop("emulate", False)
+    return Case(name, {"way": way, "level": level, "target": target, "emulate": emulate}, **more)
+
+
+def cpu_cases(levels: list[int], default: int, against: Path | None, peers: list[str]) -> list[Case]:
+    """For models on this machine's CPU."""
+    made = []
+    for level in levels:
+        made.append(mlcc_case(f"mlcc `-O{level}`", level))
+        made.append(mlcc_case(f"mlcc `-O{level}`, portable", level, PORTABLE))
+    made.append(mlcc_case(f"`mlcc run -O{default}` again, from the cache", default, way="command", warm=True))
+    if against is not None:
+        name = label(against)
+        made += [mlcc_case(f"{name} `-O{level}`", level, tree=against) for level in (2, 3)]
+    for peer in peers:
+        slow = peer in SLOW
+        made.append(Case(peer, {"way": "peer", "peer": peer}, cores=BOTH[:1] if slow else BOTH, once=slow))
+    return made
+
+
+def gpu_cases(levels: list[int], against: Path | None, emulate: bool) -> list[Case]:
+    """For a GPU that need not be there: PTX, or with `emulate` the first result of emulated kernels."""
+    way = "first" if emulate else "build"
+    trees = [("mlcc", ROOT), *([] if against is None else [(label(against), against)])]
+    return [
+        mlcc_case(f"{name} `-O{level}`", level, GPU, way, emulate=emulate, tree=tree, cores=(1,))
+        for name, tree in trees
+        for level in levels
+    ]  # fmt: skip
+
+
+def label(tree: Path) -> str:
+    """The commit of a tree, or its folder's name."""
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True)
+    return asked.stdout.strip() if asked.returncode == 0 else tree.name

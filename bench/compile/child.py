@@ -1,0 +1,180 @@
+"""One model in one process: from its text, or what a peer is given, to the first result.
+
+`python -P child.py SPEC`, where SPEC is a `Task` in JSON. Prints a line of JSON when the result is there: the clock,
+CPU seconds and the peak of memory up to then, and what was found out afterwards. Runs with the mlcc of whatever tree
+comes first on PYTHONPATH, so for mlcc it imports nothing of bench.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Task = dict[str, Any]
+Arrays = dict[str, Any]
+
+
+def main() -> int:
+    task: Task = json.loads(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries print
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-task["cores"] :])
+    os.environ["MLCC_NUM_THREADS"] = str(task["cores"])
+    try:
+        result, afterwards = WAYS[task["way"]](task)
+        spent = {"clock": time.monotonic(), "cpu": cpu_seconds(), "peak": peak_bytes()}
+        found = {**spent, "off": distance(task, result), **afterwards()}
+    except ImportError as exc:
+        found = {"error": f"not installed: {exc}"}
+    except Exception as exc:
+        found = {"error": f"{type(exc).__name__}: {next(iter(str(exc).splitlines()), '')}"[:300]}
+    answers.write(json.dumps(found) + "\n")
+    answers.flush()
+    os._exit(0)  # what a peer does at its end, its first result did not need
+
+
+Afterwards = Callable[[], dict[str, Any]]
+
+
+def first(task: Task) -> tuple[Any, Afterwards]:
+    """The text by mlcc, called once in this process; `emulate` says whether on emulated kernels."""
+    import mlcc
+
+    artifact = _built(task)
+    executable = mlcc.load(artifact, emulate=True) if task.get("emulate") else mlcc.load(artifact)
+    result = executable["main"](*inputs(task).values())
+    return result, lambda: {"size": _size(artifact, "o" if not task.get("emulate") else "mlca", task)}
+
+
+def build(task: Task) -> tuple[None, Afterwards]:
+    """The text by mlcc for a target that nothing here runs."""
+    artifact = _built(task)
+    return None, lambda: {"size": _size(artifact, "mlca", task)}
+
+
+def command(task: Task) -> tuple[Any, Afterwards]:
+    """`mlcc run`, with whatever cache the environment names."""
+    from mlcc.cli.main import main as cli
+
+    out = os.path.join(task["folder"], "out.npz")
+    argv = ["run", task["text"], "--in", task["inputs"], "--out", out, "-t", task["target"], f"-O{task['level']}"]
+    code: object = 0
+    try:
+        cli(argv)
+    except SystemExit as exc:
+        code = exc.code
+    if code:
+        raise RuntimeError(f"exit code {code}")
+
+    import numpy as np
+
+    with np.load(out) as found:
+        return found[found.files[0]], dict
+
+
+def peer(task: Task) -> tuple[Any, Afterwards]:
+    """A peer of `bench.speed.peers`, given the operators as it takes them."""
+    import importlib
+
+    made = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
+    from bench.speed.graph import Graph
+    from bench.speed.peers.base import Work
+
+    with open(task["graph"]) as file:
+        graph = Graph.of(json.load(file))
+    weights = {} if task["peer"] in ("onnxruntime", "openvino") else arrays(task["weights"])  # those lie in the model
+    work = Work(graph, "", inputs(task), weights, task["folder"], 0, task["onnx"])
+    ready = made.prepare(work)
+    ready.call()
+    return ready.result(), lambda: {"versions": made.versions()}
+
+
+WAYS = {"first": first, "build": build, "command": command, "peer": peer}
+
+
+def _built(task: Task) -> Any:
+    import mlcc
+    from mlcc.driver import parse_file
+
+    return mlcc.build(parse_file(task["text"]), target=task["target"], opt_level=task["level"])
+
+
+def _size(artifact: Any, suffix: str, task: Task) -> int:
+    path = os.path.join(task["folder"], f"made.{suffix}")
+    artifact.save(path)
+    return os.path.getsize(path)
+
+
+def arrays(path: str) -> Arrays:
+    """The arrays of a file by name."""
+    import numpy as np
+
+    with np.load(path) as found:
+        return {name: found[name] for name in found.files}
+
+
+def inputs(task: Task) -> Arrays:
+    return arrays(task["inputs"])
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it started, also of those that are still there."""
+    own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    running = sum(map(_ticks, _descendants(os.getpid())), 0.0)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + running
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                for child in map(int, file.read().split()):
+                    found += [child, *_descendants(child)]
+    except OSError:
+        pass  # the process has ended
+    return found
+
+
+def _ticks(pid: int) -> float:
+    """Seconds of a running process and of those of its own that have ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_bytes() -> int:
+    """The most that this process had in memory; what `getrusage` gives begins with the parent's."""
+    try:
+        with open("/proc/self/status") as file:
+            line = next(line for line in file if line.startswith("VmHWM"))
+        return int(line.split()[1]) << 10
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def distance(task: Task, result: Any) -> float:
+    """How far a result is from what was expected, relative to the largest value."""
+    if result is None:
+        return 0.0
+    import numpy as np
+
+    with np.load(task["expected"]) as found:
+        want = found["expected/out"]
+    got = np.asarray(result)
+    if got.shape != want.shape:
+        raise ValueError(f"the result has shape {got.shape}, not {want.shape}")
+    return float(np.abs(got.astype(np.float64) - want).max() / max(1e-30, np.abs(want).max()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

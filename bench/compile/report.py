@@ -1,0 +1,95 @@
+"""The page of compile times: a table for each question, a row for each case, a column for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bench.compile.cases import Case
+from bench.compile.run import Found, Results
+
+MARK = "<!-- what follows is written by `python -m bench compile --write` -->"
+
+
+@dataclass
+class Part:
+    """Models and cases that were run against each other, and what came of it."""
+
+    models: Sequence[str]
+    cases: Sequence[Case]
+    found: Results = field(default_factory=dict)
+
+    def at(self, model: str, case: str, cores: int) -> Found:
+        return self.found.get((model, case, cores), Found())
+
+
+def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
+    """Rows of cases that have at least one cell."""
+    rows = []
+    for case in part.cases:
+        cells = [cell(part.at(model, case.name, cores)) for model in part.models]
+        if any(c != "-" for c in cells):
+            rows.append(f"| {case.name} | {' | '.join(cells)} |")
+    return [f"| | {' | '.join(part.models)} |", f"| --- |{' ---: |' * len(part.models)}", *rows]
+
+
+def seconds(what: str) -> Callable[[Found], str]:
+    """A cell: the median, and from the least to the largest where there are several samples."""
+
+    def cell(found: Found) -> str:
+        middle, samples = found.median(what), getattr(found, what)
+        if middle is None:
+            return "-"
+        return f"{middle:.2f}" + (f" ({min(samples):.2f}..{max(samples):.2f})" if len(samples) > 1 else "")
+
+    return cell
+
+
+def mebibytes(found: Found) -> str:
+    middle = found.median("peak")
+    return "-" if middle is None else f"{middle / (1 << 20):.0f}"
+
+
+def kibibytes(found: Found) -> str:
+    return f"{found.size / 1024:.0f}" if found.size and not found.error else "-"
+
+
+def ratios(part: Part, mine: str, theirs: Sequence[str], cores: int, what: str) -> list[str]:
+    """Lines that say by how much a case is slower or quicker than others."""
+    lines = []
+    for other in theirs:
+        cells = []
+        for model in part.models:
+            a, b = (part.at(model, name, cores).median(what) for name in (mine, other))
+            if a is not None and b:
+                cells.append(f"{model} {a / b:.2f}")
+        if cells:
+            lines.append(f"- {mine} / {other}: {', '.join(cells)}")
+    return lines
+
+
+def page(
+    facts: Sequence[str], cpu: Part, mine: str, theirs: Sequence[str], gpu: Part | None, emulated: Part | None
+) -> str:
+    """What a run writes."""
+    two, one = (f"{n} core{'s' if n > 1 else ''}" for n in (2, 1))
+    out = [MARK, "", *(f"- {fact}" for fact in facts), ""]
+    out += [f"## From the text to the first result: seconds on {two}", "", *table(cpu, 2, seconds("wall")), ""]
+    out += [*ratios(cpu, mine, theirs, 2, "wall"), ""]
+    out += [f"## The same: seconds of CPU on {one}", "", *table(cpu, 1, seconds("cpu")), ""]
+    out += [*ratios(cpu, mine, theirs, 1, "cpu"), ""]
+    out += ["## Most memory of the process, MiB", "", *table(cpu, 2, mebibytes), ""]
+    out += ["## Objects, KiB", "", "Weights are inside.", "", *table(cpu, 2, kibibytes), ""]
+    if gpu is not None:
+        out += [f"## PTX for sm_90: seconds of CPU on {one}", "", *table(gpu, 1, seconds("cpu")), ""]
+    if emulated is not None:
+        title = f"## Emulated kernels of sm_90, to the first result: seconds of CPU on {one}"
+        out += [title, "", *table(emulated, 1, seconds("cpu")), ""]
+    wrong = [
+        f"- {case}, {model}: {found.error}"
+        for part in (cpu, gpu, emulated) if part is not None
+        for (model, case, _), found in part.found.items() if found.error
+    ]  # fmt: skip
+    if wrong:
+        out += ["## What did not run", "", *dict.fromkeys(wrong), ""]
+    return "\n".join(out)
