@@ -24,12 +24,14 @@ class Part:
 
 
 def table(part: Part, cores: int, cell: Callable[[Found], str]) -> list[str]:
-    """Rows of cases that have at least one cell."""
+    """Rows of cases that have at least one cell; nothing if no case has."""
     rows = []
     for case in part.cases:
         cells = [cell(part.at(model, case.name, cores)) for model in part.models]
         if any(c != "-" for c in cells):
             rows.append(f"| {case.name} | {' | '.join(cells)} |")
+    if not rows:
+        return []
     return [f"| | {' | '.join(part.models)} |", f"| --- |{' ---: |' * len(part.models)}", *rows]
 
 
@@ -73,18 +75,21 @@ def page(
 ) -> str:
     """What a run writes."""
     two, one = (f"{n} core{'s' if n > 1 else ''}" for n in (2, 1))
+    most = max((cores for _, _, cores in cpu.found), default=2)
+    sections = [  # the last: what is compared with others below the table
+        (f"From the text to the first result: seconds on {two}", cpu, 2, seconds("wall"), "wall"),
+        (f"The same: seconds of CPU on {one}", cpu, 1, seconds("cpu"), "cpu"),
+        ("Most memory of the process, MiB", cpu, most, mebibytes, ""),
+        ("Objects, KiB, weights inside", cpu, most, kibibytes, ""),
+        (f"PTX for sm_90: seconds of CPU on {one}", gpu, 1, seconds("cpu"), ""),
+        (f"Emulated kernels of sm_90, to the first result: seconds of CPU on {one}", emulated, 1, seconds("cpu"), ""),
+    ]
     out = [MARK, "", *(f"- {fact}" for fact in facts), ""]
-    out += [f"## From the text to the first result: seconds on {two}", "", *table(cpu, 2, seconds("wall")), ""]
-    out += [*ratios(cpu, mine, theirs, 2, "wall"), ""]
-    out += [f"## The same: seconds of CPU on {one}", "", *table(cpu, 1, seconds("cpu")), ""]
-    out += [*ratios(cpu, mine, theirs, 1, "cpu"), ""]
-    out += ["## Most memory of the process, MiB", "", *table(cpu, 2, mebibytes), ""]
-    out += ["## Objects, KiB", "", "Weights are inside.", "", *table(cpu, 2, kibibytes), ""]
-    if gpu is not None:
-        out += [f"## PTX for sm_90: seconds of CPU on {one}", "", *table(gpu, 1, seconds("cpu")), ""]
-    if emulated is not None:
-        title = f"## Emulated kernels of sm_90, to the first result: seconds of CPU on {one}"
-        out += [title, "", *table(emulated, 1, seconds("cpu")), ""]
+    for title, part, cores, cell, compared in sections:
+        lines = table(part, cores, cell) if part is not None else []
+        if part is not None and lines:
+            out += [f"## {title}", "", *lines, ""]
+            out += [*ratios(part, mine, theirs, cores, compared), ""] if compared else []
     wrong = [
         f"- {case}, {model}: {found.error}"
         for part in (cpu, gpu, emulated) if part is not None

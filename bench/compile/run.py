@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import statistics
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.compile.cases import Case
+from bench.measure import prefer
 from bench.speed.session import PINNED, ROOT, THREAD_VARIABLES, TOLERANCE
 
 CHILD = ROOT / "bench" / "compile" / "child.py"
@@ -106,8 +106,7 @@ class Runner:
                 env=environment(case.tree, cores, folder) | cache, cwd=folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=None if os.environ.get("BENCH_TRACEBACKS") else subprocess.DEVNULL,
             )  # fmt: skip
-            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/autogroup", "w") as file:
-                file.write("-15")  # before other sessions, where root asks
+            prefer(process.pid, -15)
             try:
                 out, _ = process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:

@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from bench.measure import machine
+from bench.measure import default_level, machine
 from bench.speed.floors import Floors, measure
 from bench.speed.graph import operations, traffic
 from bench.speed.picture import picture
@@ -21,7 +21,9 @@ from bench.speed.workloads import Workload, suite
 from bench.startup import KEPT as STARTUP
 
 FOLDER = ROOT / "build" / "bench"
-QUICK = ("mlcc", "numpy", "torch", "onnxruntime", "openvino", "jax")
+QUICK = ("mlcc", "portable", "numpy", "onnxruntime", "openvino")
+QUICK_WORKLOADS = ("matmul_128", "mlp_1", "conv2d_3x3", "softmax_128x1024", "gelu_1M")
+LONG = {"tvm": "without tuning its figures mean little; give --trials 64", "inductor": "it takes 20 s a workload"}
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -32,7 +34,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--threads", default=",".join(str(n) for n in (1, 2) if n <= cores), help="default: %(default)s"
     )
-    parser.add_argument("--quick", action="store_true", help="few samples, no peer that tunes or compiles for long")
+    parser.add_argument("--level", type=int, default=default_level(), help="of mlcc; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="few samples, workloads and peers")
     parser.add_argument("--trials", type=int, default=0, help="tune TVM for so many trials a workload, or leave it out")
     parser.add_argument("--seed", default="0", help="seeds of the drawn shapes, separated by commas")
     parser.add_argument("--write", action="store_true", help="write docs/speed.md and docs/speed.svg from all found")
@@ -46,6 +49,8 @@ def main(argv: list[str]) -> int:
     if options.only:
         words = options.only.split(",")
         chosen = [w for w in chosen if any(word in w.name for word in words)]
+    elif options.quick:
+        chosen = [w for w in chosen if w.name in QUICK_WORKLOADS]
     if options.list:
         print("\n".join(w.name for w in chosen))
         return 0
@@ -55,13 +60,16 @@ def main(argv: list[str]) -> int:
         print(f"no peer `{unknown[0]}`; there are {', '.join(PEERS)}" if unknown else "no such workload: see --list")
         return 2
     plan = Plan(rounds=9, seconds=0.4, sample=2e-3, limit=120) if options.quick else Plan()
-    plan = replace(plan, trials=options.trials)
-    if "tvm" in peers and not options.trials and not options.peers:
-        print("  tvm is skipped: without tuning its figures mean little; give --trials 64, which takes its time")
-        peers.remove("tvm")
+    plan = replace(plan, trials=options.trials, level=options.level)
+    for peer in [] if options.peers else [p for p in peers if p in LONG and not (p == "tvm" and options.trials)]:
+        print(f"  {peer} is skipped: {LONG[peer]}, or name it in --peers")
+        peers.remove(peer)
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept = FOLDER / "results.json"
     record = Record.load(kept, machine().rpartition(",")[0])
+    if record.facts.get("level", str(plan.level)) != str(plan.level):
+        record.lines.clear()  # no table of two levels
+    record.facts["level"] = str(plan.level)
     record.facts["date"] = datetime.date.today().isoformat()
     for count in (int(n) for n in options.threads.split(",")):
         run(chosen, peers, count, plan, record, kept)

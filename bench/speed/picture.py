@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from html import escape
 
 from bench.speed.record import Line
+from bench.speed.worker import OURS
 
 COLOURS = {
-    "mlcc": "#d1242f", "numpy": "#6e7781", "torch": "#e16f24", "inductor": "#9a6700", "onnxruntime": "#0969da",
-    "openvino": "#8250df", "jax": "#1a7f37", "tvm": "#0a7ea4", "iree": "#bf3989",
+    "mlcc": "#d1242f", "portable": "#ff8f87", "numpy": "#6e7781", "torch": "#e16f24", "inductor": "#9a6700",
+    "onnxruntime": "#0969da", "openvino": "#8250df", "jax": "#1a7f37", "tvm": "#0a7ea4", "iree": "#bf3989",
 }  # fmt: skip
 ROW, TOP, LEFT, WIDE, GAP = 20, 64, 210, 400, 50
 LEAST, MOST = 1 / 16, 4.0  # of the best peer's speed; what lies beyond stands at the edge
@@ -68,8 +69,8 @@ def _panel(rows: Sequence[str], found: dict[tuple[str, int], Line], threads: int
         if line is None or base is None:
             continue
         out.append(_floor(_at(base / line.floor, left), y))
-        # mlcc last, on top
-        for peer in sorted(line.results, key=lambda p: p == "mlcc"):
+        # ours last, on top
+        for peer in sorted(line.results, key=lambda p: (p in OURS, p == "mlcc")):
             time = line.time(peer)
             if time is not None:
                 out.append(_mark(peer, _at(base / time, left), y))
@@ -87,7 +88,7 @@ def _at(value: float, left: float) -> float:
 
 def _mark(peer: str, x: float, y: float) -> str:
     colour = COLOURS.get(peer, "black")
-    if peer == "mlcc":
+    if peer in OURS:
         return (
             f'<path d="M{x - 7:.1f} {y:.1f} L{x:.1f} {y - 7:.1f} L{x + 7:.1f} {y:.1f} L{x:.1f} {y + 7:.1f} Z" '
             f'fill="{colour}" stroke="white"/>'

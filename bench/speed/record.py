@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.speed.session import Result
+from bench.speed.worker import OURS
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Line:
 
     def best_peer(self) -> str | None:
         """The fastest competitor of mlcc."""
-        times = {p: t for p in self.results if p != "mlcc" and (t := self.time(p)) is not None}
+        times = {p: t for p in self.results if p not in OURS and (t := self.time(p)) is not None}
         return min(times, key=times.__getitem__, default=None)
 
     def ratio(self) -> float | None:
@@ -40,6 +41,11 @@ class Line:
         mine, best = self.time("mlcc"), self.best_peer()
         theirs = None if best is None else self.time(best)
         return None if mine is None or theirs is None else theirs / mine
+
+    def portable(self) -> float | None:
+        """How many times as long as for this very CPU a portable build takes."""
+        native, portable = self.time("mlcc"), self.time("portable")
+        return None if native is None or portable is None else portable / native
 
 
 @dataclass

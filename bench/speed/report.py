@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from bench.speed.record import Line, Record, milliseconds
-from bench.speed.worker import PEERS
+from bench.speed.worker import OURS, PEERS
 
 MARK = "<!-- what follows is written by `python -m bench speed --write` -->"
+
+PORTABLE_GOAL = 1.1  # times of a portable build over those of a native one
 
 
 def terminal(line: Line) -> list[str]:
@@ -38,20 +41,22 @@ def terminal(line: Line) -> list[str]:
 
 def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
     """The part of `docs/speed.md` that a run writes; `startup`: command, wall and CPU milliseconds, peak MiB."""
+    level = f"All that mlcc compiles is at `-O{record.facts['level']}`." if "level" in record.facts else ""
     out = [
         MARK,
         "",
         f"Medians in milliseconds on {record.machine}; the best peer is in bold.",
-        "`mlcc / best` is how many times as fast mlcc is as that one.",
+        f"`mlcc / best` is how many times as fast mlcc is as that one. {level}",
         "",
     ]
     floors = {k: v for k, v in record.facts.items() if k.startswith(("floors", "load"))}
-    versions = ", ".join(f"{k} {v}" for k, v in record.facts.items() if k not in floors and k != "date")
+    versions = ", ".join(f"{k} {v}" for k, v in record.facts.items() if k not in floors and k not in ("date", "level"))
     out += [f"- {record.facts.get('date', '')}, {versions}", *(f"- {k}: {v}" for k, v in sorted(floors.items()))]
     for threads in sorted({line.threads for line in record.lines}):
         lines = [line for line in record.lines if line.threads == threads]
         out += ["", f"## {threads} thread{'s' if threads > 1 else ''}", ""]
         out += [*table(lines), "", *summary(lines)]
+    out += objects(record.lines)
     if startup:
         out += ["", "## From the shell to the first result", "", "The perceptron 784-128-10, a process each.", ""]
         out += ["| command | ms | ms of CPU | peak MiB |", "| --- | ---: | ---: | ---: |"]
@@ -71,18 +76,38 @@ def summary(lines: Sequence[Line]) -> list[str]:
     out = [f"mlcc is the fastest in {len(ratios) - len(behind)} of {len(ratios)}."]
     if behind:
         out.append(f"Behind: {', '.join(f'{x.workload} {r:.2f} x ({x.best_peer()})' for r, x in behind)}.")
+    portable = sorted(((r, x) for x in lines if (r := x.portable()) is not None), key=lambda pair: -pair[0])
+    if portable:
+        middle = statistics.median(r for r, _ in portable)
+        worst = ", ".join(f"{x.workload} {r:.2f} x" for r, x in portable if r > PORTABLE_GOAL)
+        out.append(f"Portable builds take {middle:.2f} x the time of native ones (median); over {PORTABLE_GOAL} x: ")
+        out[-1] += f"{worst or 'none'}."
     return out
+
+
+def objects(lines: Sequence[Line]) -> list[str]:
+    """The sizes of what mlcc made for one workload after the other."""
+    rows = {}
+    for line in lines:
+        sizes = [line.results[p].size if p in line.results else 0 for p in OURS]
+        if any(sizes):
+            rows[line.workload] = " | ".join(f"{size / 1024:.0f}" if size else "-" for size in sizes)
+    if not rows:
+        return []
+    head = ["", "## Objects", "", "KiB, weights inside.", "", f"| workload | {' | '.join(OURS)} |"]
+    return [*head, "| --- | ---: | ---: |", *(f"| {name} | {sizes} |" for name, sizes in rows.items())]
 
 
 def table(lines: Sequence[Line]) -> list[str]:
     """Milliseconds, medians; the best peer's in bold."""
-    peers = [p for p in PEERS if p != "mlcc" and any(p in line.results for line in lines)]
-    out = [f"| workload | arithmetic floor | byte floor | mlcc | mlcc / best | {' | '.join(peers)} |"]
-    out.append("| --- |" + " ---: |" * (4 + len(peers)))
+    peers = [p for p in PEERS if p not in OURS and any(p in line.results for line in lines)]
+    out = [f"| workload | arithmetic floor | byte floor | mlcc | mlcc / best | portable | {' | '.join(peers)} |"]
+    out.append("| --- |" + " ---: |" * (5 + len(peers)))
     for line in lines:
         ratio, best = line.ratio(), line.best_peer()
         cells = [line.workload, milliseconds(line.arithmetic or None), milliseconds(line.bytes)]
         cells += [milliseconds(line.time("mlcc")), "-" if ratio is None else f"{ratio:.2f} x"]
+        cells += [milliseconds(line.time("portable"))]
         cells += [f"**{milliseconds(line.time(p))}**" if p == best else milliseconds(line.time(p)) for p in peers]
         out.append(f"| {' | '.join(cells)} |")
     return out

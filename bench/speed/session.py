@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.measure import default_level
 from bench.speed.peers.numpy_peer import reference
+from bench.speed.worker import OURS
 from bench.speed.workloads import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +45,7 @@ class Plan:
     seconds: float = 2.0  # for one competitor on one workload, beyond what three samples take
     sample: float = 5e-3
     trials: int = 0
+    level: int = field(default_factory=default_level)  # of mlcc
     limit: float = 1800.0  # for preparing one workload
 
 
@@ -55,6 +58,7 @@ class Result:
     waited: list[float] = field(default_factory=list)  # of each sample, the share it waited for a CPU
     native: float | None = None
     prepare: float = 0.0
+    size: int = 0  # bytes of what is shipped, where the competitor can tell
     off: float = 0.0
     note: str = ""
     error: str = ""
@@ -186,12 +190,13 @@ def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path
         results.append(result)
         found = competitor.ask(
             plan.limit, do="load", path=str(path), graph=graph, source=workload.text.source, folder=str(folder),
-            trials=plan.trials,
+            trials=plan.trials, level=plan.level,
         )  # fmt: skip
         if not found["ok"]:
             result.error = found["error"]
             continue
         result.prepare, result.off, result.note = found["prepare"], found["off"], found["note"]
+        result.size = found["size"]
         if not result.off <= TOLERANCE:
             result.error = f"wrong by {result.off:.1e} of the largest value"
             continue
@@ -218,6 +223,6 @@ def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path
             result.waited.append(found["waited"])
             result.spent += wall * count
     for competitor, result, _ in racing:
-        if competitor.peer == "mlcc" and not result.error:
+        if competitor.peer in OURS and not result.error:
             result.native = competitor.ask(plan.limit, do="native").get("native")
     return results

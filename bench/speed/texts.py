@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
@@ -87,6 +88,12 @@ def bmm_relu(batch: int, m: int, k: int, n: int) -> Text:
     w = Writer()
     y = w.let(f"R.matmul({w.param('a', batch, m, k)}, {w.param('b', batch, k, n)})")
     return w.text(w.let(f"R.nn.relu({y})"), (batch, m, n))
+
+
+def transpose(shape: Shape, axes: Sequence[int]) -> Text:
+    w = Writer()
+    y = w.let(f"R.permute_dims({w.param('x', *shape)}, axes={list(axes)})")
+    return w.text(y, tuple(shape[axis] for axis in axes))
 
 
 def mlp(batch: int) -> Text:

@@ -17,7 +17,10 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-PEERS = ("mlcc", "numpy", "torch", "inductor", "onnxruntime", "openvino", "jax", "tvm", "iree")
+from bench.measure import prefer
+
+OURS = ("mlcc", "portable")
+PEERS = (*OURS, "numpy", "torch", "inductor", "onnxruntime", "openvino", "jax", "tvm", "iree")
 
 
 SETTLE = 0.03  # seconds until the system has spread the threads of a process that was stopped over the cores
@@ -38,7 +41,9 @@ class Worker:
     def versions(self) -> dict[str, str]:
         return self.peer.versions()
 
-    def load(self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int) -> dict[str, Any]:
+    def load(
+        self, path: str, graph: dict[str, Any], source: str, folder: str, trials: int, level: int
+    ) -> dict[str, Any]:
         """Prepare a workload whose arrays lie at `path`; how long that took and how far the result is off."""
         import numpy as np
 
@@ -50,7 +55,7 @@ class Worker:
             for key in arrays.files:
                 kind, _, name = key.partition("/")
                 kinds[kind][name] = np.array(arrays[key])
-        work = Work(Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials)
+        work = Work(Graph.of(graph), source, kinds["inputs"], kinds["weights"], folder, trials, level=level)
         self.ready = None
         began = time.perf_counter()
         self.ready, self.work = self.peer.prepare(work), work
@@ -60,7 +65,8 @@ class Worker:
         if got.shape != want.shape:
             raise ValueError(f"the result has shape {got.shape}, not {want.shape}")
         off = float(np.abs(got.astype(np.float64) - want).max(initial=0) / max(1e-30, np.abs(want).max(initial=0)))
-        return {"prepare": prepared, "off": off, "note": self.ready.note}
+        size = 0 if self.ready.size is None else self.ready.size()
+        return {"prepare": prepared, "off": off, "note": self.ready.note, "size": size}
 
     def sample(self, least: float, number: int = 0) -> dict[str, Any]:
         """Seconds per call, by the clock and of CPU time; as many calls as take `least` seconds, if no number is given.
@@ -124,16 +130,11 @@ def waiting() -> float:
 @contextlib.contextmanager
 def before_others() -> Iterator[None]:
     """A high priority for this process's session, where Linux groups tasks by session and root asks."""
-    _prefer("-15")
+    prefer("self", -15)
     try:
         yield
     finally:
-        _prefer("0")
-
-
-def _prefer(nice: str) -> None:
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
-        file.write(nice)
+        prefer("self", 0)
 
 
 def _die_with_parent() -> None:

@@ -74,16 +74,16 @@ def test_a_byte_floor_is_of_the_level_that_holds_all() -> None:
     assert floors.seconds(0, 1001) == (0, 1001 / 1e10)
 
 
-def test_a_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race(tmp_path: Path) -> None:
     """A competitor whose process died is started again."""
-    monkeypatch.setenv("BENCH_LEVEL", "2")
     workload = workloads.Workload("tiny", lambda: texts.mlp(1))
-    with competitors(["mlcc", "numpy"], 1) as running:
-        assert [c.missing for c in running] == ["", ""]
-        assert running[1].versions["numpy"] == np.__version__
-        running[1].stop()
-        results = race(workload, running, Plan(rounds=3, seconds=0.1, sample=1e-4), tmp_path)
-    assert [(r.peer, r.error) for r in results] == [("mlcc", ""), ("numpy", "")]
+    with competitors(["mlcc", "portable", "numpy"], 1) as running:
+        assert [c.missing for c in running] == ["", "", ""]
+        assert running[2].versions["numpy"] == np.__version__
+        running[2].stop()
+        results = race(workload, running, Plan(rounds=3, seconds=0.1, sample=1e-4, level=1), tmp_path)
+    assert [(r.peer, r.error) for r in results] == [("mlcc", ""), ("portable", ""), ("numpy", "")]
+    assert [r.size > 400_000 for r in results] == [True, True, False]
     assert all(3 <= len(r.times) == len(r.waited) <= 12 for r in results)
     assert results[0].native is not None and 0 < results[0].native < 1
     assert all(0 < t < 1 for r in results for t in r.times)
@@ -119,6 +119,7 @@ def record() -> Record:
     line.results = {
         "mlcc": Result("mlcc", [4e-3] * 3, [0.0] * 3),
         "numpy": Result("numpy", [8e-3] * 3, [0.0] * 3),
+        "portable": Result("portable", [6e-3] * 3, [0.0] * 3, size=3 << 10),
         "jax": Result("jax", [2e-3] * 3, [0.0] * 3),
         "tvm": Result("tvm", error="no tuner"),
     }
@@ -129,7 +130,9 @@ def test_the_report(tmp_path: Path) -> None:
     found = record()
     assert found.lines[0].best_peer() == "jax" and found.lines[0].ratio() == 0.5
     text = page(found)
-    assert "| a<b | 1.00 | 2.00 | 4.00 | 0.50 x | 8.00 | **2.00** | - |" in text
+    assert "| a<b | 1.00 | 2.00 | 4.00 | 0.50 x | 6.00 | 8.00 | **2.00** | - |" in text
+    assert "1.50 x the time of native ones" in text and "over 1.1 x: a<b 1.50 x." in text
+    assert "| a<b | - | 3 |" in text, "the sizes of objects"
     assert "- tvm, a<b: no tuner" in text
     assert "mlcc is the fastest in 0 of 1." in text and "Behind: a<b 0.50 x (jax)." in text
     assert "| mlcc run | 80 | 70 | 30 |" in page(found, [["mlcc run", "80", "70", "30"]])

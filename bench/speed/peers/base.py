@@ -25,6 +25,7 @@ class Work:
     folder: str  # for what is worth keeping between runs
     trials: int  # of tuners
     onnx: str = ""  # the file of the model, if it is written already
+    level: int = 0  # of mlcc
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Ready:
     result: Callable[[], np.ndarray]
     native: Callable[[], float] | None = None  # seconds of a call without the call's overhead
     note: str = ""
+    size: Callable[[], int] | None = None  # bytes of what is shipped, weights included
 
 
 class Peer(Protocol):

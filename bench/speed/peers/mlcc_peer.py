@@ -1,4 +1,4 @@
-"""mlcc: the text at -O3 with its weights bound, called by a bound call."""
+"""mlcc: the text with its weights bound, compiled for this CPU, called by a bound call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 import mlcc
 from bench.speed.peers.base import Peer, Ready, Work
 
-# where a workload's text, weights and object are left, for a look with the command line
-LEVEL = int(os.environ.get("BENCH_LEVEL", "3"))
-
 
 class Mlcc:
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, target: str) -> None:
         os.environ["MLCC_NUM_THREADS"] = str(threads)
+        self.target = target
 
     def versions(self) -> dict[str, str]:
         import llvmlite
@@ -29,7 +27,8 @@ class Mlcc:
             with tempfile.TemporaryDirectory() as folder:
                 np.savez(f"{folder}/weights.npz", **work.weights)
                 module = mlcc.run_passes(module, "bind-params{params=weights.npz}", folder=folder)
-        executable = mlcc.load(mlcc.build(module, target="llvm{cpu=native}", opt_level=LEVEL))
+        artifact = mlcc.build(module, target=self.target, opt_level=work.level)
+        executable = mlcc.load(artifact)
         given = [work.inputs[name] for name in work.graph.params if name in work.inputs]
         shape = next(n.shape for n in work.graph.nodes if n.out == work.graph.result)
         out = np.empty(shape, np.float32)
@@ -38,8 +37,9 @@ class Mlcc:
             function.bind(*given, out=out),
             lambda: out,
             lambda: executable.time_evaluator("main", number=1, repeat=5, min_seconds=2e-3)(*given).median,
+            size=lambda: len(artifact.emit(artifact.loadable)),
         )
 
 
 def make(threads: int) -> Peer:
-    return Mlcc(threads)
+    return Mlcc(threads, "llvm{cpu=native}")
