@@ -34,6 +34,18 @@ def analyzer_of(tree: Tree) -> Analyzer:
     return found  # type: ignore[no-any-return]
 
 
+def iterations(tree: Tree, block: tir.Block) -> tuple[object, ...]:
+    """A block with its binding, the loops around it, and between them the ends of scopes: a key of facts about what the
+    block does, whatever else stands in those loops."""
+    found: list[object] = [tree.realize(block)]
+    for at in tree.ancestors(block):
+        if isinstance(at, tir.For):
+            found.append((at.var, at.min, at.extent, at.thread))
+        elif isinstance(at, tir.Block):
+            found.append(None)
+    return tuple(found)
+
+
 def bindings(realize: tir.BlockRealize) -> dict[tir.Var, Expr]:
     """The value of each axis variable."""
     return {a.var: v for a, v in zip(realize.block.iter_vars, realize.values, strict=True)}
@@ -110,7 +122,7 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
         if tree.scope(realize.block) is None:
             found = not realize.block.iter_vars
         else:
-            found = is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)) or _was_affine(tree, realize)
+            found = _is_affine(tree, realize) or _was_affine(tree, realize)
         tree.cache[key] = found
     return found
 
@@ -149,11 +161,18 @@ def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.B
                 kept[now] = place
 
 
+def _is_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
+    return tree.fact(  # type: ignore[no-any-return]
+        ("affine", realize.values, realize.predicate, *iterations(tree, realize.block)[1:]),
+        lambda: is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)),
+    )
+
+
 def _was_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
     place = kept_bindings(tree).get(realize.block)
     while place is not None:
         tree, realize = place
-        if is_affine_in(realize, domain_above(tree, realize), analyzer_of(tree)):
+        if _is_affine(tree, realize):
             return True
         place = kept_bindings(tree).get(realize.block)
     return False

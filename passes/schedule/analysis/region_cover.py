@@ -17,7 +17,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm, Range
 from mlcc.ir.visit import substitute
-from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, loop_domain
+from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, iterations, loop_domain
 from mlcc.passes.schedule.analysis.scope import DepKind, scope_info
 from mlcc.passes.schedule.tree import Tree
 
@@ -66,8 +66,7 @@ def _cover_violation(tree: Tree, block: tir.Block) -> Words | None:
     if not sources:
         return None
     blocks = [block, *dict.fromkeys(sources)]
-    outside = [(loop.var, loop.min, loop.extent, loop.thread) for loop in tree.all_loops_above(scope)]
-    key = ("cover", *blocks, *(tree.child_of(scope, b) for b in blocks), *outside)
+    key = ("cover", *(iterations(tree, b) for b in blocks))
     return tree.fact(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
 
 
