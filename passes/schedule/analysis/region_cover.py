@@ -7,11 +7,12 @@ they surely write, consumers by what they may read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.extremes import at_most
 from mlcc.arith.intset import NOTHING, Interval, from_range, meet
+from mlcc.arith.proofs import linear_terms
 from mlcc.arith.region_bound import Box, lower_bound, union_lower_bound, upper_bound
 from mlcc.ir import construct as c
 from mlcc.ir import tir
@@ -106,33 +107,42 @@ def _uncovered(
 
 
 def _writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stmt) -> bool:
-    """Does a block plainly write every element in one iteration of `place`: by an axis for each dimension, bound to a
-    loop of its own over all of it? So do nearly all producers, and what others write takes 3 ms to find, not 20 us."""
+    """Does a block plainly write every element in one iteration of `place`: by an index for each dimension, over all of
+    it and by loops of its own? So do nearly all producers, and what others write takes 3 ms to find, not 20 us."""
     realize = tree.realize(block)
     if tir.const_int(realize.predicate) != 1:
         return False
-    axes = dict(zip((a.var for a in block.iter_vars), realize.values, strict=True))
+    axes = bindings(realize)
     below = loop_domain(tree, tree.parent(realize), place)
+    same = analyzer_of(tree).same
     for region in block.writes:
         if region.buffer is buffer and all(
-            tir.const_int(r.extent) == 1 and _spans(axes.get(r.min, r.min), below, size)  # type: ignore[call-overload]
+            tir.const_int(r.extent) == 1 and _spans(r.min, axes, below, size, same)
             for r, size in zip(region.region, buffer.shape, strict=True)
         ):
             return True
     return False
 
 
-def _spans(value: Expr | None, loops: dict[tir.Var, Range], size: Expr) -> bool:
-    """Is `value` the variable of one of `loops`, which runs from 0 up to `size`, a constant or a variable? The loop is
-    used up."""
-    if not isinstance(value, tir.Var):
-        return tir.const_int(size) == 1 and tir.const_int(value) == 0
-    domain = loops.pop(value, None)
-    if domain is None or tir.const_int(domain.min) != 0:
-        return False
-    return (isinstance(size, tir.Var) and domain.extent is size) or (
-        tir.const_int(domain.extent) == tir.const_int(size) is not None
-    )
+def _spans(
+    index: Expr, axes: dict[tir.Var, Expr], loops: dict[tir.Var, Range], size: Expr, same: Callable[[Expr, Expr], bool]
+) -> bool:
+    """Does `index` run from 0 up to `size`: a loop, or several in mixed radix as in `i * 12 + j * 4 + k`? The loops are
+    used up; only the outermost may be symbolic."""
+    reached = 1
+    terms = linear_terms(index)
+    for at, (value, scale) in enumerate(sorted(terms, key=lambda term: term[1])):
+        value = axes.get(value, value)  # type: ignore[call-overload]
+        if not isinstance(value, tir.Var):
+            return len(terms) == 1 and tir.const_int(size) == 1 and tir.const_int(value) == 0
+        domain = loops.pop(value, None)
+        if domain is None or tir.const_int(domain.min) != 0 or scale != reached:
+            return False
+        extent = tir.const_int(domain.extent)
+        if extent is None:
+            return at + 1 == len(terms) and same(c.mul(domain.extent, c.const(reached, size.dtype)), size)
+        reached *= extent
+    return tir.const_int(size) == reached
 
 
 def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
