@@ -240,7 +240,9 @@ def _wider(left: DType, right: DType) -> DType:
 
 def _fold_int(fn: Callable[[int, int], int], a: Expr, b: Expr) -> Expr | None:
     if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return IntImm(a.dtype, wrap(fn(a.value, b.value), a.dtype))
+        made, dtype = fn(a.value, b.value), a.dtype
+        fits = dtype.kind == "int" and -(1 << dtype.bits - 1) <= made < 1 << dtype.bits - 1
+        return IntImm(dtype, made if fits else wrap(made, dtype))
     return None
 
 

@@ -91,10 +91,14 @@ class Stage:
         found = []
         for node in walk((*self.block.body, *(self.block.init or ()))):
             if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
-                indices = tuple(substitute(i, self.axes) for i in node.indices)
-                indices = tuple(self._analyzer.simplify(i) if divisions(i) else i for i in indices)
+                indices = tuple(self._by_loops(i) for i in node.indices)
                 found.append(Access(node.buffer, indices, isinstance(node, tir.BufferStore)))
         return tuple(found)
+
+    def _by_loops(self, index: tir.Expr) -> tir.Expr:
+        """An index of the body in the variables of the loops."""
+        made = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
+        return self._analyzer.simplify(made) if not isinstance(made, tir.Var) and divisions(made) else made
 
     @cached_property
     def element_bytes(self) -> int:
@@ -137,7 +141,9 @@ class Stage:
         strides = access.buffer.strides or compact_strides(access.buffer.shape)
         total: tir.Expr = c.const(0, dtype)
         for index, stride in zip(access.indices, strides, strict=True):
-            if var in used_vars(index):
+            if index is var:
+                total = c.add(total, c.cast(dtype, stride))
+            elif var in used_vars(index):
                 moved = c.sub(substitute(index, {var: c.add(var, 1)}), index)
                 total = c.add(total, c.mul(c.cast(dtype, moved), c.cast(dtype, stride)))
         total = analyzer.simplify(total)  # as a whole: what quotients and remainders give cancels out

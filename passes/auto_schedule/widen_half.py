@@ -24,7 +24,8 @@ _EXACT = (tir.Max, tir.Min, tir.CompareOp)
 def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:
     """Make the roundings of a kernel fewer; was there anything to do?"""
     sch = kernel.sch
-    if any(_makes_integers(kernel.stage(block)) for block in kernel.blocks()):
+    stages = kernel.stages()
+    if not any(map(_rounds, stages)) or any(map(_makes_integers, stages)):
         return False
     chosen = [block for block in kernel.blocks() if _rounds(kernel.stage(block))]
     for block in chosen:

@@ -126,7 +126,10 @@ class Tree:
 
     def child_realizes(self, node: Stmt | Body) -> list[tir.BlockRealize]:
         """The outermost blocks below a block, loop, branch or body, in order; a realize gives itself."""
-        return child_realizes(node)
+        found = self.cache.get(("children", node))
+        if found is None:
+            found = self.cache["children", node] = child_realizes(node)
+        return list(found)
 
     def blocks_named(self, name: str) -> list[tir.Block]:
         return [r.block for r in self.realizes if r.block.name == name]
