@@ -51,6 +51,9 @@ def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> 
 
 def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRewriter, level: Level) -> str | None:
     """Ordered from the lowest, each digit must start where the one below ends, and the last end with the iterator."""
+    first = splits[0]
+    if len(splits) == 1 and first.extent is mark.extent and is_one(first.lower_factor) and not rewriter.unpadded:
+        return None  # all of an iterator, as nearly always
     proofs = rewriter.proofs
     expected: Expr = c.const(1, mark.extent.dtype)
     left = list(splits)

@@ -204,6 +204,9 @@ class Fuser:
             if len(value.args) <= 1 and early:
                 return value
         args, dtype = value.args, value.base.dtype
+        if len(args) == 1 and is_one(args[0].scale) and not self.constraints:  # as most are: nothing to look for
+            (digit,), one = args, args[0].scale
+            return self._remembered(value, [digit], [digit], one, IntImm(dtype, 0), product(digit.extent, one))
         used, unit = [False] * len(args), _first_unit(args)
         at = self._base(args, used, None, len(args) - 1)
         if at == -1:

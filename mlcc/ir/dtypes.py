@@ -8,6 +8,7 @@ from dataclasses import dataclass
 _NAME = re.compile(r"(float8_e4m3fn|float8_e5m2|bfloat16|float|int|uint|bool|handle|void)(\d*)(?:x(\d+))?$")
 _BITS = {"int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64)}
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+_FLOATS = frozenset({"float", "bfloat", *_FLOAT8})
 _table: dict[str, DType] = {}
 
 
@@ -41,7 +42,7 @@ class DType:
     @property
     def is_float(self) -> bool:
         """float16/32/64, bfloat16 or an 8-bit float."""
-        return self.kind == "float" or self.kind == "bfloat" or self.kind.startswith("float8")
+        return self.kind in _FLOATS
 
     @property
     def is_bool(self) -> bool:
