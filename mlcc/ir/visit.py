@@ -76,7 +76,7 @@ def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:
 
 def used_vars(root: Any) -> set[tir.Var]:
     """All TensorIR variables that occur below `root`, bound or free."""
-    return {n for n in walk(root) if isinstance(n, tir.Var)}
+    return {root} if isinstance(root, tir.Var) else {n for n in walk(root) if isinstance(n, tir.Var)}
 
 
 def binders(root: Any) -> dict[tir.Var, None]:

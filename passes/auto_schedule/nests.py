@@ -6,7 +6,6 @@ from itertools import takewhile
 
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called, name_of
-from mlcc.ir.node import walk
 from mlcc.ir.visit import used_vars
 from mlcc.passes.auto_schedule.kernel import Kernel
 from mlcc.passes.auto_schedule.stage import Stage
@@ -39,7 +38,7 @@ def _is_shift(index: tir.Expr, var: tir.Var) -> bool:
 
 def _reaches_out(stage: Stage) -> bool:
     """Calls with effects, and pointers, which may lead anywhere."""
-    for node in walk((*stage.block.body, *(stage.block.init or ()))):
+    for node in stage.calls:
         if isinstance(node, tir.Evaluate) and not isinstance(node.value, tir.IntImm):
             return True
         if isinstance(node, tir.Call) and (not isinstance(node.op, tir.Op) or _hands_out_pointers(node)):

@@ -117,6 +117,12 @@ class Stage:
         return max(total, 1)
 
     @cached_property
+    def calls(self) -> tuple[tir.Call | tir.Evaluate, ...]:
+        """The calls in the body and the init, and what is evaluated for its effect."""
+        nodes = walk((*self.block.body, *(self.block.init or ())))
+        return tuple(n for n in nodes if isinstance(n, (tir.Call, tir.Evaluate)))
+
+    @cached_property
     def iterations(self) -> int | None:
         """How often the body runs; None where that is not known."""
         return self.times(range(len(self.extents)))

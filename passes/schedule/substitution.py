@@ -27,6 +27,11 @@ class TrackedSubstitute(Substitute):
     def __init__(self, replacements: Mapping[Any, Any], reuse: Reuse | None = None) -> None:
         super().__init__(replacements)
         self.reuse: Reuse = {} if reuse is None else reuse
+        self.replaced = replacements.keys()
+
+    def keep(self, nodes: Iterable[tir.Stmt]) -> None:
+        """Statements that are known to mention nothing that is replaced: they are not walked through."""
+        self._memo.update((id(node), (node, node)) for node in nodes)
 
     def visit(self, node: Any) -> Any:
         made = super().visit(node)

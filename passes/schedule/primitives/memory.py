@@ -7,15 +7,16 @@ from typing import Any
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import replace
 from mlcc.passes.schedule.analysis.block_access import defining_block
+from mlcc.passes.schedule.analysis.uses import uses
 from mlcc.passes.schedule.buffers import BufferArg
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.storage import check_scope
 from mlcc.passes.schedule.substitution import TrackedSubstitute
-from mlcc.passes.schedule.tree import Rebuild
+from mlcc.passes.schedule.tree import Rebuild, Tree
 
 ALIGN = "buffer_dim_align"
 
@@ -37,7 +38,7 @@ def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_sc
         pointer = tir.PointerType(old.dtype if old.data.pointer is None else old.data.pointer.dtype, storage_scope)
         return replace(old, name=name, data=tir.Var(name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, TrackedSubstitute(_with_views(site, buffer, moved)))
+    _replace_buffer(state, block, site, TrackedSubstitute(_with_views(block.tree, buffer, moved)))
 
 
 @primitive()
@@ -84,7 +85,7 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
         pointer = tir.PointerType(made, old.scope)
         return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, _Retype(_with_views(site, buffer, retyped)))
+    _replace_buffer(state, block, site, _Retype(_with_views(block.tree, buffer, retyped)))
 
 
 @primitive()
@@ -108,7 +109,7 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
         pointer = tir.PointerType(made, old.scope)
         return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, _Widen(_with_views(site, buffer, retyped)))
+    _replace_buffer(state, block, site, _Widen(_with_views(block.tree, buffer, retyped)))
 
 
 _DIGITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
@@ -160,17 +161,20 @@ def _data_type(text: str) -> DType:
     return made
 
 
-def _with_views(site: tir.Block, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
-    """What to replace: the buffer and all views of it below `site`, and their data variables."""
+def _with_views(tree: Tree, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
+    """What to replace: the buffer and all views of it, and their data variables."""
     made: dict[Any, Any] = {buffer: change(buffer)}
-    for node in walk(site):
-        if isinstance(node, tir.MatchBufferRegion) and node.source.buffer in made:
-            made.setdefault(node.buffer, change(node.buffer))
+    for realize in tree.realizes:
+        for match in realize.block.match_buffers:
+            if match.source.buffer in made:
+                made.setdefault(match.buffer, change(match.buffer))
     return {**made, **{old.data: new.data for old, new in made.items()}}
 
 
 def _replace_buffer(state: State, block: BlockRef, site: tir.Block, rewriter: TrackedSubstitute) -> None:
-    edit = Rebuild(block.tree)
+    tree = block.tree
+    edit = Rebuild(tree)
+    rewriter.keep(stmt for stmt in site.body if rewriter.replaced.isdisjoint(uses(tree, stmt).objects))
     edit.put_block(site, rewriter.visit(site))
     state.update(block.func_name, edit, rewriter.reuse)
 

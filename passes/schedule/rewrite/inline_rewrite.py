@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlcc.arith.regions import BlockAccess
 from mlcc.ir import tir
-from mlcc.ir.node import children, map_children, replace, walk
+from mlcc.ir.node import children, map_children, replace
+from mlcc.passes.schedule.analysis.uses import uses
 from mlcc.passes.schedule.tree import Body, Tree
 
 
@@ -98,37 +99,6 @@ def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tupl
     access = BlockAccess(visible).collect(block)
     opaque = access.opaque.as_regions()
     return (*access.read_regions(block), *opaque), (*access.writes.as_regions(), *opaque)
-
-
-class Uses(NamedTuple):
-    """What occurs in a statement: `objects` are its buffers and variables, those in the shapes of buffers too,
-    `pointers` the variables outside of buffers, and the buffers that blocks match others to."""
-
-    objects: set[tir.Buffer | tir.Var]
-    pointers: set[tir.Buffer | tir.Var]
-
-
-def uses(tree: Tree, stmt: tir.Stmt) -> Uses:
-    """The buffers and variables of a statement."""
-    return tree.fact(("uses", stmt), lambda: _uses(stmt))  # type: ignore[no-any-return]
-
-
-def _uses(stmt: tir.Stmt) -> Uses:
-    made = Uses(set(), set())
-    stack: list[Any] = [stmt]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tir.Var):
-            made.pointers.add(node)
-        elif isinstance(node, tir.Buffer):
-            if node not in made.objects:
-                made.objects.update(n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var)))
-        else:
-            if isinstance(node, tir.Block):
-                made.pointers.update(m.source.buffer for m in node.match_buffers)
-            stack += children(node)
-    made.objects.update(made.pointers)
-    return made
 
 
 def pointer_use(tree: Tree, body: Body, buffer: tir.Buffer) -> tir.Block | None | bool:

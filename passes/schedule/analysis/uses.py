@@ -1,0 +1,40 @@
+"""The buffers and variables that statements mention, so that a step need not walk through the others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mlcc.ir import tir
+from mlcc.ir.node import children, walk
+from mlcc.passes.schedule.tree import Tree
+
+
+class Uses(NamedTuple):
+    """What occurs in a statement: `objects` are its buffers and variables, those in the shapes of buffers too,
+    `pointers` the variables outside of buffers, and the buffers that blocks match others to."""
+
+    objects: set[tir.Buffer | tir.Var]
+    pointers: set[tir.Buffer | tir.Var]
+
+
+def uses(tree: Tree, stmt: tir.Stmt) -> Uses:
+    """The buffers and variables of a statement."""
+    return tree.fact(("uses", stmt), lambda: _uses(stmt))  # type: ignore[no-any-return]
+
+
+def _uses(stmt: tir.Stmt) -> Uses:
+    made = Uses(set(), set())
+    stack: list[Any] = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tir.Var):
+            made.pointers.add(node)
+        elif isinstance(node, tir.Buffer):
+            if node not in made.objects:
+                made.objects.update(n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var)))
+        else:
+            if isinstance(node, tir.Block):
+                made.pointers.update(m.source.buffer for m in node.match_buffers)
+            stack += children(node)
+    made.objects.update(made.pointers)
+    return made
