@@ -14,7 +14,7 @@ from mlcc.grammar.printer.tir import write_attributes
 from mlcc.grammar.printer.writer import ATOM, END, START, Child, Part, Parts, Value, Writer, call, handles, separated
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import Attrs, children, replace, walk
+from mlcc.ir.node import Attrs, children, find, holds, replace, walk
 
 # ---------------------------------------------------------------- functions
 
@@ -91,7 +91,7 @@ def _param(out: Writer, param: relax.Var) -> str:
 
 
 def _calls_module(func: relax.Function) -> bool:
-    return any(isinstance(n, relax.GlobalVar) for n in walk(func.body))
+    return holds(func.body, relax.GlobalVar)
 
 
 def _without_check(func: relax.Function) -> relax.Expr:
@@ -160,7 +160,7 @@ def _in_block(out: Writer, one: relax.Binding, depth: int = -1) -> None:
 
 def _find_checked(body: relax.Expr) -> dict[relax.Var, Any]:
     """The values that are written in the place of variables: those which are only there to be checked at once."""
-    casts = {n.value: n for n in walk(body) if isinstance(n, relax.MatchCast) and n.stated}
+    casts = {n.value: n for n in find(body, relax.MatchCast) if n.stated}
     if not casts:
         return {}
     uses = Counter(c for n in walk(body) for c in children(n) if isinstance(c, relax.Var))

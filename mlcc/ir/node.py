@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
@@ -18,6 +19,7 @@ _child_fields: dict[type, dict[str, str]] = {}  # those that may hold nodes, wit
 _meaning: dict[type, tuple[str, ...]] = {}  # those that are not hints
 _LEAVES = {"DType", "ForKind", "IterKind", "PointerType", "TensorData", "bool", "float", "int", "str", "None"}
 _defaults: dict[type, dict[str, Any]] = {}
+_kinds: dict[type, int] = {}  # a bit for each node class, and those of its bases
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -40,6 +42,7 @@ def node(cls: type) -> Any:
     _meaning[made] = tuple(n for n in names if n not in getattr(cls, "HINTS", ()))
     may_hold = {n: annotations[n] for n in own if not {part.strip() for part in annotations[n].split("|")} <= _LEAVES}
     _child_fields[made] = {**_child_fields[base], **may_hold}
+    _kinds[made] = 1 << len(_kinds) | _kinds[base]
     _define_init(made, names, defaults)
     return made
 
@@ -69,7 +72,7 @@ else:
 class Node(_Spanned):
     """Immutable. `==` is identity; `span` is where the text of it stands, if it came from text."""
 
-    __slots__ = ("span",)
+    __slots__ = ("_held", "span")  # `_held`: the kinds of the nodes below and of itself, once asked for
     if not TYPE_CHECKING:
         __match_args__ = ()
 
@@ -93,6 +96,7 @@ class Node(_Spanned):
 
 
 _fields[Node], _meaning[Node], _child_fields[Node], _defaults[Node] = (), (), {}, {}
+_kinds[Node] = 0
 _define_init(Node, (), {})
 
 
@@ -158,6 +162,7 @@ def meaning_names(cls: type) -> tuple[str, ...]:
 
 
 T = TypeVar("T")
+F = TypeVar("F")
 N = TypeVar("N", bound="_Spanned")
 
 
@@ -305,3 +310,88 @@ def walk(root: Any) -> Iterator[Any]:
             below = listed(top)
             below.reverse()
             stack += below
+
+
+def find(root: Any, *classes: type[F]) -> Iterator[F]:
+    """What `walk` gives that is of these classes. Parts that hold none are not entered.
+
+    What is below a node is noted in it when first looked for, which costs as much as three walks: code is looked at
+    far more often than that before it changes.
+    """
+    wanted = _wanted(classes)
+    stack = list(reversed(root)) if isinstance(root, tuple) else [root]
+    pop = stack.pop
+    lists, kinds = _children, _kinds
+    while stack:
+        top = pop()
+        cls = type(top)
+        listed = lists[cls]
+        if listed is None:
+            if kinds[cls] & wanted:
+                yield top
+            continue
+        try:
+            held = top._held
+        except AttributeError:
+            held = _note_held(top)
+        if held & wanted:
+            if kinds[cls] & wanted:
+                yield top
+            below = listed(top)
+            below.reverse()
+            stack += below
+
+
+def holds(root: Any, *classes: type) -> bool:
+    """Whether a node of these classes is below `root`, a node or a tuple of nodes, or is `root`."""
+    wanted = _wanted(classes)
+    return any(_held(n) & wanted for n in (root if isinstance(root, tuple) else (root,)))
+
+
+@cache
+def _wanted(classes: tuple[type, ...]) -> int:
+    """A bit for each class, which subclasses have too."""
+    bits = 0
+    for cls in classes:
+        bits |= 1 << _kinds[cls].bit_length() - 1
+    return bits
+
+
+def _held(of: Any) -> int:
+    """The kinds of a node and of all below it."""
+    cls = type(of)
+    if _children[cls] is None:
+        return _kinds[cls]
+    try:
+        return of._held  # type: ignore[no-any-return]
+    except AttributeError:
+        return _note_held(of)
+
+
+_set_held = Node._held.__set__  # type: ignore[attr-defined]
+
+
+def _note_held(root: Any) -> int:
+    """Note what is below a node in it, and in the nodes below it; what it is."""
+    lists, kinds = _children, _kinds
+    stack = [root]
+    held = 0
+    while stack:
+        top = stack[-1]
+        cls = type(top)
+        held = kinds[cls]
+        waiting = False
+        for child in lists[cls](top):
+            kind = type(child)
+            if lists[kind] is None:
+                held |= kinds[kind]
+                continue
+            try:
+                held |= child._held
+            except AttributeError:
+                stack.append(child)
+                waiting = True
+        if not waiting:
+            stack.pop()
+            _set_held(top, held)
+    return held

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mlcc.ir import tir
-from mlcc.ir.node import Node, is_leaf, map_children, map_value, walk
+from mlcc.ir.node import Node, find, is_leaf, map_children, map_value, walk
 
 
 class Rewriter:
@@ -82,7 +82,7 @@ def used_vars(root: Any) -> set[tir.Var]:
 def binders(root: Any) -> dict[tir.Var, None]:
     """The variables that are bound below `root`, in order: of loops, axes, `let`s and memory."""
     found: dict[tir.Var, None] = {}
-    for node in walk(root):
+    for node in find(root, *_BINDING):
         match node:
             case tir.For(var=var) | tir.IterVar(var=var) | tir.Bind(var=var) | tir.Let(var=var):
                 found[var] = None
@@ -93,6 +93,11 @@ def binders(root: Any) -> dict[tir.Var, None]:
             case tir.Block(alloc_buffers=buffers):
                 found |= dict.fromkeys(buffer.data for buffer in buffers)
     return found
+
+
+_BINDING: tuple[type[Node], ...] = (
+    tir.For, tir.IterVar, tir.Bind, tir.Let, tir.AllocBuffer, tir.MatchBufferRegion, tir.DeclBuffer, tir.Block,
+)  # fmt: skip
 
 
 def fresh_binders(root: Any) -> dict[tir.Var, tir.Var]:

@@ -25,6 +25,7 @@ class AutoSchedule(Pass):
 
     name: ClassVar[str] = "auto-schedule"
     needs_blocks: ClassVar[bool] = True
+    collected: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         made = module.copy()

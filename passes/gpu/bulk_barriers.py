@@ -14,7 +14,7 @@ from typing import ClassVar
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
@@ -40,7 +40,7 @@ def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
 def _lowered(loops: Sequence[tir.For], body: Body) -> Body:
     slots: dict[int, int] = {}
     span = None
-    for call in (n for s in body for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+    for call in (n for s in body for n in find(s, tir.Call) if n.op == tir.Op(TILE)):
         span = span or call.span
         key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
         slots[key] = max(count, slots.get(key, 1))

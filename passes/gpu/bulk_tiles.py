@@ -27,7 +27,7 @@ from mlcc.arith.intset import Interval, eval_set, from_range
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.bulk_nests import Copy, conjuncts
@@ -152,7 +152,7 @@ class _Tiles(TirMutator):
 
     def _differs(self, value: Expr) -> bool:
         """Whether threads of a block may see different values."""
-        local = (n for n in walk(value) if isinstance(n, tir.BufferLoad) and not n.buffer.scope.startswith(("g", "s")))
+        local = (n for n in find(value, tir.BufferLoad) if not n.buffer.scope.startswith(("g", "s")))
         return bool(used_vars(value) & self._apart) or any(True for _ in local)
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:

@@ -43,7 +43,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.checked import INDEX, checked_index
 from mlcc.ir.dtypes import HANDLE, INT32, INT64, DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace, walk
 from mlcc.passes.gpu.shared_layout import dynamic_layout
 from mlcc.passes.gpu.tensor_map import MapForm
 from mlcc.passes.lowering.symbols import symbols_of
@@ -182,7 +182,7 @@ def _check_form(name: str, func: tir.PrimFunc, scopes: list[tir.AttrStmt], body:
     wrong = [tag for tag in tags if tag not in (*GRID, *BLOCK) or tags.count(tag) > 1]
     if wrong:
         raise _no_kernel(name, f"`{wrong[0]}` is no axis of a launch, or has two launch scopes", func)
-    inside = (n for stmt in body for n in walk(stmt) if isinstance(n, (tir.For, tir.AttrStmt)))
+    inside = (n for stmt in body for n in find(stmt, tir.For, tir.AttrStmt))
     bound = next((n for n in inside if _binds_threads(n)), None)
     if bound is not None:
         raise _no_kernel(name, "launch scopes stand around all of its code", bound)

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 from mlcc.passes.gpu.device import is_kernel, launch_scopes, with_thread_code
 from mlcc.passes.gpu.form_kernels import with_scope
 from mlcc.passes.lowering.folding import Folding
@@ -22,7 +22,7 @@ MOST_STATIC = 48 * 1024  # bytes, on all devices
 def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """A kernel, its `shared` allocations `shared.dyn` where together they are too large, or of no known size."""
     _, body = launch_scopes(func)
-    found = [n.buffer for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer)]
+    found = [n.buffer for s in body for n in find(s, tir.AllocBuffer)]
     sizes = [_bytes(b) for b in found if b.scope == "shared"]
     known = [s for s in sizes if s is not None]
     if len(known) == len(sizes) and sum(known) <= MOST_STATIC:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import holds
 from mlcc.ir.tir import Expr
 
 
@@ -18,7 +18,7 @@ def guarded(value: Expr) -> tuple[Expr | None, Expr]:
             inner, value = guarded(yes)
             if inner is None:
                 return condition, value
-            if not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(inner)):  # what may be asked anyway
+            if not holds(inner, tir.BufferLoad, tir.Call):  # what may be asked anyway
                 return c.logical_and(condition, inner), value
             return condition, yes
     return None, value

@@ -13,7 +13,7 @@ from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64
-from mlcc.ir.node import Node, children, walk
+from mlcc.ir.node import Node, children, holds, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.gpu.thread_axes import AXES, thread_axis
@@ -155,7 +155,7 @@ class _Scan:
             if reach.high is None:
                 break
             made = substitute(reach.high, self._values)
-        if used_vars(made) & self._inner or any(isinstance(n, tir.BufferLoad) for n in walk(made)):
+        if used_vars(made) & self._inner or holds(made, tir.BufferLoad):
             text = "how many threads this takes is not known before the kernel starts"
             help = "take the greatest number that may occur, and a condition inside"
             raise CompileError(error("E0722", text, node.span, help=help))

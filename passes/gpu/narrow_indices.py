@@ -15,8 +15,8 @@ from mlcc.arith.bounds import INF
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64
+from mlcc.ir.node import holds
 from mlcc.ir.node import replace as changed
-from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.device import DeviceKernel, is_kernel, with_thread_code
 from mlcc.passes.lowering.divisions import divisions
@@ -81,7 +81,7 @@ class _Narrow(TirMutator):
         return tir.Bind(self._renamed(var), narrow, span=node.span)
 
     def _bound(self, var: tir.Var, value: Expr) -> None:
-        if any(isinstance(n, (tir.Select, tir.Call, tir.BufferLoad)) for n in walk(value)):
+        if holds(value, tir.Select, tir.Call, tir.BufferLoad):
             bound = self.analyzer.bound(value)  # choices between choices would double with each name, written out
             self.analyzer.bind_bound(var, bound.min, bound.max)
         else:

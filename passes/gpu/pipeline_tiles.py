@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.gpu.bulk_tiles import KEY, SLOT, SLOTS, TILE, WAIT, is_call, wait_for
 from mlcc.passes.lowering.mutator import Body, TirMutator
@@ -33,7 +33,7 @@ def find_tiles(
     for a writer, the first first. Others, and those that nobody uses, are waited for where they stand."""
     found: list[Tile] = []
     for part in asynchronous:
-        for call in (n for s in parts[part] for n in walk(s) if isinstance(n, tir.Call) and n.op == tir.Op(TILE)):
+        for call in (n for s in parts[part] for n in find(s, tir.Call) if n.op == tir.Op(TILE)):
             data, key = call.args[0], tir.const_int(call.args[KEY])
             if not isinstance(data, tir.Var) or data not in private or key is None:
                 continue
@@ -43,7 +43,7 @@ def find_tiles(
 
 def only_tiles(part: Body) -> bool:
     """Whether nothing of a part is a copy that threads make."""
-    stores = (n for s in part for n in walk(s) if isinstance(n, tir.BufferStore))
+    stores = (n for s in part for n in find(s, tir.BufferStore))
     return not any(n.buffer.scope.startswith("shared") for n in stores)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
 
 ALIGNMENT = 16  # of a buffer that asks for no more than all buffers do
 _USUAL = 64
@@ -29,7 +29,7 @@ def alignment_of(buffer: tir.Buffer) -> int:
 
 def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:
     """What the address of the dynamic shared memory of a block has to be a multiple of."""
-    found = (n.buffer for stmt in body for n in walk(stmt) if isinstance(n, tir.AllocBuffer))
+    found = (n.buffer for stmt in body for n in find(stmt, tir.AllocBuffer))
     return max((alignment_of(b) for b in found if b.scope == "shared.dyn"), default=ALIGNMENT)
 
 

@@ -23,7 +23,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.node import Node, find, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.allocate import PERMUTED
 from mlcc.passes.lowering.match_buffer import compact_strides
@@ -136,7 +136,7 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
     allocations that have an order of their own. Raises CompileError E0774."""
-    found = [n for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and PERMUTED in n.annotations]
+    found = [n for s in func.body for n in find(s, tir.AllocBuffer) if PERMUTED in n.annotations]
     if not found:
         return func
     return replace(func, body=_Planner({n.buffer: _plan(n) for n in found}).body(func.body))
@@ -211,7 +211,7 @@ class _Planner(TirMutator):
 
 def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
     """The buffers that have an order of their own, by data variable."""
-    allocations = (n for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer))
+    allocations = (n for s in body for n in find(s, tir.AllocBuffer))
     planned = ((n.buffer, Permutation.of(n.annotations)) for n in allocations)
     return {buffer.data: (buffer, plan) for buffer, plan in planned if plan is not None}
 

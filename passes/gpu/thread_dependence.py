@@ -21,7 +21,7 @@ from mlcc.arith.linear import is_index
 from mlcc.arith.proofs import linear_terms
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import holds
 from mlcc.ir.tir import Expr
 from mlcc.ir.visit import substitute, used_vars
 
@@ -242,7 +242,7 @@ def _plain(value: Expr) -> Expr:
 
 
 def _reads(atom: Expr) -> bool:
-    return any(isinstance(n, (tir.BufferLoad, tir.Let, tir.Call)) for n in walk(atom))
+    return holds(atom, tir.BufferLoad, tir.Let, tir.Call)
 
 
 def _same_type(a: Expr, b: Expr) -> Pair:

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import holds, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import used_vars
 from mlcc.passes.gpu.thread_axes import thread_axis
@@ -117,7 +117,7 @@ class _Owner(TirMutator):
 
 
 def _loads(expr: Expr) -> bool:
-    return any(isinstance(n, tir.BufferLoad) for n in walk(expr))
+    return holds(expr, tir.BufferLoad)
 
 
 @dataclass(frozen=True)

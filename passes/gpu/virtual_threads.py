@@ -15,7 +15,7 @@ from typing import ClassVar
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
-from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.node import Node, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.buffer_offsets import Place, Placed, enlarged, fragment_sizes
 from mlcc.passes.lowering.aliases import Aliases
@@ -127,7 +127,7 @@ class Differences:
                         self.names.add(buffer.data)
                 case tir.Evaluate(value=value):
                     if within or self.of(value):
-                        for call in (n for n in walk(value) if isinstance(n, tir.Call)):
+                        for call in (n for n in find(value, tir.Call)):
                             if effect_of(call) >= Effect.UPDATE:
                                 self._written(call)
             inside = within

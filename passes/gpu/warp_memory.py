@@ -19,7 +19,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, INT64, DType
 from mlcc.ir.intrinsics import called, name_of
-from mlcc.ir.node import Node, replace, walk
+from mlcc.ir.node import Node, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, PointerType, Stmt
 from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.passes.gpu.divergence import Varying
@@ -38,9 +38,7 @@ def lower_warp_memory(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code without views, without buffers of scopes `warp` and `warpgroup`. Raises
     CompileError E0772."""
     for scope, width in _WIDTHS.items():
-        buffers = [
-            n.buffer for s in func.body for n in walk(s) if isinstance(n, tir.AllocBuffer) and n.buffer.scope == scope
-        ]
+        buffers = [n.buffer for s in func.body for n in find(s, tir.AllocBuffer) if n.buffer.scope == scope]
         if buffers:
             lanes = _Lanes(func, width)
             made = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}

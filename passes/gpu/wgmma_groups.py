@@ -16,7 +16,7 @@ from typing import ClassVar
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.wgmma_layout import is_product
 from mlcc.passes.lowering.aliases import Aliases
@@ -45,7 +45,7 @@ def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
 
 class _Grouper(TirMutator):
     def __init__(self, body: Body) -> None:
-        calls = {n.op for s in body for n in walk(s) if isinstance(n, tir.Call)}
+        calls = {n.op for s in body for n in find(s, tir.Call)}
         self._by_hand = bool(calls & _BY_HAND)
         self._fenced = not self._by_hand and _operands_are_written(body)
         self._pending = 0
@@ -117,12 +117,7 @@ def _operands_are_written(body: Body) -> bool:
                 read |= {aliases.of(t.data).root for t in touches(node) if not t.writes}
     own = (tir.BufferStore, tir.Call)
     written = {
-        aliases.of(t.data).root
-        for s in body
-        for n in walk(s)
-        if isinstance(n, own) and not _is_bulk(n)
-        for t in touches(n)
-        if t.writes
+        aliases.of(t.data).root for s in body for n in find(s, *own) if not _is_bulk(n) for t in touches(n) if t.writes
     }
     return bool(read & written)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 from mlcc.ir.tir import Expr
 from mlcc.passes.gpu.mma_layout import DTYPES, TYPES, Mma
 
@@ -103,11 +103,11 @@ def is_product(node: object) -> bool:
 
 def products(body: tuple[tir.Stmt, ...]) -> list[tir.Call]:
     """All such calls in code."""
-    return [n for s in body for n in walk(s) if isinstance(n, tir.Call) and is_product(n)]
+    return [n for s in body for n in find(s, tir.Call) if is_product(n)]
 
 
 def accumulators(body: tuple[tir.Stmt, ...]) -> dict[tir.Var, tir.Buffer]:
     """The buffers that products of warpgroups add to, by data variable."""
     named = {a for n in products(body) for a in n.args[8:9] if isinstance(a, tir.Var)}
-    made = (n.buffer for s in body for n in walk(s) if isinstance(n, tir.AllocBuffer))
+    made = (n.buffer for s in body for n in find(s, tir.AllocBuffer))
     return {b.data: b for b in made if b.data in named}

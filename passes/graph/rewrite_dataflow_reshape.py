@@ -11,7 +11,7 @@ from mlcc.arith.iter_map import iter_map_simplify
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 from mlcc.ops import bind_call
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
@@ -81,7 +81,7 @@ def _product(dims: Sequence[tir.Expr]) -> tir.Expr:
 
 def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     """Which parameter a function copies, element by element in the order of memory, to its last one; None if none."""
-    blocks = [n for stmt in func.body for n in walk(stmt) if isinstance(n, tir.Block) and n is not func.root]
+    blocks = [n for stmt in func.body for n in find(stmt, tir.Block) if n is not func.root]
     if len(blocks) != 1 or len(blocks[0].body) != 1 or blocks[0].init is not None or blocks[0].match_buffers:
         return None
     store = blocks[0].body[0]

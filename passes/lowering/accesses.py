@@ -10,7 +10,7 @@ from mlcc.arith.conditions import conjuncts
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import Effect, effect_of
-from mlcc.ir.node import Node, children, walk
+from mlcc.ir.node import Node, children, find, holds, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.effects import touches
@@ -196,7 +196,7 @@ class Collector:
             indices = tuple(c.add(r.min, loop.var) for r, loop in zip(region, inner, strict=True))
             self._access(source, indices, touch.writes)
             del self._path[len(self._path) - len(inner) :]
-        for arg in (n for n in walk(call) if isinstance(n, tir.BufferLoad)):
+        for arg in (n for n in find(call, tir.BufferLoad)):
             self._access(arg.buffer, arg.indices, False)
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
@@ -229,10 +229,9 @@ def _moved(index: Expr, by: Expr) -> Expr:
 
 def is_steady(value: Node) -> bool:
     """Its value depends on its variables alone: no memory is read, nothing is called that has an effect."""
-    for node in walk(value):
-        if isinstance(node, tir.BufferLoad) or (isinstance(node, tir.Call) and effect_of(node) > Effect.PURE):
-            return False
-    return True
+    if holds(value, tir.BufferLoad):
+        return False
+    return not any(effect_of(call) > Effect.PURE for call in find(value, tir.Call))
 
 
 def _sizes(buffer: tir.Buffer) -> tuple[Expr, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlcc.ir import tir
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import children, find, walk
 
 
 class DataFlow:
@@ -25,7 +25,7 @@ class DataFlow:
         before = -1
         while before != (before := len(self._buffers) + len(self._vars)):  # until nothing is added
             for stmt in func.body:
-                for node in walk(stmt):
+                for node in find(stmt, tir.BufferStore, tir.Bind, tir.For, tir.BlockRealize):
                     self._note(node)
 
     def depends(self, expr: tir.Expr) -> bool:

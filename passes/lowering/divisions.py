@@ -16,7 +16,7 @@ from mlcc.arith.keys import Keys
 from mlcc.arith.spans import Spans
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, holds, replace
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.match_buffer import compact_strides
@@ -88,8 +88,8 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
         total = c.add(total, c.mul(index, c.cast(dtype, step)))
     keys = Keys()
     divided: dict[int, list[Expr]] = {}
-    for node in walk(total):
-        if isinstance(node, (tir.FloorDiv, tir.FloorMod)) and not divisions(node.lhs):
+    for node in find(total, tir.FloorDiv, tir.FloorMod):
+        if not divisions(node.lhs):
             divided.setdefault(keys.key(node.lhs), []).append(node.lhs)
     whole: dict[Expr, Expr] = {}
     parts: dict[Expr, Expr] = {}
@@ -105,7 +105,7 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
 
 def divisions(index: Expr) -> int:
     """How many quotients and remainders there are in an expression."""
-    return sum(isinstance(node, (tir.FloorDiv, tir.FloorMod)) for node in walk(index))
+    return sum(1 for _ in find(index, tir.FloorDiv, tir.FloorMod))
 
 
 @dataclass(frozen=True)
@@ -125,4 +125,4 @@ class SimplifyDivisions(LoweringStep):
 
 
 def _extremes(expr: Expr) -> bool:
-    return any(isinstance(node, (tir.Min, tir.Max)) for node in walk(expr))
+    return holds(expr, tir.Min, tir.Max)

@@ -17,7 +17,7 @@ from mlcc.arith.keys import Keys
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked import CheckedIndex
-from mlcc.ir.node import Node, children, map_children, replace, walk
+from mlcc.ir.node import Node, children, find, map_children, replace, walk
 from mlcc.passes.lowering.data_flow import DataFlow
 from mlcc.recursion import deep_recursion
 
@@ -153,7 +153,7 @@ class _Checker:
             return visit(what)
 
     def _changes(self, condition: tir.Expr, what: Node | Body) -> bool:
-        loaded = {n.buffer.data for n in walk(condition) if isinstance(n, tir.BufferLoad)}
+        loaded = {n.buffer.data for n in find(condition, tir.BufferLoad)}
         return bool(loaded) and any(isinstance(n, tir.BufferStore) and n.buffer.data in loaded for n in walk(what))
 
     # ------------------------------------------------------------ indices
@@ -203,7 +203,7 @@ class _Checker:
 
 
 def _loads(index: tir.Expr, of: Mapping[tir.Var, object]) -> Iterable[tir.BufferLoad]:
-    return [n for n in walk(index) if isinstance(n, tir.BufferLoad) and n.buffer.data in of] if of else []
+    return [n for n in find(index, tir.BufferLoad) if n.buffer.data in of] if of else []
 
 
 def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:

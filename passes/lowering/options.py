@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 from mlcc.machine.cpu import features_of
 from mlcc.machine.dot_products import Pair, dot_pairs
 from mlcc.machine.target import CudaTarget, LlvmTarget, Target
@@ -41,7 +41,7 @@ class LowerOptions:
         """The most lanes for a loop with that body: four vectors of its largest elements."""
         if not self.vector_bytes:
             return self.vector_lanes
-        accesses = (n for stmt in body for n in walk(stmt) if isinstance(n, (tir.BufferLoad, tir.BufferStore)))
+        accesses = (n for stmt in body for n in find(stmt, tir.BufferLoad, tir.BufferStore))
         largest = max((a.buffer.dtype.element.bytes for a in accesses), default=1)
         return max(2, min(self.vector_lanes, 4 * self.vector_bytes // largest))
 

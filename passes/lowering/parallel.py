@@ -18,7 +18,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import called
-from mlcc.ir.node import Node, children, replace, walk
+from mlcc.ir.node import Node, children, find, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.lowering.aliases import Aliases, AliasMutator
 from mlcc.passes.lowering.mutator import Body
@@ -37,7 +37,7 @@ def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], t
 
     `functions` are the PrimFuncs that it may call.
     """
-    if not any(isinstance(n, tir.For) and n.kind is ForKind.PARALLEL for n in walk(func.body)):
+    if not any(n.kind is ForKind.PARALLEL for n in find(func.body, tir.For)):
         return func
     return replace(func, body=_Settle(functions, threads).body(func.body))
 
@@ -86,9 +86,7 @@ def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
     seen: set[str] = set()
     stack: list[Node] = [node]
     while stack:
-        for found in walk(stack.pop()):
-            if not isinstance(found, tir.Call):
-                continue
+        for found in find(stack.pop(), tir.Call):
             if called(found).packed:
                 return True
             name = _callee(found)
@@ -204,10 +202,10 @@ class _Conflicts:
             self._varies.add(var)
 
     def _expr(self, root: Node) -> None:
-        for node in walk(root):
+        for node in find(root, tir.BufferLoad, tir.Let):
             if isinstance(node, tir.BufferLoad):
                 self._accesses.append(_Access(node.buffer, node.indices[0], self._turns))
-            elif isinstance(node, tir.Let):
+            else:
                 self._bind(node.var, node.value)
                 self._binds[node.var] = node.value
 

@@ -15,7 +15,7 @@ from mlcc.errors import CompileError, Label, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called, name_of
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace, walk
 from mlcc.ir.tir import ForKind, Stmt
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.passes.lowering.options import LowerOptions
@@ -39,7 +39,7 @@ def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    for node in (n for stmt in body for n in walk(stmt)):
+    for node in find(body, tir.For, tir.AttrStmt):
         match node:
             case tir.For(kind=ForKind.THREAD_BINDING):
                 yield node

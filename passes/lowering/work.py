@@ -10,7 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import Cost, called
-from mlcc.ir.node import children, walk
+from mlcc.ir.node import children, find, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.mutator import Body
 
@@ -118,4 +118,4 @@ def call_weight(node: tir.Call) -> int:
 
 def _loads(index: Expr) -> int:
     """Of the loads inside an index."""
-    return sum(weight(n) for n in walk(index) if isinstance(n, tir.BufferLoad))
+    return sum(weight(n) for n in find(index, tir.BufferLoad))

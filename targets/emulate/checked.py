@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import holds, replace, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.targets.emulate import barriers, checks
 from mlcc.targets.emulate.barriers import barrier_of, functions
@@ -216,7 +216,7 @@ class CheckedEmitter(ThreadEmitter):
 
     def _computed(self, index: Expr) -> Expr:
         """An index that is computed once where it reads memory itself."""
-        if not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(index)):
+        if not holds(index, tir.BufferLoad, tir.Call):
             return index
         if isinstance(index, tir.Ramp):
             base, stride = self._computed(index.base), self._computed(index.stride)

@@ -10,7 +10,7 @@ from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, holds, walk
 from mlcc.ir.visit import substitute
 from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel
 from mlcc.passes.gpu.shared_layout import ALIGNMENT, alignment_of, dynamic_alignment
@@ -286,7 +286,7 @@ class KernelWriter:
             return
         count = stmt.value.dtype.lanes
         loads = self._loaded(stmt.value)
-        inner = [n for n in walk(index) if isinstance(n, tir.BufferLoad) and n.dtype.lanes > 1]
+        inner = [n for n in find(index, tir.BufferLoad) if n.dtype.lanes > 1]
         index_loads = self._loaded(index) if inner else {}
         if index_loads:
             starts, first = [self._lanes.of(index, lane, index_loads) for lane in range(count)], None
@@ -297,7 +297,7 @@ class KernelWriter:
             made = self._copied(values) or self.language.make_vector(dtype, [self.stored(v) for v in values])
             self.line(f"{self._wide(buffer, first, count, False)} = {made};")
             return
-        loads_left = (n for v in values for n in walk(v) if isinstance(n, tir.BufferLoad))
+        loads_left = (n for v in values for n in find(v, tir.BufferLoad))
         if any(n.buffer.data not in self._parts for n in loads_left):  # all lanes are read before any is written
             values = [self._kept(v, f"{buffer.name}_v") for v in values]
         for start, value in zip(starts, values, strict=True):
@@ -430,11 +430,11 @@ class KernelWriter:
     @staticmethod
     def _jumps(loop: tir.For) -> bool:
         """Whether the loop may be left early."""
-        return any(isinstance(n, (tir.Break, tir.Continue)) for s in loop.body for n in walk(s))
+        return holds(loop.body, tir.Break, tir.Continue)
 
     def _steady(self, node: tir.Expr) -> tir.Expr:
         """The value of a bound when the loop begins: C computes it before every iteration."""
-        if any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(node)):
+        if holds(node, tir.BufferLoad, tir.Call):
             return self._kept(node, "bound")
         return node
 

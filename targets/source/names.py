@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mlcc.ir import tir
-from mlcc.ir.node import replace, walk
+from mlcc.ir.node import find, replace, walk
 
 
 def scalars(buffer: tir.Buffer) -> tir.Buffer:
@@ -36,5 +36,5 @@ def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
                     for arg in args:
                         found |= {n for n in walk(arg) if isinstance(n, tir.Var) and n.dtype.is_handle}
                         if isinstance(arg, tir.Call):
-                            found |= {n.buffer.data for n in walk(arg) if isinstance(n, tir.BufferLoad)}
+                            found |= {n.buffer.data for n in find(arg, tir.BufferLoad)}
     return found

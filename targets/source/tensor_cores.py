@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from mlcc.ir import tir
 from mlcc.ir.dtypes import DType
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
 from mlcc.passes.gpu.mma_layout import DTYPES, Mma
 from mlcc.targets.source.bulk_copies import operand
 from mlcc.targets.source.dialect import refuse
@@ -33,7 +33,7 @@ def _pointers(body: Sequence[tir.Stmt]) -> Iterator[tir.Var]:
                 places = _POINTERS.get(getattr(node.op, "name", ""), ())
                 given = [node.args[at] for at in places if at < len(node.args)]
                 yield from (n for a in given for n in walk(a) if isinstance(n, tir.Var) and n.dtype.is_handle)
-                yield from (n.buffer.data for a in given for n in walk(a) if isinstance(n, tir.BufferLoad))
+                yield from (n.buffer.data for a in given for n in find(a, tir.BufferLoad))
 
 
 def asm_statement(name: str, args: Sequence[str], node: tir.Call) -> str | None:

@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import name_of
-from mlcc.ir.node import Node, walk
+from mlcc.ir.node import Node, find
 from mlcc.passes.lowering.match_buffer import compact_strides
 from mlcc.targets.llvm.codegen import casts, index_checks, intrinsics, memory, packed, vmath
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
@@ -80,9 +80,7 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
 def callee_workspace(node: Node, ctx: ModuleContext) -> int:
     """Emit the kernels that are called from here; the most scratch memory that one of them needs, in bytes."""
     most = 0
-    for call in walk(node):
-        if not isinstance(call, tir.Call):
-            continue
+    for call in find(node, tir.Call):
         name = call.op.name if isinstance(call.op, relax.GlobalVar) else _extern_name(call)
         if name in ctx.functions or isinstance(call.op, relax.GlobalVar):
             size = tir.const_int(ctx.kernel(name).workspace)

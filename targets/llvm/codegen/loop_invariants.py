@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import find, walk
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
@@ -32,12 +32,15 @@ def is_steady(e: Emitter, value: tir.Expr, least: int) -> bool:
     )
 
 
+_CHANGING = (tir.For, tir.Bind, tir.Let, tir.BufferStore, tir.AllocBuffer, tir.DeclBuffer)
+
+
 def _changed(loop: tir.For) -> frozenset[tir.Var | tir.Buffer]:
     """The variables that iterations bind, and the buffers that they store to."""
     found: set[tir.Var | tir.Buffer] = {loop.var}
-    for node in walk(loop.body):
+    for node in find(loop.body, *_CHANGING):
         if isinstance(node, (tir.For, tir.Bind, tir.Let)):
             found.add(node.var)
-        elif isinstance(node, (tir.BufferStore, tir.AllocBuffer, tir.DeclBuffer)):
+        else:
             found.add(node.buffer)
     return frozenset(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called
-from mlcc.ir.node import Node, children, walk
+from mlcc.ir.node import Node, children, holds
 from mlcc.ir.tir import Stmt
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
 def _is_ready(stmt: Stmt) -> bool:
     """It may come before the run that is being gathered: it reads and writes no memory, and that run cannot name it."""
     if isinstance(stmt, tir.Bind):
-        return not any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(stmt.value))
+        return not holds(stmt.value, tir.BufferLoad, tir.Call)
     return isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from mlcc.errors import CompileError, Span, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 from mlcc.runtime import elf, externs
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.libm import LIBM
@@ -79,7 +79,7 @@ def _texts(module: IRModule) -> dict[str, Span | None]:
     for func in module.functions.values():
         if not isinstance(func, tir.PrimFunc):
             continue
-        for node in walk(func.body):
+        for node in find(func.body, tir.For, tir.Block, tir.AttrStmt):
             for key, value in _annotations(node):
                 if key not in (PRAGMA, PRAGMA_C):
                     continue
