@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
 from mlcc.ir.module import Func, IRModule
+from mlcc.recursion import uncollected
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -97,6 +98,7 @@ def run_passes(
 # ---------------------------------------------------------------- building
 
 
+@uncollected()
 def build(
     mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
     pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),

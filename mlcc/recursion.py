@@ -26,6 +26,18 @@ def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def collected() -> Iterator[None]:
+    """Cyclic garbage collection inside the `with`, also where `uncollected` stands around: for what leaves much of it."""
+    running = gc.isenabled()
+    gc.enable()
+    try:
+        yield
+    finally:
+        if not running:
+            gc.disable()
+
+
+@contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """No cyclic garbage collection inside the `with`: trees have no cycles, and visiting them again costs time."""
     running = gc.isenabled()

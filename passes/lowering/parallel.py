@@ -229,7 +229,10 @@ class _Conflicts:
             other = self._form(access.index)
             if other is None or other.rest.dtype is not place.rest.dtype:
                 continue
-            gap = tir.const_int(Analyzer().simplify(c.sub(other.rest, place.rest)))
+            difference = c.sub(other.rest, place.rest)
+            gap = tir.const_int(difference)  # as a rule: the constants of offsets
+            if gap is None:
+                gap = tir.const_int(Analyzer().simplify(difference))
             if gap is None or gap % stride:
                 continue
             away = gap // stride

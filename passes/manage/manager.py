@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import os
@@ -19,7 +18,7 @@ from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
-from mlcc.recursion import uncollected
+from mlcc.recursion import collected, uncollected
 
 _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
@@ -245,7 +244,7 @@ def _run_one(
         observer.before(at, current, module)
     given = dict(module.functions)
     try:
-        with contextlib.nullcontext() if current.collected else uncollected():
+        with collected() if current.collected else uncollected():
             made = current.run(module, ctx)
         if given != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")
