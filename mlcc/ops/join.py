@@ -191,6 +191,8 @@ def infer_meshgrid(call: relax.Call) -> relax.StructInfo:
 
 # ---------------------------------------------------------------- lowering
 
+_FEW = 16  # tensors that are looked through one after the other
+
 
 def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
     """One tensor after the other along an axis."""
@@ -199,15 +201,24 @@ def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
         dims[at] = construct.add(dims[at], part.buffer.shape[at])
     dims[at] = simplify(dims[at])
 
+    starts: list[tir.Expr] = [raw(parts[0].shape[at])]  # of all parts but the first
+    for part in parts[1:-1]:
+        starts.append(construct.add(starts[-1], raw(part.shape[at])))
+
     def element(*i: Any) -> Any:
-        value = parts[0](*i)
-        offset: tir.Expr = raw(parts[0].shape[at])
         index = raw(i[at])
-        for part in parts[1:]:
-            moved = Scalar(construct.sub(index, offset))
-            value = te.if_then_else(moved >= 0, part(*i[:at], moved, *i[at + 1 :]), value)
-            offset = construct.add(offset, raw(part.shape[at]))
-        return value
+
+        def among(first: int, last: int) -> Any:
+            """The element, which is of one of the parts from `first` to before `last`."""
+            if last - first == 1:
+                moved = i[at] if first == 0 else Scalar(construct.sub(index, starts[first - 1]))
+                return parts[first](*i[:at], moved, *i[at + 1 :])
+            # one after the other, or, of many, by halves
+            split = last - 1 if last - first <= _FEW else (first + last) // 2
+            moved = Scalar(construct.sub(index, starts[split - 1]))
+            return te.if_then_else(moved >= 0, among(split, last), among(first, split))
+
+        return among(0, len(parts))
 
     return topi.compute_ax(dims, element, "T_concat")
 

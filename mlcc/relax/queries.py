@@ -74,6 +74,17 @@ def used_vars(root: Any) -> Iterator[relax.Var]:
             stack.extend(reversed(operands(top)))
 
 
+def used_constants(root: Any) -> Iterator[relax.Constant]:
+    """Every use of a constant in an expression without bindings, in order."""
+    stack = [root]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, relax.Constant):
+            yield top
+        elif not isinstance(top, tir.Expr):
+            stack.extend(reversed(operands(top)))
+
+
 def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]]:
     """Every binding with its block, outer ones first, in order; those of branches and nested functions too."""
     stack = [root]

@@ -12,7 +12,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.relax.queries import is_impure, used_vars
+from mlcc.relax.queries import is_impure, used_constants, used_vars
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class _Eliminator(RelaxMutator):
         if not self.counts(value):
             self.put(made)
             return
-        key = (structural_hash(value), *used_vars(value))  # the hash takes all variables for the same
+        # the hash takes all variables for the same, and all constants of a type
+        key = (structural_hash(value), *used_vars(value), *map(_sample, used_constants(value)))
         for earlier in self.known.get(key, ()):
             if _same(earlier, made):
                 self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
@@ -89,6 +90,15 @@ class _Eliminator(RelaxMutator):
         made = super().visit_function(func)
         self.known = outer
         return made
+
+
+def _sample(constant: relax.Constant) -> tuple[object, ...]:
+    """Some elements of a constant: most that differ are told apart without a look at all of them, or at each other."""
+    array = constant.data.array
+    if array is None:
+        return ((constant.data.sha256 or constant.data.key)[:16],)
+    flat = array.reshape(-1)
+    return (flat[:: max(1, flat.size // 16)].tobytes(), flat[-16:].tobytes())
 
 
 def _allocates(value: relax.Expr) -> bool:

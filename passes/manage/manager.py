@@ -18,7 +18,7 @@ from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
-from mlcc.recursion import collected, uncollected
+from mlcc.recursion import MIXED, collected, deep_recursion, uncollected
 
 _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
@@ -217,8 +217,9 @@ def run_pipeline(
     try:
         for observer in observers:
             observer.start(pipeline, module)
-        for at, current in enumerate(pipeline.passes):
-            module = _run_one(pipeline, at, current, module, ctx, observers)
+        with deep_recursion(MIXED):  # expressions are as deep as operators make them: `R.concat` of 1,000 tensors
+            for at, current in enumerate(pipeline.passes):
+                module = _run_one(pipeline, at, current, module, ctx, observers)
         if ctx.failed:
             raise CompileError(all_findings(ctx.failed))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlcc
@@ -46,3 +47,36 @@ def test_four_times_the_layers_take_four_times_the_calls(passes: str, networks: 
     mlcc.run_passes(first, passes)  # imports and caches
     once, more = (calls(lambda m=m: mlcc.run_passes(m, passes, verify_each=False)) for m in (small, large))  # type: ignore[misc]
     assert more < 4.6 * once + 1000
+
+
+def scaled(layers: int) -> IRModule:
+    """A product with a constant matrix in each layer, and the first layer times as many constant numbers."""
+    constants, lines, x, total = [], [], "x", "y0"
+    for i in range(layers):
+        constants.append(f'w{i} = R.data("w{i}", R.Tensor((4, 4), "float32"))')
+        lines += [f"y{i} = R.matmul({x}, w{i})", f"m{i} = R.multiply(y0, R.const({i}.5, 'float32'))"]
+        lines.append(f"t{i} = R.add({total}, m{i})")
+        x, total = f"y{i}", f"t{i}"
+    body = "\n".join(f"        {line}" for line in lines)
+    above = "\n".join(f"    {line}" for line in constants)
+    return mlcc.parse(
+        f'@R.function\ndef main(x: R.Tensor((2, 4), "float32")):\n{above}\n    with R.dataflow():\n{body}\n'
+        f"        R.output({x}, {total})\n    return ({x}, {total})\n",
+        data={f"w{i}": np.full((4, 4), i + 1, np.float32) for i in range(layers)},
+    )
+
+
+@pytest.mark.parametrize("passes", ["eliminate-common-subexpr", "fold-batch-norm", "pack-weights", "fold-constants"])
+def test_constants_of_a_type_are_not_compared_with_each_other(passes: str) -> None:
+    mlcc.run_passes(scaled(4), passes)
+    once, more = (calls(lambda n=n: mlcc.run_passes(scaled(n), passes, verify_each=False)) for n in (16, 64))  # type: ignore[misc]
+    assert more < 4.6 * once + 1000
+
+
+def test_many_tensors_are_joined_by_halves() -> None:
+    names = [f"x{i}" for i in range(300)]
+    params = ", ".join(f'{name}: R.Tensor((2, {1 + i % 3}), "float32")' for i, name in enumerate(names))
+    module = mlcc.parse(f"@R.function\ndef main({params}):\n    return R.concat(({', '.join(names)}), axis=1)\n")
+    arrays = [np.full((2, 1 + i % 3), i, np.float32) for i in range(300)]
+    found = mlcc.load(mlcc.build(module))["main"](*arrays)
+    np.testing.assert_array_equal(found, np.concatenate(arrays, axis=1))
