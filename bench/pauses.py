@@ -119,7 +119,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", help="workloads whose names contain one of these, separated by commas")
     parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
     parser.add_argument("--level", type=int, default=default_level(), help="of mlcc; default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=12, help=f"of {CALLS} calls; default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=9, help=f"of {CALLS} calls; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="4 rounds of few workloads")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/speed.md")
     return parser.parse_args(argv)

@@ -42,7 +42,7 @@ class Plan:
     """How much time goes where."""
 
     rounds: int = 25
-    seconds: float = 2.0  # for one competitor on one workload, beyond what three samples take
+    seconds: float = 1.0  # for one competitor on one workload, beyond what three samples take
     sample: float = 5e-3
     trials: int = 0
     level: int = field(default_factory=default_level)  # of mlcc
