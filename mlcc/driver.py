@@ -119,7 +119,7 @@ def build(
     from mlcc.runtime import settings
     from mlcc.verify import check
 
-    settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE")
+    settings.check("MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE", "MLCC_JOBS")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     where = Target.parse(target)
     backend = backends.of(where)

@@ -21,7 +21,7 @@ class Work:
 
 
 class Listener:
-    """Hears of work; both methods may be left as they are, and are called in the thread that compiles."""
+    """Hears of work, in any thread; both methods may be left as they are."""
 
     def begun(self, work: Work) -> None:
         """Work begins."""
@@ -60,7 +60,13 @@ def working(stage: str, kernel: str = "", at: int = 0, count: int = 1) -> Iterat
         listener.done(work, seconds)
 
 
-def done(stage: str, kernel: str, seconds: float, at: int = 0, count: int = 1) -> None:
-    """Announce work that was done elsewhere, in another thread or process."""
-    for listener in _listeners.get():
-        listener.done(Work(stage, kernel, at, count), seconds)
+class Announcer:
+    """Announces work of other threads or processes to those who listen now, where this is made."""
+
+    def __init__(self) -> None:
+        self._listeners = _listeners.get()
+
+    def done(self, stage: str, kernel: str, seconds: float, at: int = 0, count: int = 1) -> None:
+        """Announce a piece of work that is done."""
+        for listener in self._listeners:
+            listener.done(Work(stage, kernel, at, count), seconds)

@@ -25,6 +25,7 @@ VARIABLES: Mapping[str, Variable] = {
     "MLCC_CACHE_SIZE": Variable(r"\d{1,9}", "a number of MiB"),
     "MLCC_CUDA_DEVICE": Variable(r"\d{1,4}", "the number of a device"),
     "MLCC_CUDA_DRIVER": Variable(r"bindings|pycuda", "`bindings` or `pycuda`"),
+    "MLCC_JOBS": Variable(r"\s*0*[1-9]\d{0,3}\s*", "a number of threads that compile, from 1 on"),
     "MLCC_NUM_THREADS": Variable(r"\s*0*[1-9]\d*\s*", "a number of threads, an integer from 1 on", "E0817"),
     "MLCC_TRACEBACK": _SWITCH,
 }

@@ -59,8 +59,9 @@ class Store:
             return None
         return content
 
-    def put(self, key: str, content: bytes) -> None:
-        """Keep something, if it is not too large a part of all that may be kept."""
+    def put(self, key: str, content: bytes, *, trim: bool = True) -> None:
+        """Keep something, if it is not too large a part of all that may be kept. Without `trim`, call that later: it
+        looks at every entry."""
         if len(content) > self.limit // 4:
             return
         part = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
@@ -75,7 +76,8 @@ class Store:
                 with contextlib.suppress(OSError):
                     os.unlink(part)
                 raise
-        self._trim()
+        if trim:
+            self.trim()
 
     def stat(self) -> Stat:
         """How much is there."""
@@ -111,8 +113,8 @@ class Store:
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             yield from entries
 
-    def _trim(self) -> None:
-        """Down to three quarters, once there is more than the limit."""
+    def trim(self) -> None:
+        """Go down to three quarters, once there is more than the limit."""
         files = self._files()
         total = sum(size for _, size, _ in files)
         if total <= self.limit:

@@ -18,6 +18,7 @@ from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS")  # variables that no result follows from
 _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
@@ -67,7 +68,7 @@ def entry_key(path: str, options: dict[str, Any]) -> str:
     native = "native" in str(options.get("target", ""))
     known = [
         _FORMAT, compiler(), os.path.abspath(path), options, machine() if native else "",
-        {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in (SWITCH, PLACE, SIZE)},
+        {k: v for k, v in sorted(os.environ.items()) if k.startswith("MLCC_") and k not in _APART},
     ]  # fmt: skip
     text = json.dumps(known, sort_keys=True).encode()
     return hashlib.sha256(text + b"\0" + read_bytes(path)).hexdigest()
@@ -82,7 +83,12 @@ def is_known(target: str) -> bool:
 
 def code_key(parts: list[Any]) -> str:
     """The hash of plain data that, with the compiler, machine code follows from."""
-    return hashlib.sha256(json.dumps([_FORMAT, compiler(), parts]).encode()).hexdigest()
+    return hashlib.sha256(_compiler_hash() + json.dumps(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _compiler_hash() -> bytes:
+    return hashlib.sha256(json.dumps([_FORMAT, compiler()]).encode()).digest()
 
 
 @functools.cache

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mlcc.cache.folder import store
-from mlcc.cache.object_cache import code_key
 from mlcc.errors import CompileError, error
 from mlcc.files import Content, write_files
 from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import Outputs, check_suffix, kind_of
-from mlcc.progress import working
 from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
 from mlcc.runtime.elf import ALLOC
 from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.backend import BACKEND
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.native_functions import Natives
-from mlcc.targets.llvm.object.compile import Compiled, Machine, compile_text
+from mlcc.targets.llvm.object.compile import Compiled, Machine, linked_text
 from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library
 from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
+from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import c_identifier
 
 KINDS = {kind.name: kind for kind in BACKEND.outputs}
@@ -34,9 +31,9 @@ KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
 @dataclass(eq=False, repr=False)
 class ObjectArtifact(Artifact):
-    """Machine code for a CPU."""
+    """Machine code for a CPU. `units` are what LLVM was given; with native kernels it is one."""
 
-    text: str
+    units: tuple[Unit, ...]
     machine: Machine
     opt_level: int
     facts: dict[str, Any]
@@ -76,28 +73,24 @@ class ObjectArtifact(Artifact):
         """A C99 header that declares every function, with nothing else to include. `path` is the object's."""
         return c_header(self._facts(self._prefix(path)))
 
+    @property
+    def text(self) -> str:
+        """The LLVM IR of all units, before LLVM's passes."""
+        return "\n".join(unit.text for unit in self.units)
+
     def compile(self) -> None:
         """Have LLVM make the object, once."""
         if self._code:
             return
-        with working("LLVM"):
-            self._code = self._compiled(self.text, "obj").obj if self.natives.texts else self._kept()
+        if self.natives.texts:
+            self._code = self._with_natives(self.text, "obj").obj
+            return
+        with UnitCompiler(self.machine, self.opt_level) as compiler:
+            for unit in self.units:
+                compiler.add(unit)
+            self._code = compiler.linked()
 
-    def _kept(self) -> bytes:
-        """The object that LLVM makes of the text, from the cache if it is there."""
-        place = store()
-        if place is None:
-            return self._compiled(self.text, "obj").obj
-        key = code_key([self.text, dataclasses.astuple(self.machine), self.opt_level])
-        code = place.get(key)
-        if code is None:
-            code = self._compiled(self.text, "obj").obj
-            place.put(key, code)
-        return code
-
-    def _compiled(self, text: str, kind: str) -> Compiled:
-        if not self.natives.texts:
-            return compile_text(text, self.machine, self.opt_level, frozenset({kind}))
+    def _with_natives(self, text: str, kind: str) -> Compiled:
         allowed = frozenset(self.facts["externs"])
         return compile_with(text, self.natives, self.machine, self.opt_level, frozenset({kind}), allowed)
 
@@ -147,12 +140,16 @@ class ObjectArtifact(Artifact):
 
     def _text(self, kind: str) -> str:
         """Assembly or LLVM IR, with the constants in it."""
-        text = self.text
+        texts = [unit.text for unit in self.units]
         if self.constants:
             size = sum(len(p) for p in self._constant_pieces())
             declared = f"@{CONSTANTS} = external hidden constant [0 x i8], align {ALIGNMENT}"
             content = "".join(f"\\{byte:02X}" for piece in self._constant_pieces() for byte in bytes(piece))
             defined = f'@{CONSTANTS} = hidden constant [{size} x i8] c"{content}", align {ALIGNMENT}'
-            text = text.replace(declared, defined)
-        made = self._compiled(text, kind)
-        return made.asm if kind == "asm" else made.llvm_ir
+            at = next((n for n, text in enumerate(texts) if declared in text), 0)
+            texts[at] = texts[at].replace(declared, defined)
+        if self.natives.texts:
+            made = self._with_natives(texts[0], kind)
+            return made.asm if kind == "asm" else made.llvm_ir
+        codes = [unit.code for unit in self.units]
+        return linked_text(list(zip(texts, codes, strict=True)), self.machine, self.opt_level, kind)

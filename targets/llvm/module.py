@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mlcc.backends import BuildOptions
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.manage.stages import SANITIZED
+from mlcc.progress import Announcer
 from mlcc.recursion import MIXED, deep_recursion, uncollected
 from mlcc.runtime.machine import required
 from mlcc.targets.llvm.artifact import ObjectArtifact
@@ -15,10 +18,19 @@ from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.codegen.pool import carries_pool
 from mlcc.targets.llvm.host.entry_points import emit_host
+from mlcc.targets.llvm.kernel_units import KernelUnits
 from mlcc.targets.llvm.object.compile import Machine
 from mlcc.targets.llvm.object.native import import_kernels
+from mlcc.targets.llvm.object.passes import Code
+from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import symbol_of
 from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
+
+
+def announcing() -> Callable[[Unit, int, int], None]:
+    """What tells those who listen now of each unit that LLVM is done with; the host code has no kernels."""
+    tell = Announcer()
+    return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count)
 
 
 def compile_module(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> ObjectArtifact:
@@ -39,22 +51,33 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
     ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
-    made = emit_host(shared)
+    code = b""
+    with UnitCompiler(machine, asked.opt_level, announcing()) as compiler:
+        units = KernelUnits(text, compiler)
+        if not natives.texts:
+            ctx.finished = units.finished
+        made = emit_host(shared)
+        if natives.texts:
+            compiler.units.append(Unit(tuple(ctx.kernels), text.text(), Code.LOOPS))
+        else:
+            units.complete()
+            code = compiler.linked()
     arch = machine.triple.partition("-")[0]
     about = {
         "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
     sanitized = {"sanitize": True} if options.sanitize else {}
-    code = text.text()
     source = {
-        "sha256": fingerprint((code,), shared.constants), "pipeline": asked.pipeline, "opt_level": asked.opt_level,
-        **sanitized,
+        "sha256": fingerprint([unit.text for unit in compiler.units], shared.constants),
+        "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized,
     }  # fmt: skip
     facts = object_facts(
         {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
-    artifact = ObjectArtifact(code, machine, asked.opt_level, facts, shared.constants, asked.prefix, natives)
+    artifact = ObjectArtifact(
+        tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
+    )
     artifact.compile()
     return artifact

@@ -120,15 +120,15 @@ def test_the_interpreter_ends(folder: Path) -> None:
 
 COMPILE = """
 import ctypes, sys
-import mlcc.targets.llvm.artifact as artifact
+import mlcc.targets.llvm.object.units as units
 from mlcc.cli.main import main
 
-def compile_text(*args):
+def compile_unit(*args):
     open("started", "w").close()
     ctypes.CDLL(None).sleep(100)
 
-artifact.compile_text = compile_text
-artifact.store = lambda: None
+units.compile_unit = compile_unit
+units.store = lambda: None
 main(["compile", "m.mlc", "-o", "m.o", "--header", "m.h"])
 """
 

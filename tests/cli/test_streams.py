@@ -75,7 +75,7 @@ def test_names_and_texts_in_other_encodings(folder: Path) -> None:
 
 NONSENSE = {
     "MLCC_CACHE": "perhaps", "MLCC_CACHE_DIR": "m.mlc", "MLCC_CACHE_SIZE": "1G", "MLCC_NUM_THREADS": "many",
-    "MLCC_CUDA_DEVICE": "-1", "MLCC_CUDA_DRIVER": "rocm", "MLCC_TRACEBACK": "maybe",
+    "MLCC_JOBS": "0", "MLCC_CUDA_DEVICE": "-1", "MLCC_CUDA_DRIVER": "rocm", "MLCC_TRACEBACK": "maybe",
 }  # fmt: skip
 
 

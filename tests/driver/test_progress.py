@@ -9,7 +9,7 @@ import mlcc
 from mlcc.cli.main import run
 from mlcc.cli.progress import EVERY, PATIENCE, ProgressLine
 from mlcc.passes.manage.compile_times import MOST_KERNELS, CompileTimes
-from mlcc.progress import Listener, Work, done, listening, working
+from mlcc.progress import Announcer, Listener, Work, listening, working
 
 TEXT = """
 @I.ir_module
@@ -75,7 +75,7 @@ def test_the_line_is_not_written_all_the_time() -> None:
     now[0] = PATIENCE
     with listening(line):
         for at in range(1000):
-            done("LLVM", "kernel", EVERY / 100, at, 1000)
+            Announcer().done("LLVM", "kernel", EVERY / 100, at, 1000)
             now[0] += EVERY / 100
     assert 9 <= stream.getvalue().count("\r") <= 11
 
@@ -84,7 +84,7 @@ def test_nothing_is_written_before_its_time() -> None:
     stream = io.StringIO()
     line = ProgressLine(stream, lambda: 0.0)
     with listening(line):
-        done("LLVM", "kernel", 1.0)
+        Announcer().done("LLVM", "kernel", 1.0)
     line.close()
     assert stream.getvalue() == ""
 
@@ -106,6 +106,6 @@ def test_the_table_names_what_took_longest() -> None:
     times = CompileTimes()
     with listening(times):
         for at in range(2 * MOST_KERNELS):
-            done("LLVM", f"kernel{at:03}", float(at))
+            Announcer().done("LLVM", f"kernel{at:03}", float(at))
     rows = times.table().splitlines()
     assert rows[-1] == f"and {MOST_KERNELS} more" and rows[-2].endswith(f"kernel{MOST_KERNELS:03}")

@@ -50,6 +50,7 @@ class ModuleContext:
     `natives` are the functions of native kernels, `externs` the symbols that `allow_extern` let through (what
     `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
     `formulas` are elementary functions of float32 that the machine computes in a way of its own.
+    `finished` is told the name of every kernel whose functions are complete.
     """
 
     module: ModuleText
@@ -65,6 +66,7 @@ class ModuleContext:
     emitting: list[str] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
     formulas: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    finished: Callable[[str], None] = lambda name: None
 
     def packed_slot(self, name: str) -> int:
         """The slot of a packed function, numbered from 0 in order of first use."""

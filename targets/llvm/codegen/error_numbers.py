@@ -109,7 +109,7 @@ def add_fault(module: ModuleText) -> None:
         return
     module.global_("mlcc_fault_count", "internal global i32 0, align 4")
     module.global_("mlcc_fault_values", f"internal global [{SLOTS} x {{ i64, i64 }}] zeroinitializer, align 8")
-    module.helper(FAULT, _FAULT_IR)
+    module.helper(FAULT, _FAULT_IR, shared=True)
 
 
 def carries_faults(module: ModuleText) -> bool:

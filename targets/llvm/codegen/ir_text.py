@@ -19,7 +19,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+_USED = re.compile(r'@"[^"]*"|@[-a-zA-Z$._0-9]+')
+_METADATA = re.compile(r"![0-9]+")
 _PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*\Z")
+_DEFINITION = re.compile(r'^define ([^@]+) (@"[^"]*"|@[-a-zA-Z$._0-9]+)\(([^)]*)\)([^{]*) \{', re.M)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -80,6 +83,8 @@ class ModuleText:
         self._globals: dict[str, str] = {}
         self._declarations: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
+        self._shared: dict[str, str] = {}  # functions that all units call: their declarations
+        self.owner = ""  # of the functions that are begun: the kernel under way, or none
         self._strings: dict[bytes, str] = {}
         self._metadata: list[str] = []
 
@@ -99,9 +104,16 @@ class ModuleText:
             self._declarations[symbol] = f"declare {ret} {name}({', '.join(params)})" + (f" {attrs}" if attrs else "")
         return name
 
-    def helper(self, symbol: str, text: str) -> str:
-        """Add the whole text of an internal function once; gives `@symbol`."""
-        self._helpers.setdefault(symbol, text)
+    def helper(self, symbol: str, text: str, *, shared: bool = False) -> str:
+        """Add the whole text of an internal function once; gives `@symbol`.
+
+        A `shared` one has state, or is large: there is one for all units of the module (`units`), and its text may
+        define several functions.
+        """
+        if symbol not in self._helpers:
+            self._helpers[symbol] = text
+            if shared:
+                self._shared.update(_declarations(text))
         return global_name(symbol)
 
     def has_helper(self, symbol: str) -> bool:
@@ -121,6 +133,66 @@ class ModuleText:
             spelling = f'private unnamed_addr constant [{len(text) + 1} x i8] c"{quoted(text)}\\00", align 1'
             self._globals[name[1:]] = f"{name} = {spelling}"
         return Value("ptr", name)
+
+    def part(self, functions: Sequence[FunctionText]) -> str:
+        """A module of some of the functions, which is complete: with the helpers, constants and declarations that they
+        use. All can be called from other parts (their symbols are hidden), as those call others.
+        """
+        return self._complete([f.text("hidden") for f in functions], {global_name(f.symbol) for f in functions})
+
+    def rest(self) -> str:
+        """The module of what no kernel owns: shared helpers, and functions for the program."""
+        functions = [f for f in self.functions if not f.owner]
+        inside = {global_name(f.symbol) for f in functions}
+        roots = []
+        for symbol, text in self._helpers.items():
+            name = global_name(symbol)
+            if name in self._shared or not text.startswith("define internal"):
+                inside |= _declarations(text).keys()
+                text = text.replace("define internal", "define hidden", 1) if name in self._shared else text
+                roots.append(text)
+        return self._complete([*roots, *(f.text() for f in functions)], inside)
+
+    def _complete(self, texts: list[str], inside: set[str]) -> str:
+        """The text of a module of definitions; `inside` names what they define."""
+        head = [f'target triple = "{self.triple}"'] if self.triple else []
+        outside = {global_name(f.symbol): f for f in self.functions}
+        seen = set(inside)
+        metadata: dict[str, None] = {}
+        waiting = list(texts)
+        helpers: list[str] = []
+        while waiting:
+            text = waiting.pop(0)
+            metadata.update(dict.fromkeys(_METADATA.findall(text)))
+            for name in _USED.findall(text):
+                if name in seen:
+                    continue
+                seen.add(name)
+                symbol = name[2:-1] if name[1] == '"' else name[1:]
+                if name in self._shared:
+                    if name not in inside:
+                        head.append(self._shared[name])
+                elif symbol in self._helpers:
+                    helpers.append(self._helpers[symbol])
+                    waiting.append(helpers[-1])
+                elif name in outside:
+                    head.append(outside[name].declaration())
+                elif symbol in self._globals:
+                    head.append(self._globals[symbol])
+                elif symbol in self._declarations:
+                    head.append(self._declarations[symbol])
+        nodes = self._nodes(metadata)
+        return "\n".join([*head, *helpers, *texts, *nodes]) + "\n"
+
+    def _nodes(self, used: Iterable[str]) -> list[str]:
+        """The metadata nodes of these names, and those that they mention."""
+        needed, waiting = set(), [int(name[1:]) for name in used]
+        while waiting:
+            number = waiting.pop()
+            if number not in needed:
+                needed.add(number)
+                waiting += [int(name[1:]) for name in _METADATA.findall(self._metadata[number])]
+        return [self._metadata[number] for number in sorted(needed)]
 
     def metadata(self, content: str, *, distinct: bool = False) -> str:
         """A new metadata node `!{content}`; with `distinct`, `!self` in the content is the node itself."""
@@ -144,10 +216,26 @@ class ModuleText:
         return "\n".join(parts) + "\n"
 
 
+def _declarations(text: str) -> dict[str, str]:
+    """The declaration of every function that a text defines, by `@symbol`."""
+    found = {}
+    for ret, name, params, rest in _DEFINITION.findall(text):
+        attrs = rest.replace("optnone", "").replace("noinline", "")  # they say how to compile it
+        hidden = "" if "weak" in ret else "hidden "
+        ret = re.sub(r"\b(weak|internal) ", "", ret)
+        found[name] = f"declare {hidden}{ret} {name}({params}){attrs}".rstrip()
+    return found
+
+
 class FunctionText:
     """A function under construction. Instructions go to the end of the current block; `params` are its arguments.
 
     After a terminator, further instructions land in a block that nothing reaches: a caller need not care.
+
+    Instructions without effects are numbered by value: one whose operands and operation are those of an instruction in
+    a block that dominates the current one is not written again, and integer constants are folded. Unrolled code repeats
+    its addresses so often that this halves the text. It rests on one thing: when a block is started, every branch to it
+    has been written but for those from blocks that it dominates (the back edges of loops).
     """
 
     def __init__(
@@ -156,6 +244,8 @@ class FunctionText:
     ) -> None:  # fmt: skip
         self.module = module
         self.symbol = symbol
+        self.owner = module.owner
+        self.scalar_loops = False  # whether an innermost loop has no vectors: one that LLVM may vectorize
         self.ret_type = ret
         self._attrs = attrs
         self._linkage = linkage
@@ -164,7 +254,12 @@ class FunctionText:
         self._tail: list[str] = []
         self._count = 0
         self._open = True
+        self._inner_loops = False  # whether a loop has ended since the last one began
         self.block = "entry"
+        self._known: dict[str, tuple[Value, str]] = {}  # what an instruction without effects gave, and in which block
+        self._dominators: dict[str, int] = {"entry": 0}  # of the current block, with itself, by depth
+        self._parents: dict[str, str] = {"entry": ""}  # the immediate dominator of every block that was started
+        self._came_from: dict[str, str | None] = {}  # what dominates all branches so far to a block not started yet
         self.params = [Value(type, f"%{self._named(hint)}") for type, hint in params]
         extra = list(param_attrs) or [""] * len(params)
         self._signature = ", ".join(
@@ -186,9 +281,41 @@ class FunctionText:
         """Begin a block; the open one falls into it."""
         if self._open:
             self._lines.append(f"  br label %{label}")
+            self._branch_to(label)
         self._lines.append(f"{label}:")
+        parent = self._came_from.pop(label, None) or ""
+        self._parents[label] = parent
+        self._move_below(parent)
+        self._dominators[label] = len(self._dominators)
         self.block = label
         self._open = True
+
+    def _branch_to(self, label: str) -> None:
+        """Note that the current block branches to another."""
+        if label in self._parents:
+            assert label in self._dominators, f"a late branch to {label}"
+            return
+        before = self._came_from.get(label, self.block)
+        self._came_from[label] = self._common(before) if before else None
+
+    def _common(self, block: str) -> str | None:
+        """The nearest block that dominates both the current one and another; None if one of them is unreachable."""
+        while block and block not in self._dominators:
+            block = self._parents[block]
+        return block or None
+
+    def _move_below(self, block: str) -> None:
+        """Let the dominators be those of a block that is started now, whose immediate dominator is given."""
+        if block in self._dominators:
+            depth = self._dominators[block]
+            while len(self._dominators) > depth + 1:
+                self._dominators.popitem()
+            return
+        path = []
+        while block:
+            path.append(block)
+            block = self._parents[block]
+        self._dominators = {name: depth for depth, name in enumerate(reversed(path))}
 
     @property
     def is_open(self) -> bool:
@@ -210,18 +337,30 @@ class FunctionText:
         self._lines.append(f"  {name} = {text}")
         return Value(type, name)
 
-    def _close(self, text: str) -> None:
+    def pure(self, type: str, text: str, hint: str = "v") -> Value:
+        """`op` for an instruction that has no effects and reads no memory."""
+        found = self._known.get(text)
+        if found is not None and found[1] in self._dominators and found[0].type == type:
+            return found[0]
+        made = self.op(type, text, hint)
+        self._known[text] = made, self.block
+        return made
+
+    def _close(self, text: str, *targets: str) -> None:
         if self._open:
             self._lines.append(f"  {text}")
+            for label in targets:
+                self._branch_to(label)
             self._open = False
 
     def br(self, label: str, loop: str = "") -> None:
         """Jump; `loop` is the metadata node of the loop that this jump closes."""
-        self._close(f"br label %{label}" + (f", !llvm.loop {loop}" if loop else ""))
+        self._close(f"br label %{label}" + (f", !llvm.loop {loop}" if loop else ""), label)
 
     def cond_br(self, condition: Value, then: str, other: str, weights: str = "") -> None:
         """Branch; `weights` is a metadata node of `!prof`."""
-        self._close(f"br i1 {condition.ref}, label %{then}, label %{other}" + (f", !prof {weights}" if weights else ""))
+        text = f"br i1 {condition.ref}, label %{then}, label %{other}"
+        self._close(text + (f", !prof {weights}" if weights else ""), then, other)
 
     def ret(self, value: Value | None = None) -> None:
         self._close("ret void" if value is None else f"ret {value}")
@@ -240,20 +379,28 @@ class FunctionText:
 
     def binary(self, op: str, lhs: Value, rhs: Value) -> Value:
         """`add`, `fmul contract`, `sdiv`, ...: operands and result of one type."""
-        return self.op(lhs.type, f"{op} {lhs}, {rhs.ref}")
+        if rhs.ref[0] in _DIGITS and lhs.type[0] == "i":
+            folded = _folded(op, lhs, rhs)
+            if folded is not None:
+                return folded
+        return self.pure(lhs.type, f"{op} {lhs.type} {lhs.ref}, {rhs.ref}")
 
     def icmp(self, predicate: str, lhs: Value, rhs: Value) -> Value:
-        return self.op(_condition_type(lhs.type), f"icmp {predicate} {lhs}, {rhs.ref}")
+        return self.pure(_condition_type(lhs.type), f"icmp {predicate} {lhs.type} {lhs.ref}, {rhs.ref}")
 
     def fcmp(self, predicate: str, lhs: Value, rhs: Value) -> Value:
-        return self.op(_condition_type(lhs.type), f"fcmp {predicate} {lhs}, {rhs.ref}")
+        return self.pure(_condition_type(lhs.type), f"fcmp {predicate} {lhs.type} {lhs.ref}, {rhs.ref}")
 
     def select(self, condition: Value, true: Value, false: Value) -> Value:
-        return self.op(true.type, f"select {condition}, {true}, {false}")
+        return self.pure(true.type, f"select {condition}, {true}, {false}")
 
     def convert(self, op: str, value: Value, type: str) -> Value:
         """`sext`, `fptrunc`, `bitcast`, ...; the same value if it has the type already."""
-        return value if value.type == type else self.op(type, f"{op} {value} to {type}")
+        if value.type == type:
+            return value
+        if value.ref[0] in _DIGITS and op in _RESIZED and value.type[0] == "i" == type[0]:
+            return _resized(op, value, type)
+        return self.pure(type, f"{op} {value.type} {value.ref} to {type}")
 
     def load(self, type: str, pointer: Value, align: int = 0, suffix: str = "") -> Value:
         return self.op(type, f"load {type}, {pointer}" + (f", align {align}" if align else "") + suffix)
@@ -263,7 +410,7 @@ class FunctionText:
 
     def gep(self, type: str, pointer: Value, *indices: Value, flags: str = "inbounds ") -> Value:
         """The address of an element: `type` is what the first index steps over."""
-        return self.op(pointer.type, f"getelementptr {flags}{type}, {pointer}, {', '.join(map(str, indices))}", "p")
+        return self.pure(pointer.type, f"getelementptr {flags}{type}, {pointer}, {', '.join(map(str, indices))}", "p")
 
     def generic(self, pointer: Value) -> Value:
         """A pointer into any memory, from one into a part of it (`ptr addrspace(3)`); other values as they are."""
@@ -286,6 +433,17 @@ class FunctionText:
             return Value("void", "")
         return self.op(ret, text)
 
+    def begin_loop(self) -> int:
+        """Note that the body of a loop begins here; for `end_loop`."""
+        self._inner_loops = False
+        return len(self._lines)
+
+    def end_loop(self, begun: int) -> None:
+        """Note that the body of a loop ends here."""
+        if not self._inner_loops and not any(" x " in line for line in self._lines[begun:]):
+            self.scalar_loops = True
+        self._inner_loops = True
+
     def phi(self, type: str, incoming: Iterable[tuple[Value, str]]) -> Value:
         """A value by predecessor block; only at the start of a block."""
         return self.op(type, f"phi {type} " + ", ".join(f"[ {v.ref}, %{label} ]" for v, label in incoming))
@@ -297,27 +455,37 @@ class FunctionText:
         type = vector(value.type, lanes)
         if not value.ref.startswith("%"):
             return Value(type, f"splat ({value})")
-        one = self.op(type, f"insertelement {type} poison, {value}, i64 0")
-        return self.op(type, f"shufflevector {one}, {type} poison, <{lanes} x i32> zeroinitializer")
+        one = self.pure(type, f"insertelement {type} poison, {value}, i64 0")
+        return self.pure(type, f"shufflevector {one}, {type} poison, <{lanes} x i32> zeroinitializer")
 
     def extract(self, value: Value, lane: int | Value) -> Value:
         """One lane of a vector."""
         element = value.type[value.type.index(" x ") + 3 : -1]
         index = lane if isinstance(lane, Value) else Value("i64", str(lane))
-        return self.op(element, f"extractelement {value}, {index}")
+        return self.pure(element, f"extractelement {value}, {index}")
 
     def insert(self, into: Value, value: Value, lane: int | Value) -> Value:
         """A copy of a vector with one lane replaced."""
         index = lane if isinstance(lane, Value) else Value("i64", str(lane))
-        return self.op(into.type, f"insertelement {into}, {value}, {index}")
+        return self.pure(into.type, f"insertelement {into}, {value}, {index}")
 
     def extract_value(self, type: str, aggregate: Value, index: int) -> Value:
         """A member of a struct value."""
-        return self.op(type, f"extractvalue {aggregate}, {index}")
+        return self.pure(type, f"extractvalue {aggregate}, {index}")
 
-    def text(self) -> str:
-        """The definition."""
-        linkage = f"{self._linkage} " if self._linkage else ""
+    @property
+    def size(self) -> int:
+        """Characters of the text, roughly."""
+        return 50 * len(self._lines)
+
+    def declaration(self) -> str:
+        """What another module says of the function where its linkage is `hidden`."""
+        return f"declare hidden {self.ret_type} {global_name(self.symbol)}({self._signature}) {self._attrs}".rstrip()
+
+    def text(self, linkage: str | None = None) -> str:
+        """The definition, with another linkage if one is given."""
+        linkage = self._linkage if linkage is None else linkage
+        linkage = f"{linkage} " if linkage else ""
         attrs = f" {self._attrs}" if self._attrs else ""
         head = f"define {linkage}{self.ret_type} {global_name(self.symbol)}({self._signature}){attrs} {{"
         return "\n".join([head, "entry:", *self._entry, *self._lines, *self._tail, "}"])
@@ -325,3 +493,36 @@ class FunctionText:
 
 def _condition_type(type: str) -> str:
     return "i1" if type[0] != "<" else f"{type[: type.index(' x ')]} x i1>"
+
+
+_DIGITS = frozenset("-0123456789")
+_RESIZED = frozenset({"trunc", "sext", "zext"})
+
+
+def _folded(op: str, lhs: Value, rhs: Value) -> Value | None:
+    """A sum, difference or product with an integer constant, where it is a constant or the other operand."""
+    name = op.partition(" ")[0]
+    if name not in ("add", "sub", "mul"):
+        return None
+    right = int(rhs.ref)
+    if right == (name == "mul"):
+        return lhs
+    if lhs.ref[0] not in _DIGITS:
+        return rhs if name == "mul" and right == 0 else None
+    left = int(lhs.ref)
+    value = left + right if name == "add" else left - right if name == "sub" else left * right
+    return integer(lhs.type, _wrapped(value, int(lhs.type[1:])))
+
+
+def _resized(op: str, value: Value, type: str) -> Value:
+    """An integer constant in another width."""
+    number = int(value.ref)
+    if op == "zext":
+        number %= 1 << int(value.type[1:])
+    return integer(type, _wrapped(number, int(type[1:])))
+
+
+def _wrapped(value: int, bits: int) -> int:
+    """An integer as `bits` of two's complement, signed."""
+    half = 1 << (bits - 1)
+    return ((value + half) & ((1 << bits) - 1)) - half

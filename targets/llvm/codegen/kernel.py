@@ -29,6 +29,7 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
         chain = " -> ".join([*ctx.emitting[ctx.emitting.index(name) :], name])
         raise CompileError(error("E0703", f"PrimFuncs call each other in a circle: {chain}", func.span))
     ctx.emitting.append(name)
+    outer_owner, ctx.module.owner = ctx.module.owner, name
     outer, ctx.problems = ctx.problems, []
     try:
         with deep_recursion(), working("emit", name, len(ctx.kernels), len(ctx.functions)):
@@ -39,8 +40,9 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
         raise CompileError([placed(found, func) for found in exc.diagnostics]) from None
     finally:
         ctx.emitting.pop()
-        ctx.problems = outer
+        ctx.problems, ctx.module.owner = outer, outer_owner
     ctx.kernels[name] = made
+    ctx.finished(name)
     return made
 
 

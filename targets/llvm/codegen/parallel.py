@@ -156,9 +156,11 @@ class _Part:
         part.bind(stmt.var, fn.convert("trunc", wide, register_type(dtype)))
         if dtype.kind == "int" and dtype.bits == 32:
             part.wide[stmt.var] = wide
+        begun = fn.begin_loop()
         part.loops.append((latch, done))
         part.body(stmt.body)
         part.loops.pop()
+        fn.end_loop(begun)
         fn.start(latch)
         fn.line(f"%{step_back} = add nuw nsw {count}, 1")
         fn.br(head)

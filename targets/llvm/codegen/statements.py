@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
+from mlcc.ir.node import walk
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.codegen import masks, parallel
 from mlcc.targets.llvm.codegen.ir_text import Value, integer
@@ -82,6 +83,10 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
         parallel.parallel_loop(e, stmt, trips)
         return
     start = e.expr(stmt.min)
+    if trips == integer(type, 1) and not any(isinstance(n, (tir.Break, tir.Continue)) for n in walk(stmt)):
+        _bind_loop_var(e, stmt, integer(type, 0), start)
+        e.body(stmt.body)
+        return
     head, body, latch, done = fn.label("for"), fn.label("body"), fn.label("next"), fn.label("end")
     before = fn.block
     fn.br(head)
@@ -90,12 +95,14 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
     count = fn.phi(type, [(integer(type, 0), before), (Value(type, f"%{step_back}"), latch)])
     fn.cond_br(fn.icmp("ult" if dtype.is_uint else "slt", count, trips), body, done)
     fn.start(body)
+    begun = fn.begin_loop()
     _bind_loop_var(e, stmt, count, start)
     e.loops.append((latch, done))
     e.around.append(stmt)
     e.body(stmt.body)
     e.around.pop()
     e.loops.pop()
+    fn.end_loop(begun)
     fn.start(latch)
     fn.line(f"%{step_back} = add {'nuw' if dtype.is_uint else 'nuw nsw'} {count}, 1")
     fn.br(head, loop=e.loop_hint(stmt))

@@ -213,7 +213,8 @@ def _packed_functions(shared: Shared) -> None:
     count = len(specs)
     module.global_("mlcc_packed_slots", f"internal global [{count} x {{ ptr, ptr }}] zeroinitializer, align 8")
     failed, unset = (KIND_BY_NAME[k].code for k in ("PACKED_FAILED", "PACKED_UNSET"))
-    module.helper(PACKED_CALL, _PACKED.format(call=PACKED_CALL, shift=DETAIL_SHIFT, failed=failed, unset=unset))
+    definition = _PACKED.format(call=PACKED_CALL, shift=DETAIL_SHIFT, failed=failed, unset=unset)
+    module.helper(PACKED_CALL, definition, shared=True)
     slot = f"{PLACEHOLDER_PREFIX}_set_packed_slot"
     module.helper(slot, _SET_SLOT.format(name=slot, count=count, value=KIND_BY_NAME["VALUE"].code))
     module.helper("mlcc_same_text", _SAME_TEXT)

@@ -11,8 +11,9 @@ from mlcc.machine.cpu import features_of
 from mlcc.machine.target import LlvmTarget, baseline_cpu
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
-from mlcc.targets.llvm.object import machines
+from mlcc.targets.llvm.object import machines, unlocked
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
+from mlcc.targets.llvm.object.passes import Code, codegen_level, optimise, run_pipeline
 
 _lock = threading.Lock()
 
@@ -100,12 +101,8 @@ def _compiled(
             if function.name.startswith(NATIVE_PREFIX) and not function.is_declaration:
                 function.linkage = "internal"
         module.verify()
-        _optimise(llvm, tm, module, level, not machine.is_gpu)
-        if "avx512f" in machine.enabled and lone_lanes.has_masked_stores(f.name for f in module.functions):
-            rewritten = lone_lanes.mended(str(module))
-            if rewritten is not None:
-                module = llvm.parse_assembly(rewritten, context)
-                module.verify()
+        run_pipeline(llvm, tm, module, level, vectorize=level >= 2 and not machine.is_gpu)
+        module = _worked_around(module, machine, context)
         if mend is not None:
             optimised = module
             changed = mend([f.name for f in module.functions], lambda: str(optimised))
@@ -145,8 +142,61 @@ def target_machine(machine: Machine, level: int) -> Any:
     )
 
 
-def _optimise(llvm: Any, tm: Any, module: Any, level: int, vectors: bool) -> None:
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.slp_vectorization = level >= 2 and vectors
-    builder = llvm.create_pass_builder(tm, options)
-    builder.getModulePassManager().run(module, builder)
+def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = None) -> bytes:
+    """The object of a complete module, with the passes that its kind of code needs. Any number of threads may do this
+    at once. `tm` is what `target_machine` gave this thread for the level of the code generator, to be used again.
+
+    Raises RuntimeError (our own bug) for text that LLVM does not accept.
+    """
+    import llvmlite.binding as llvm
+
+    tm = tm or target_machine(machine, codegen_level(level, code))
+    module = _optimised(llvm, text, machine, level, code, tm, llvm.create_context())
+    try:
+        return unlocked.emit(tm, module)
+    finally:
+        unlocked.close(module)
+
+
+def linked_text(units: Sequence[tuple[str, Code]], machine: Machine, level: int, kind: str) -> str:
+    """The code of units as one text, `asm` or `llvm-ir`: optimised one by one and linked. Raises RuntimeError, or
+    CompileError as `compile_text` does."""
+    if memory_is_limited():
+        return run_apart(lambda: _linked_text(units, machine, level, kind))
+    return _linked_text(units, machine, level, kind)
+
+
+def _linked_text(units: Sequence[tuple[str, Code]], machine: Machine, level: int, kind: str) -> str:
+    import llvmlite.binding as llvm
+
+    context = llvm.create_context()
+    whole: Any = None
+    for text, code in units:
+        tm = target_machine(machine, codegen_level(level, code))
+        module = _optimised(llvm, text, machine, level, code, tm, context)
+        if whole is None:
+            whole = module
+        else:
+            whole.link_in(module)
+    return str(whole) if kind == "llvm-ir" else str(target_machine(machine, level).emit_assembly(whole))
+
+
+def _optimised(llvm: Any, text: str, machine: Machine, level: int, code: Code, tm: Any, context: Any) -> Any:
+    module = unlocked.parse(text, context)
+    module.triple = machine.triple
+    module.data_layout = str(tm.target_data)
+    unlocked.verify(module)
+    optimise(llvm, tm, module, level, code)
+    return _worked_around(module, machine, context)
+
+
+def _worked_around(module: Any, machine: Machine, context: Any) -> Any:
+    """The optimised module, without what LLVM mistakes."""
+    if "avx512f" not in machine.enabled or not lone_lanes.has_masked_stores(f.name for f in module.functions):
+        return module
+    rewritten = lone_lanes.mended(str(module))
+    if rewritten is None:
+        return module
+    made = unlocked.parse(rewritten, context)
+    unlocked.verify(made)
+    return made

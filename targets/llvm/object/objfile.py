@@ -51,7 +51,7 @@ def finish(
     keep = max(s.offset + s.size for s in old if s.type not in (elf.NOBITS, 0) and s is not strings)
     code = bytearray(obj[: max(keep, HEADER.size)])
 
-    table = _StringTable()
+    table = StringTable()
     names = [table.add(s.name) for s in old]
     new_names = [table.add(s.name) for s in sections]
     _symbols(code, obj, symtab, strings, table, define, rename, len(old))
@@ -78,7 +78,7 @@ def finish(
     return _with_checksum(pieces)
 
 
-class _StringTable:
+class StringTable:
     """Names, each once."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _StringTable:
 
 
 def _symbols(
-    code: bytearray, obj: bytes, symtab: elf.Section, strings: elf.Section, table: _StringTable,
+    code: bytearray, obj: bytes, symtab: elf.Section, strings: elf.Section, table: StringTable,
     define: Mapping[str, Definition], rename: Callable[[str], str], first: int,
 ) -> None:  # fmt: skip
     """Rewrite the symbol table in place: names in the new string table, definitions of the symbols of `define`."""

@@ -1,0 +1,69 @@
+"""Hand the functions of a module to LLVM as units: kernels while later ones are emitted, the host code in the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from mlcc.targets.llvm.codegen.ir_text import FunctionText, ModuleText
+from mlcc.targets.llvm.object.passes import Code
+from mlcc.targets.llvm.object.units import Unit, UnitCompiler
+
+_LEAST = 24_000  # characters in a unit: to compile an empty one takes 2.5 ms, as long as so much text
+
+
+@dataclass
+class _Open:
+    """A unit to which kernels are still added."""
+
+    kernels: list[str] = field(default_factory=list)
+    functions: list[FunctionText] = field(default_factory=list)
+    seconds: float = 0.0
+    size: int = 0
+
+
+class KernelUnits:
+    """Makes units of the kernels of a module as they are finished.
+
+    Functions with scalar loops, which need more of LLVM's passes, are apart from those whose loops work on vectors.
+    Small kernels that follow each other share a unit.
+    """
+
+    def __init__(self, module: ModuleText, compiler: UnitCompiler) -> None:
+        self._module = module
+        self._compiler = compiler
+        self._open: dict[Code, _Open] = {}
+        self._owned: dict[str, list[FunctionText]] = {}  # functions of kernels that are not finished
+        self._seen = 0
+        self._since = time.perf_counter()
+
+    def finished(self, name: str) -> None:
+        """Take the functions of a kernel that is complete."""
+        for function in self._module.functions[self._seen :]:
+            self._owned.setdefault(function.owner, []).append(function)
+        self._seen = len(self._module.functions)
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        mine = self._owned.pop(name)
+        for code in (Code.VECTORS, Code.LOOPS):
+            functions = [f for f in mine if f.scalar_loops == (code is Code.LOOPS)]
+            if functions:
+                part = self._open.setdefault(code, _Open())
+                part.kernels.append(name)
+                part.functions += functions
+                part.size += sum(f.size for f in functions)
+                part.seconds, seconds = part.seconds + seconds, 0.0
+                if part.size >= _LEAST:
+                    self._close(code)
+
+    def complete(self) -> None:
+        """Close all units, and add that of the host code."""
+        for code in tuple(self._open):
+            self._close(code)
+        seconds = time.perf_counter() - self._since
+        self._compiler.add(Unit((), self._module.rest(), Code.HOST, seconds))
+
+    def _close(self, code: Code) -> None:
+        part = self._open.pop(code)
+        text = self._module.part(part.functions)
+        self._compiler.add(Unit(tuple(part.kernels), text, code, part.seconds))

@@ -1,0 +1,202 @@
+"""Link relocatable objects into one relocatable object, as `ld -r` does, for the objects that LLVM emits.
+
+Sections of one name, type and flags are concatenated. Symbols are resolved by name: a definition takes the place of
+undefined ones, and a hidden definition becomes local, for nothing outside needs it. Relocations stay relocations,
+against the symbols and sections of the result. Equal inputs in equal order give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mlcc.runtime import elf
+from mlcc.runtime.elf import HEADER, RELOCATION, SECTION_HEADER, SYMBOL, UNDEFINED
+from mlcc.targets.llvm.object.objfile import StringTable
+
+_DROPPED = frozenset(
+    {0, elf.SYMTAB, elf.STRTAB, elf.RELA, 0x6FFF4C03}
+)  # the last: LLVM's table of address-taken symbols
+_SECTION = 3
+_VISIBILITY, _HIDDEN = 3, 2
+_INFO_LINK = 0x40  # sh_info is the index of a section
+
+
+@dataclass(slots=True)
+class _Symbol:
+    name: str
+    bind: int
+    type: int
+    other: int
+    section: _Merged | None = None
+    value: int = 0
+    size: int = 0
+    index: int = 0
+
+
+@dataclass(slots=True)
+class _Merged:
+    """A section of the result."""
+
+    name: str
+    type: int
+    flags: int
+    entsize: int
+    align: int = 1
+    size: int = 0
+    pieces: list[bytes | memoryview] = field(default_factory=list)
+    relocations: list[tuple[int, int, _Symbol, int]] = field(default_factory=list)  # offset, type, symbol, addend
+
+    def add(self, content: bytes | memoryview, size: int, align: int) -> int:
+        """Append a section of an input; gives its offset."""
+        gap = -self.size % align
+        self.align = max(self.align, align)
+        if self.type != elf.NOBITS:
+            filler = b"\x90" if self.flags & elf.EXECINSTR and align > 1 else b"\0"
+            self.pieces += [filler * gap, content] if gap else [content]
+        start = self.size + gap
+        self.size = start + size
+        return start
+
+
+def merged(objects: Sequence[bytes]) -> bytes:
+    """One object of several for the same machine. Raises ValueError if a symbol is defined twice."""
+    return objects[0] if len(objects) == 1 else _Linker().link(objects)
+
+
+class _Linker:
+    def __init__(self) -> None:
+        self.sections: dict[tuple[str, int, int, int], _Merged] = {}
+        self.local: list[_Symbol] = []
+        self.of_section: dict[int, _Symbol] = {}  # by id of a merged section, which `sections` holds
+        self.outside: dict[str, _Symbol] = {}
+
+    def link(self, objects: Sequence[bytes]) -> bytes:
+        for obj in objects:
+            self._read(obj)
+        return self._written(objects[0])
+
+    def _read(self, data: bytes) -> None:
+        sections = elf.read_sections(data)
+        view = memoryview(data)
+        placed: dict[int, tuple[_Merged, int]] = {}
+        for section in sections:
+            if section.type in _DROPPED:
+                continue
+            key = section.name, section.type, section.flags, section.entsize
+            target = self.sections.get(key)
+            if target is None:
+                target = self.sections[key] = _Merged(*key)
+            content = b"" if section.type == elf.NOBITS else view[section.offset : section.offset + section.size]
+            placed[section.index] = target, target.add(content, section.size, section.align)
+        (table,) = (s for s in sections if s.type == elf.SYMTAB)
+        names = sections[table.link]
+        symbols = self._symbols(data, table, elf.Strings(data, names.offset, names.size), placed)
+        for section in sections:
+            if section.type == elf.RELA and section.info in placed:
+                target, start = placed[section.info]
+                content = view[section.offset : section.offset + section.size]
+                for offset, info, addend in RELOCATION.iter_unpack(content):
+                    symbol, shift = symbols[info >> 32]
+                    target.relocations.append((start + offset, info & 0xFFFFFFFF, symbol, addend + shift))
+
+    def _symbols(
+        self, data: bytes, table: elf.Section, strings: elf.Strings, placed: dict[int, tuple[_Merged, int]]
+    ) -> list[tuple[_Symbol, int]]:
+        """The symbols of an object as those of the result, each with what its relocations add."""
+        found: list[tuple[_Symbol, int]] = []
+        content = memoryview(data)[table.offset : table.offset + table.size]
+        for name_at, info, other, section, value, size in SYMBOL.iter_unpack(content):
+            bind, kind = info >> 4, info & 15
+            target, start = placed.get(section, (None, 0))
+            name = strings.at(name_at) if name_at else ""
+            if kind == _SECTION and target is not None:
+                found.append((self._section_symbol(target), start))
+                continue
+            made = _Symbol(name, bind, kind, other, target, value + start, size)
+            if bind == elf.LOCAL:
+                if target is not None:
+                    self.local.append(made)
+                found.append((made, 0))
+            else:
+                found.append((self._resolved(made), 0))
+        return found
+
+    def _section_symbol(self, section: _Merged) -> _Symbol:
+        made = self.of_section.get(id(section))
+        if made is None:
+            made = self.of_section[id(section)] = _Symbol("", elf.LOCAL, _SECTION, 0, section)
+            self.local.append(made)
+        return made
+
+    def _resolved(self, symbol: _Symbol) -> _Symbol:
+        known = self.outside.setdefault(symbol.name, symbol)
+        if known is symbol:
+            return symbol
+        visibility = max(known.other & _VISIBILITY, symbol.other & _VISIBILITY)  # of 0 and hidden
+        if symbol.section is not None:
+            if known.section is not None and known.bind != elf.WEAK != symbol.bind:
+                raise ValueError(f"`{symbol.name}` is defined twice")
+            if known.section is None or (known.bind == elf.WEAK and symbol.bind != elf.WEAK):
+                known.bind, known.type, known.section = symbol.bind, symbol.type, symbol.section
+                known.value, known.size = symbol.value, symbol.size
+        elif known.section is None and symbol.bind == elf.GLOBAL:
+            known.bind = elf.GLOBAL
+        known.other = known.other & ~_VISIBILITY | visibility
+        return known
+
+    # ------------------------------------------------------------ the result
+
+    def _written(self, first: bytes) -> bytes:
+        sections = list(self.sections.values())
+        number = {id(section): index for index, section in enumerate(sections, 1)}
+        linked = [section for section in sections if section.relocations]
+        names = StringTable()
+        table, local = self._table(number, names)
+        body = bytearray(HEADER.size)
+        headers = [SECTION_HEADER.pack(*([0] * 10))]
+        symtab = 1 + len(sections) + len(linked)
+
+        def begin(align: int, name: str, *fields: int) -> None:
+            """A section at the end of the file: type, flags, size, link, info, alignment, size of an entry."""
+            body.extend(bytes(-len(body) % align))
+            headers.append(SECTION_HEADER.pack(names.add(name), *fields[:2], 0, len(body), *fields[2:]))
+
+        for section in sections:
+            fields = section.type, section.flags, section.size, 0, 0, section.align, section.entsize
+            begin(section.align, section.name, *fields)
+            for piece in section.pieces:
+                body += piece
+        for section in linked:
+            size = len(section.relocations) * RELOCATION.size
+            link = symtab, number[id(section)], 8, RELOCATION.size
+            begin(8, f".rela{section.name}", elf.RELA, _INFO_LINK, size, *link)
+            for offset, type, symbol, addend in section.relocations:
+                body += RELOCATION.pack(offset, symbol.index << 32 | type, addend)
+        begin(8, ".symtab", elf.SYMTAB, 0, len(table), symtab + 1, local, 8, SYMBOL.size)
+        body += table
+        names.add(".strtab")
+        content = names.content()
+        begin(1, ".strtab", elf.STRTAB, 0, len(content), 0, 0, 1, 0)
+        body += content + bytes(-(len(body) + len(content)) % 8)
+        header = list(HEADER.unpack_from(first))
+        header[6], header[12], header[13] = len(body), len(headers), len(headers) - 1
+        HEADER.pack_into(body, 0, *header)
+        return bytes(body) + b"".join(headers)
+
+    def _table(self, number: dict[int, int], names: StringTable) -> tuple[bytearray, int]:
+        """The symbol table, and how many of its entries are local."""
+        local = list(self.local)
+        outside: list[_Symbol] = []
+        for symbol in self.outside.values():
+            is_hidden = symbol.section is not None and symbol.other & _VISIBILITY == _HIDDEN
+            if is_hidden and symbol.bind == elf.GLOBAL:
+                symbol.bind, symbol.other = elf.LOCAL, 0
+            (local if symbol.bind == elf.LOCAL else outside).append(symbol)
+        table = bytearray(SYMBOL.size)
+        for index, symbol in enumerate((*local, *outside), 1):
+            symbol.index = index
+            home = UNDEFINED if symbol.section is None else number[id(symbol.section)]
+            info = symbol.bind << 4 | symbol.type
+            table += SYMBOL.pack(names.add(symbol.name), info, symbol.other, home, symbol.value, symbol.size)
+        return table, 1 + len(local)

@@ -1,0 +1,70 @@
+"""Which of LLVM's passes a module goes through: by the level, and by the kind of its code."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from mlcc.targets.llvm.object import unlocked
+
+
+class Code(enum.Enum):
+    """What a module is made of.
+
+    VECTORS: the loops of a schedule, with vectors and unrolled bodies. What LLVM's vectorizers, its unrolling and the
+    second half of its pipeline could do is done; it needs values in registers, addresses simplified and hoisted.
+    LOOPS: code with scalar loops, which LLVM vectorizes. HOST: what is around kernels, where time hardly counts.
+    """
+
+    VECTORS = "vectors"
+    LOOPS = "loops"
+    HOST = "host"
+
+
+def codegen_level(level: int, code: Code) -> int:
+    """How much LLVM's code generator does, 0 to 3."""
+    if code is Code.HOST:
+        return min(level, 1)
+    return 3 if level >= 2 else level
+
+
+def optimise(llvm: Any, tm: Any, module: Any, level: int, code: Code) -> None:
+    """Run the passes of a level: at 0 next to none, at 1 a few, at 2 what the kind of code gains from, at 3 all."""
+    speed = 3 if level == 2 else level
+    if level == 0 or (level == 3 and code is not Code.HOST) or (level == 2 and code is Code.LOOPS):
+        run_pipeline(llvm, tm, module, speed, vectorize=level >= 2)
+    elif code is Code.HOST:
+        _run_few(llvm, tm, module)
+    else:
+        _run_simplification(llvm, tm, module, level)
+
+
+def run_pipeline(llvm: Any, tm: Any, module: Any, level: int, vectorize: bool) -> None:
+    """LLVM's pipeline of a level, 0 to 3."""
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = vectorize
+    builder = llvm.create_pass_builder(tm, options)
+    unlocked.run_passes(builder.getModulePassManager(), module, builder)
+
+
+def _run_few(llvm: Any, tm: Any, module: Any) -> None:
+    builder = llvm.create_pass_builder(tm, llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    unlocked.run_passes(passes, module, builder)
+
+
+def _run_simplification(llvm: Any, tm: Any, module: Any, level: int) -> None:
+    """Small helpers inlined, and the part of LLVM's pipeline that simplifies a function."""
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(tm, options)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    unlocked.run_passes(passes, module, builder)
+    simplify = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            unlocked.run_function_passes(simplify, function, builder)

@@ -1,0 +1,176 @@
+"""Compile the parts of a module side by side: threads take units while the code of later ones is still being made.
+
+A unit is a complete LLVM module; its object comes from the cache where the same unit was compiled before. The objects
+are in the order in which the units were added, whatever the timing, and so is the error, if there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from mlcc.cache.folder import store
+from mlcc.cache.object_cache import code_key
+from mlcc.runtime.cores import num_cores
+from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
+from mlcc.targets.llvm.object.compile import Machine, compile_unit, target_machine
+from mlcc.targets.llvm.object.merge import merged
+from mlcc.targets.llvm.object.passes import Code, codegen_level
+
+JOBS = "MLCC_JOBS"
+
+
+@dataclass(eq=False)
+class Unit:
+    """A complete LLVM module, the kernels in it, and what became of it.
+
+    `emission` is how many seconds making the text took, `compilation` the CPU seconds of LLVM; 0 for a `known` object.
+    """
+
+    kernels: tuple[str, ...]
+    text: str = field(repr=False)
+    code: Code
+    emission: float = 0.0
+    compilation: float = 0.0
+    known: bool = False
+    obj: bytes = field(default=b"", repr=False)
+
+
+def jobs() -> int:
+    """How many threads may compile: as many as there are cores for this process, at most `MLCC_JOBS`."""
+    most = os.environ.get(JOBS, "").strip()
+    return min(num_cores(), int(most) if most else 64)
+
+
+class UnitCompiler:
+    """Compiles units at a level for a machine. `watch` is called with each that is done, its number from 0 among those
+    that are, and how many there are so far: in any thread, one at a time.
+
+    Used as a context manager: at its end no thread is at work any more.
+    """
+
+    def __init__(self, machine: Machine, level: int, watch: Callable[[Unit, int, int], None] | None = None) -> None:
+        self.machine = machine
+        self.level = level
+        self.watch = watch
+        self.units: list[Unit] = []
+        self._same: dict[tuple[str, Code], Unit] = {}
+        self._waiting: deque[Unit] = deque()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._errors: dict[int, BaseException] = {}
+        self._is_closed = False
+        self._done = 0
+        self._count = jobs()
+        self._store = store()
+        self._wrote = False
+
+    def add(self, unit: Unit) -> None:
+        """Have a unit compiled, beginning now where there are cores for it. Equal units are compiled once."""
+        same = self._same.setdefault((unit.text, unit.code), unit)
+        self.units.append(unit)
+        if same is not unit:
+            return
+        with self._changed:
+            self._waiting.append(unit)
+            self._changed.notify()
+        if self._count > 1 and len(self._threads) < self._count and not memory_is_limited():
+            self._start()
+
+    def objects(self) -> list[bytes]:
+        """The objects of all units, in order. Raises what the compilation of the first faulty one raised."""
+        if self._threads:
+            self._close()
+        elif memory_is_limited():
+            compiled = run_apart(self._all)
+            for unit, (obj, seconds) in zip(self._same.values(), compiled, strict=True):
+                unit.obj, unit.compilation = obj, seconds
+        else:
+            self._all()
+        for index in sorted(self._errors):
+            raise self._errors[index]
+        if self._wrote and self._store is not None:
+            self._store.trim()
+        for unit in self.units:
+            if not unit.obj:
+                same = self._same[unit.text, unit.code]
+                unit.obj, unit.known = same.obj, True
+        return [unit.obj for unit in self.units]
+
+    def linked(self) -> bytes:
+        """One object of those of all units. Raises what `objects` raises."""
+        return merged(list(dict.fromkeys(self.objects())))
+
+    def __enter__(self) -> UnitCompiler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.clear()
+        self._close()
+
+    # ------------------------------------------------------------ parts
+
+    def _all(self) -> list[tuple[bytes, float]]:
+        """Compile what waits, here and now."""
+        made: dict[int, Any] = {}
+        while self._waiting:
+            self._compile(self._waiting.popleft(), made)
+        return [(unit.obj, unit.compilation) for unit in self._same.values()]
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._work, name="mlcc-llvm", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is to be had: `objects` does the work
+            self._count = 1
+            return
+        self._threads.append(thread)
+
+    def _work(self) -> None:
+        made: dict[int, Any] = {}
+        while True:
+            with self._changed:
+                while not self._waiting and not self._is_closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                unit = self._waiting.popleft()
+            try:
+                self._compile(unit, made)
+            except BaseException as exc:  # noqa: BLE001 - raised where the objects are asked for
+                self._errors[self.units.index(unit)] = exc
+                self._waiting.clear()
+
+    def _close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _compile(self, unit: Unit, machines: dict[int, Any]) -> None:
+        """Fill in the object of a unit. `machines` are this thread's, by the level of the code generator."""
+        key = ""
+        if self._store is not None:
+            key = code_key([unit.text, unit.code.value, astuple(self.machine), self.level])
+            unit.obj = self._store.get(key) or b""
+            unit.known = bool(unit.obj)
+        if not unit.known:
+            start = time.thread_time()
+            level = codegen_level(self.level, unit.code)
+            if level not in machines:
+                machines[level] = target_machine(self.machine, level)
+            unit.obj = compile_unit(unit.text, self.machine, self.level, unit.code, machines[level])
+            unit.compilation = time.thread_time() - start
+            if self._store is not None:
+                self._store.put(key, unit.obj, trim=False)
+                self._wrote = True
+        if self.watch is not None:
+            with self._changed:
+                self.watch(unit, self._done, len(self._same))
+                self._done += 1
