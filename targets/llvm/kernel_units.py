@@ -61,7 +61,10 @@ class KernelUnits:
         for code in tuple(self._open):
             self._close(code)
         seconds = time.perf_counter() - self._since
-        self._compiler.add(Unit((), self._module.rest(), Code.HOST, seconds))
+        helpers, host = self._module.rest()
+        if "\ndefine" in helpers:
+            self._compiler.add(Unit((), helpers, Code.HOST))
+        self._compiler.add(Unit((), host, Code.HOST, seconds))
 
     def _close(self, code: Code) -> None:
         part = self._open.pop(code)

@@ -140,18 +140,22 @@ class ModuleText:
         """
         return self._complete([f.text("hidden") for f in functions], {global_name(f.symbol) for f in functions})
 
-    def rest(self) -> str:
-        """The module of what no kernel owns: shared helpers, and functions for the program."""
-        functions = [f for f in self.functions if not f.owner]
-        inside = {global_name(f.symbol) for f in functions}
-        roots = []
+    def rest(self) -> tuple[str, str]:
+        """The modules of what no kernel owns: shared helpers that use nothing of this module, so that most modules have
+        the same ones, and the functions for the program with the other helpers."""
+        fixed: dict[str, str] = {}
+        roots: list[str] = []
         for symbol, text in self._helpers.items():
-            name = global_name(symbol)
-            if name in self._shared or not text.startswith("define internal"):
-                inside |= _declarations(text).keys()
-                text = text.replace("define internal", "define hidden", 1) if name in self._shared else text
+            is_shared = global_name(symbol) in self._shared
+            if is_shared:
+                text = text.replace("define internal", "define hidden", 1)
+            if is_shared and not any(name[1:] in self._globals for name in _USED.findall(text)):
+                fixed[symbol] = text
+            elif is_shared or not text.startswith("define internal"):
                 roots.append(text)
-        return self._complete([*roots, *(f.text() for f in functions)], inside)
+        texts = [text for _, text in sorted(fixed.items())]
+        roots += [f.text() for f in self.functions if not f.owner]
+        return self._complete(texts, _defined(texts)), self._complete(roots, _defined(roots))
 
     def _complete(self, texts: list[str], inside: set[str]) -> str:
         """The text of a module of definitions; `inside` names what they define."""
@@ -214,6 +218,11 @@ class ModuleText:
         parts.extend(f.text() for f in self.functions)
         parts.extend(self._metadata)
         return "\n".join(parts) + "\n"
+
+
+def _defined(texts: Iterable[str]) -> set[str]:
+    """The functions that texts define, as `@symbol`."""
+    return {found[1] for text in texts for found in _DEFINITION.findall(text)}
 
 
 def _declarations(text: str) -> dict[str, str]:

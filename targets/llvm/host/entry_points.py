@@ -196,7 +196,7 @@ def _emit(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> Hos
 def _module_wide(shared: Shared) -> None:
     module = shared.ctx.module
     name = f"{PLACEHOLDER_PREFIX}_time_run"
-    module.helper(name, _TIME.format(name=name))
+    module.helper(name, _TIME.format(name=name), shared=True)
     if shared.ctx.packed:
         _packed_functions(shared)
     if carries_pool(module):

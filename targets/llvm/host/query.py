@@ -211,7 +211,7 @@ class Query:
         first = fn.gep("i64", self.args, integer("i64", self._waiting[0]))
         ranges = fn.gep(RANGE, self._ranges, integer("i64", len(self._tensors) - len(self._waiting)))
         count = integer("i64", len(self._waiting))
-        code = fn.call("i32", module.helper(CHECK, CHECK_TEXT), [first, count, table, ranges])
+        code = fn.call("i32", module.helper(CHECK, CHECK_TEXT, shared=True), [first, count, table, ranges])
         failed, go_on = fn.cold("failed", [f"ret {code}"]), fn.label("ok")
         fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
         fn.start(go_on)
@@ -312,7 +312,7 @@ class Query:
         if not written or count < 2:
             return
         fn = self.fn
-        helper = self.shared.ctx.module.helper(OVERLAPS, _OVERLAPS_TEXT)
+        helper = self.shared.ctx.module.helper(OVERLAPS, _OVERLAPS_TEXT, shared=True)
         for index in written:
             hit = fn.call("i1", helper, [self._ranges, integer("i64", count), integer("i64", index)])
             text = f"`{self._tensors[index].name}` shares memory with another argument"
