@@ -45,11 +45,16 @@ def answers(module: IRModule, facts: Facts, rules: Sequence[Rule] | None = None)
         rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
-    found: list[Answer] = []
-    for at, (name, func) in enumerate(functions.items()):
-        with working("auto-schedule", name, at, len(functions)):
-            found.append(answer(func, name, facts, rules, known.get(name, frozenset())))
-    return found
+    made: list[Answer] = []
+    while len(made) < len(functions):
+        with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
+            for name, func in list(functions.items())[len(made) :][:_UNCOLLECTED]:
+                with working("auto-schedule", name, len(made), len(functions)):
+                    made.append(answer(func, name, facts, rules, known.get(name, frozenset())))
+    return made
+
+
+_UNCOLLECTED = 32  # functions after which garbage is looked for: of each there is 0.2 MB
 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
@@ -76,14 +81,6 @@ def answer(
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
-    with uncollected():  # a sixth of the time went into looking for garbage among trees that are all in use
-        return _first_that_takes(func, name, facts, rules, constants)
-
-
-def _first_that_takes(
-    func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule], constants: frozenset[int]
-) -> Answer:
-    """What the first rule makes of a function that takes it and gets through."""
     start = _prepared(AnyKernel.of(func, name, facts, constants))
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
