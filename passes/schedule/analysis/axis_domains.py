@@ -34,14 +34,16 @@ class AxisDomain:
         """Another buffer wants this."""
         self.dom, self.bound = hull([self.dom, dom]), hull([self.bound, bound])
 
-    def settle(self, analyzer: Analyzer) -> None:
-        """Simplify; without a domain the bound is the domain, and a bound that changes nothing goes."""
+    def settle(self, whole: Interval, analyzer: Analyzer, plain: Analyzer) -> None:
+        """Simplify; `whole` bounds it, too. Without a domain the bound is the domain, and a bound that changes nothing
+        goes. `plain` knows nothing of variables."""
+        self.bound = whole if self.bound.empty else _meet(self.bound, whole, plain)
         if self.dom.empty:
             if self.bound.low is not None and self.bound.high is not None:
                 self.dom, self.bound = _simplified(self.bound, analyzer), NOTHING
             return
         self.dom, self.bound = _simplified(self.dom, analyzer), _simplified(self.bound, analyzer)
-        both = _simplified(_meet(self.dom, self.bound), analyzer)
+        both = _simplified(_meet(self.dom, self.bound, plain), analyzer)
         if _same(self.dom, both, analyzer):
             self.bound = NOTHING
         elif _same(self.bound, both, analyzer):
@@ -70,8 +72,8 @@ def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
     return True
 
 
-def _meet(a: Interval, b: Interval) -> Interval:
-    return _simplified(meet(a, b, Analyzer()), Analyzer())
+def _meet(a: Interval, b: Interval, plain: Analyzer) -> Interval:
+    return _simplified(meet(a, b, plain), plain)
 
 
 def hull(intervals: Sequence[Interval]) -> Interval:
@@ -103,11 +105,10 @@ def axis_domains(
         target = [hull(part) for part in zip(*wanted[buffer], strict=True)]
         if not _by_inverse(block, buffer, given, target, axes, analyzer, exact):
             _by_dimension(block, buffer, given, target, axes, analyzer, exact)
+    plain = Analyzer()
     for axis in block.iter_vars:
         found = axes[axis.var]
-        whole = from_range(axis.dom)
-        found.bound = whole if found.bound.empty else _meet(found.bound, whole)
-        found.settle(analyzer)
+        found.settle(from_range(axis.dom), analyzer, plain)
         if found.dom.empty:
             raise Refusal("E0651", f"nothing is left for axis `{axis.var.name}` of block `{block.name}` to do", block)
     return list(axes.values())

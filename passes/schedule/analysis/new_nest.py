@@ -28,8 +28,9 @@ class NewNest:
         spans: list[tuple[tir.Var, Expr]] = []
         values: list[Expr] = []
         predicate: Expr = tir.TRUE
+        plain = Analyzer()
         for axis, domain in zip(self._block.iter_vars, domains, strict=True):
-            span = cover(domain.dom, axis.dom, Analyzer())
+            span = cover(domain.dom, axis.dom, plain)
             value = span.min
             if preserve_unit_loops or not is_one(span.extent):
                 dtype = span.min.dtype if span.min.dtype.bits >= span.extent.dtype.bits else span.extent.dtype

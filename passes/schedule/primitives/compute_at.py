@@ -206,6 +206,7 @@ def _regions(
     for region in block.reads if reverse else block.writes:
         touched.setdefault(region.buffer, []).append([from_range(r) for r in region.region])
     wanted: dict[tir.Buffer, list[Box]] = {buffer: [] for buffer in touched}
+    analyzer = Analyzer()
     for other in needed:
         realize = tree.realize(other)
         values = bindings(realize)
@@ -216,11 +217,13 @@ def _regions(
                 scope = "global" if reverse else region.buffer.scope
                 domain = loop_domain(tree, tree.parent(realize), loop, scope)
                 intervals = {var: from_range(span) for var, span in domain.items()}
-                wanted[region.buffer].append([_relaxed(r, values, intervals) for r in region.region])
+                wanted[region.buffer].append([_relaxed(r, values, intervals, analyzer) for r in region.region])
     return touched, wanted
 
 
-def _relaxed(span: tir.Range, values: dict[tir.Var, Expr], domain: dict[tir.Var, Interval]) -> Interval:
+def _relaxed(
+    span: tir.Range, values: dict[tir.Var, Expr], domain: dict[tir.Var, Interval], analyzer: Analyzer
+) -> Interval:
     low, extent = substitute(span.min, values), substitute(span.extent, values)
-    high = Analyzer().simplify(c.add(low, c.sub(extent, 1)))
-    return eval_range(low, high, domain)
+    high = analyzer.simplify(c.add(low, c.sub(extent, 1)))
+    return eval_range(low, high, domain, analyzer)
