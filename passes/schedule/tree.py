@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlcc.ir import tir
 from mlcc.ir.node import replace
 
+if TYPE_CHECKING:
+    from mlcc.arith.analyzer import Analyzer
+
 Stmt = tir.Stmt
 Body = tuple[Stmt, ...]
+
+KnownLoops = tuple["Analyzer", dict[tir.Var, tuple[tir.Expr, tir.Expr]]]  # what the analyzer has loops bound to
+
+_MOST_FACTS = 1 << 14  # they keep the nodes of earlier steps alive
 
 
 class Tree:
@@ -28,7 +35,7 @@ class Tree:
         self._realize_of: dict[int, tir.BlockRealize] = {}
         self.cache: dict[Any, Any] = {}  # what analyses have found out; keys are theirs
         self._facts: dict[Any, Any] = {}  # shared with the functions before and after steps
-        self.earlier_analyzer: Any = None  # of this function or of one before it; see `analyzer_of`
+        self.earlier_analyzer: KnownLoops | None = None  # of this function or of one before it; see `analyzer_of`
         self._visit(func.body, None)
 
     def _visit(self, body: Body, parent: Stmt | None) -> None:
@@ -63,9 +70,10 @@ class Tree:
         return found
 
     def inherit_facts(self, before: Tree) -> None:
-        """Take over what is known of the function as it was before a step."""
-        self._facts = before._facts
-        self.earlier_analyzer = before.earlier_analyzer
+        """Take over what is known of the function as it was before a step, unless that has come to be very much."""
+        if len(before._facts) < _MOST_FACTS:
+            self._facts = before._facts
+            self.earlier_analyzer = before.earlier_analyzer
 
     @property
     def root(self) -> tir.Block | None:

@@ -184,3 +184,22 @@ def test_narrow_bounds_wrap() -> None:
     expr = tir.Add(a.dtype, a, c.const(1, "uint8"))
     assert Analyzer().bound(expr) == (0, 255)
     assert Analyzer().bound(tir.Cast(INT32, expr)) == (0, 255)
+
+
+def test_what_was_simplified_before_a_variable_is_bound_follows_its_range_afterwards() -> None:
+    """Results are kept over bindings of other variables, and forgotten where the variable occurs."""
+    analyzer = Analyzer()
+    x, y = tir.Var("x", INT32), tir.Var("y", INT32)
+    quotient, kept = c.floordiv(x, 8), c.sub(c.add(y, 1), 1)
+    assert analyzer.simplify(quotient) is quotient
+    assert analyzer.simplify(kept) is y
+    assert analyzer.bound(x).max > 7
+    analyzer.bind(x, tir.Range(c.const(0), c.const(8)))
+    assert tir.const_int(analyzer.simplify(quotient)) == 0
+    assert analyzer.simplify(kept) is y
+    with analyzer.constraint(c.less(x, 4)):
+        z = tir.Var("z", INT32)
+        analyzer.bind(z, tir.Range(c.const(0), c.const(4)))
+        assert tir.const_int(analyzer.simplify(c.floordiv(x, 4))) == 0
+    assert tir.const_int(analyzer.simplify(c.floordiv(x, 4))) is None
+    assert analyzer.bound(z) == (0, 3)

@@ -200,3 +200,40 @@ def test_what_is_taken_over_from_before_a_step_is_what_is_found_anew() -> None:
         for realize in known.realizes:
             found = region_cover_violation(known, realize.block)
             assert found == region_cover_violation(fresh, realize.block)
+
+
+RADIX = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 3, 4))
+    C = T.match_buffer(c, (n * 12,))
+    B = T.alloc_buffer((n * 12,))
+    for i, j, k in T.grid(n, {inner}):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[{index}] = A[vi, vj, vk]
+    for i in range(n * 12):
+        with T.block("C"):
+            vi = T.axis.remap("S", [i])
+            C[vi] = B[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "inner", "covered"),
+    [
+        ("vi * 12 + vj * 4 + vk", "T.int64(3), T.int64(4)", True),
+        ("vk + vj * 4 + vi * 12", "T.int64(3), T.int64(4)", True),
+        ("vi * 12 + vj * 4 + vk", "T.int64(3), T.int64(3)", False),  # gaps between the steps of j
+        ("vi * 12 + vj * 4 + vk", "T.int64(2), T.int64(4)", False),  # gaps between the steps of i
+        ("vi * 12 + vj * 4", "T.int64(3), T.int64(4)", False),
+        ("vi * 12 + vj * 4 + vj", "T.int64(3), T.int64(4)", False),
+    ],
+)
+def test_a_producer_over_symbolic_loops_covers_what_its_mixed_radix_reaches(
+    index: str, inner: str, covered: bool
+) -> None:
+    module = mlcc.parse(RADIX.format(index=index, inner=inner))
+    tree = Tree(module["main"])
+    assert (region_cover_violation(tree, tree.blocks_named("C")[0]) is None) is covered

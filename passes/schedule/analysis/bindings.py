@@ -10,7 +10,7 @@ from mlcc.arith.proofs import is_one
 from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, IterKind
-from mlcc.passes.schedule.tree import Tree
+from mlcc.passes.schedule.tree import KnownLoops, Tree
 
 Domain = dict[tir.Var, tir.Range]
 
@@ -21,17 +21,18 @@ def analyzer_of(tree: Tree) -> Analyzer:
     It is taken over from the function before the last steps, with all that it has simplified, unless a loop runs over
     another range now. That it also knows the loops of that function does no harm.
     """
-    found = tree.cache.get("analyzer")
+    found: Analyzer | None = tree.cache.get("analyzer")
     if found is None:
-        found, bound = tree.earlier_analyzer or (Analyzer(), {})
-        if any(bound.get(loop.var, (loop.min, loop.extent)) != (loop.min, loop.extent) for loop in tree.loops):
-            found, bound = Analyzer(), {}
+        known: KnownLoops = tree.earlier_analyzer or (Analyzer(), {})
+        if any(known[1].get(loop.var, (loop.min, loop.extent)) != (loop.min, loop.extent) for loop in tree.loops):
+            known = (Analyzer(), {})
+        found, bound = known
         for loop in tree.loops:
             if loop.var not in bound:
                 bound[loop.var] = (loop.min, loop.extent)
                 found.bind(loop.var, tir.Range(loop.min, loop.extent))
-        tree.cache["analyzer"], tree.earlier_analyzer = found, (found, bound)
-    return found  # type: ignore[no-any-return]
+        tree.cache["analyzer"], tree.earlier_analyzer = found, known
+    return found
 
 
 def iterations(tree: Tree, block: tir.Block) -> tuple[object, ...]:
