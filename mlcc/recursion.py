@@ -27,7 +27,7 @@ def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
 
 @contextlib.contextmanager
 def collected() -> Iterator[None]:
-    """Cyclic garbage collection inside the `with`, also where `uncollected` stands around: for what leaves much of it."""
+    """Cyclic garbage collection inside the `with`, although `uncollected` stands around: for what leaves much of it."""
     running = gc.isenabled()
     gc.enable()
     try:

@@ -58,7 +58,8 @@ _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
 }  # fmt: skip
 
 
-def _plan(cls: type) -> tuple[tuple[str, Mode], ...]:
+def plan_of(cls: type) -> tuple[tuple[str, Mode], ...]:
+    """The fields that count of a class of nodes, and how variables in them are to be taken."""
     found = _PLANS.get(cls)
     if found is None:
         names = meaning_names(cls)
@@ -107,7 +108,7 @@ def parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:
             yield "." + name, getattr(value, name), USE
         return
     first = mode is FIRST
-    for name, own in _plan(cls):
+    for name, own in plan_of(cls):
         part = getattr(value, name)
         if name in _BODIES and type(part) is tuple and any(_is_nothing(s) for s in part):
             part = tuple(s for s in part if not _is_nothing(s))

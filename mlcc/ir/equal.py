@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mlcc.ir import tir
-from mlcc.ir.binding import ATTR, FIRST, PARAM, USE, VARIABLES, Mode, binds, parts, plain
+from mlcc.ir.binding import ATTR, FIRST, PARAM, USE, VARIABLES, Mode, binds, parts, plain, plan_of
 from mlcc.ir.hashing import structural_hash
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, Node
+from mlcc.ir.node import Attrs, Node, holds
 from mlcc.ir.tensor_data import TensorData
 
 __all__ = ["StructuralDifference", "assert_structural_equal", "structural_equal", "structural_hash"]
@@ -187,7 +187,30 @@ def _describe(value: Any) -> str:
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     """True if `a` and `b` mean the same program: modules, functions, or any of their parts."""
+    if isinstance(a, tir.Expr) and not map_free_vars and not holds(a, tir.Let, tir.Reduce, tir.IndexMap):
+        return _without_binders(a, b)
     return _Walk(map_free_vars).first_difference(a, b) is None
+
+
+def _without_binders(a: tir.Expr, b: Any) -> bool:
+    """Equality of an expression that binds nothing, most often an index: a variable stands for itself alone."""
+    stack: list[tuple[Any, Any]] = [(a, b)]
+    while stack:
+        left, right = stack.pop()
+        if left is right:
+            continue
+        cls = type(left)
+        if cls is not type(right) or cls is tir.Var or cls is tir.Buffer:
+            return False
+        if cls is tuple:
+            if len(left) != len(right):
+                return False
+            stack += zip(left, right, strict=True)
+        elif isinstance(left, Node):
+            stack += [(getattr(left, n), getattr(right, n)) for n, _ in plan_of(cls)]
+        elif not _same_leaf(left, right):
+            return False
+    return True
 
 
 class StructuralDifference(AssertionError):

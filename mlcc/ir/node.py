@@ -238,7 +238,7 @@ def _replace_source(cls: type) -> list[str]:
     for name in names:
         lines += [f"    if {name} is same:", f"        {name} = old.{name}"]
         lines += [f"    elif not changed and {name} is not old.{name}:", "        changed = True"]
-    return [*lines, f"    return cls({', '.join(_fields[cls])}, span=span) if changed else old"]
+    return [*lines, f"    return cls({', '.join(f'{n}={n}' for n in names)}) if changed else old"]
 
 
 def _children_source(cls: type) -> list[str]:

@@ -20,7 +20,7 @@ from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called
-from mlcc.ir.node import children, replace, walk
+from mlcc.ir.node import children, find, replace, walk
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.passes.gpu.bulk_tiles import TILE, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
@@ -47,7 +47,7 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
-    if any(called(n).barrier is not None for s in body for n in walk(s)):
+    if any(called(n).barrier is not None for n in find(body, tir.Call)):
         return body  # it orders accesses by barriers of its own
     return _Sync(loops, _results(body)).body(body)[0]
 
@@ -95,9 +95,8 @@ def _results(body: Body) -> set[tir.Var]:
     for stmt in body:
         for touch in touches(stmt):
             (written if touch.writes and touch.index is not None else other).add(touch.data)
-        for node in walk(stmt):
-            if isinstance(node, (tir.DeclBuffer, tir.Bind)):  # views may read
-                other |= {n for n in walk(node) if isinstance(n, tir.Var) and n.dtype.is_handle}
+        for node in find(stmt, tir.DeclBuffer, tir.Bind):  # views may read
+            other |= {n for n in walk(node) if isinstance(n, tir.Var) and n.dtype.is_handle}
     return {data for data in written - other if _scope(data) == "global"}
 
 

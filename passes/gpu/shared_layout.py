@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import find, walk
+from mlcc.ir.node import find
 
 ALIGNMENT = 16  # of a buffer that asks for no more than all buffers do
 _USUAL = 64
@@ -37,16 +37,13 @@ def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:
     """One buffer after the other, in order of allocation, each from a multiple of its alignment on."""
     offsets: dict[tir.Var, tir.Expr] = {}
     end: tir.Expr = tir.IntImm(INT64, 0)
-    for stmt in body:
-        for node in walk(stmt):
-            if isinstance(node, tir.AllocBuffer) and node.buffer.scope == "shared.dyn":
-                buffer = node.buffer
-                start = _aligned(end, alignment_of(buffer))
-                size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
-                for dim in buffer.shape:
-                    size = c.mul(size, c.cast(INT64, dim))
-                offsets[buffer.data] = start
-                end = c.add(start, size)
+    for buffer in (n.buffer for n in find(body, tir.AllocBuffer) if n.buffer.scope == "shared.dyn"):
+        start = _aligned(end, alignment_of(buffer))
+        size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
+        for dim in buffer.shape:
+            size = c.mul(size, c.cast(INT64, dim))
+        offsets[buffer.data] = start
+        end = c.add(start, size)
     return DynamicLayout(offsets, _aligned(end, ALIGNMENT))
 
 

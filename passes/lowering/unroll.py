@@ -61,9 +61,30 @@ class _Selector(TirMutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made: tir.For = replace(node, body=self.body(node.body))
-        if made.kind is not ForKind.UNROLLED or isinstance(_Unroller(self._limit).stmt_for(made), list):
+        if made.kind is not ForKind.UNROLLED or _surely_fits(made, self._limit):
+            return made
+        if isinstance(_Unroller(self._limit).stmt_for(made), list):
             return made
         return replace(made, kind=ForKind.SERIAL)
+
+
+def _surely_fits(loop: tir.For, limit: int) -> bool:
+    """Whether a loop can be unrolled although nothing folds away in it, which is told without making the copies."""
+    trips = tir.const_int(loop.extent)
+    if trips is None or tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
+        return False
+    return trips * max(1, _most(loop.body)) <= limit
+
+
+def _most(body: Body) -> int:
+    """At most so many statements are left of a body when the loops in it are unrolled that can be."""
+    total = 0
+    for stmt in body:
+        inside = sum(map(_most, nested_bodies(stmt)))
+        if isinstance(stmt, tir.For) and stmt.kind is ForKind.UNROLLED:
+            inside *= max(1, tir.const_int(stmt.extent) or 1)
+        total += 1 + inside
+    return total
 
 
 def size_of(body: Body) -> int:

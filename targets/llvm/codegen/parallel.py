@@ -214,8 +214,8 @@ def _variables(stmt: tir.For) -> dict[tir.Var, None]:
             found.setdefault(node)
         elif isinstance(node, tir.Buffer):
             found.setdefault(node.data)
-        else:
+        elif not isinstance(node, tir.IntImm):
             if isinstance(node, tir.AllocBuffer):
                 stack.extend(node.buffer.shape)
-            stack.extend(reversed(list(children(node))))
+            stack.extend(reversed(children(node)))
     return found

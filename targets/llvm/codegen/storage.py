@@ -15,7 +15,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
-from mlcc.ir.node import Node, children, walk
+from mlcc.ir.node import Node, children, holds, walk
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
 from mlcc.targets.llvm.codegen.types import memory_type
@@ -289,5 +289,8 @@ def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
         elif isinstance(node, tir.Var):
             if node.dtype.is_handle:
                 yield node
-        else:
+        elif not isinstance(node, _NUMBERS) or holds(node, tir.Buffer, tir.Call):  # else only numbers are below
             stack.extend(children(node))
+
+
+_NUMBERS = (tir.IntImm, tir.Add, tir.Sub, tir.Mul, tir.Ramp)
