@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
-from mlcc.ir.node import children
+from mlcc.ir.node import children, find
 from mlcc.relax.construct import CALL_TIR, CALL_TIR_INPLACE, PRIMITIVE
 
 
@@ -160,20 +160,7 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
 
 def callees(func: Func) -> set[str]:
     """The functions of the module that a function mentions."""
-    found = set()
-    seen: set[tir.Buffer] = set()  # every access holds its buffer
-    stack: list[Any] = list(func.body) if isinstance(func.body, tuple) else [func.body]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, relax.GlobalVar):
-            found.add(top.name)
-            continue
-        if isinstance(top, tir.Buffer):
-            if top in seen:
-                continue
-            seen.add(top)
-        stack += operands(top)
-    return found
+    return {node.name for node in find(func.body, relax.GlobalVar)}
 
 
 def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:

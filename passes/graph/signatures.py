@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace
+from mlcc.ir.node import holds, replace
 from mlcc.passes.graph.canonicalize import canonical
 from mlcc.passes.graph.dead_code import DeadCode
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
@@ -27,6 +27,8 @@ def private_functions(module: IRModule) -> dict[str, relax.Function]:
             top = stack.pop()
             if isinstance(top, relax.GlobalVar):
                 found.pop(top.name, None)
+            elif not holds(top, relax.GlobalVar):
+                continue
             elif isinstance(top, tuple):
                 stack.extend(top)
             elif isinstance(top, relax.Call) and isinstance(top.op, relax.GlobalVar):
