@@ -37,9 +37,13 @@ class ModuleBuilder:
         for name in self.module:
             if name not in self._listed:
                 self._list(name, self.module[name])
-        for name in self._by_signature.get(_signature(func), ()):
+        alike = self._by_signature.get(_signature(func), ())
+        for name in alike:
             other = self.module[name]
-            if self._hash(other) == self._hash(func) and structural_equal(other, func):
+            maybe = len(alike) == 1 or self._hash(other) == self._hash(
+                func
+            )  # two hashes take longer than one comparison
+            if maybe and structural_equal(other, func):
                 return name
         name = unique_name(hint.replace(".", "_"))
         self.module.functions[name] = func

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import children
+from mlcc.ir.node import children, holds
 from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.graph.relax_mutator import RelaxMutator
 
@@ -67,6 +67,8 @@ def info_symbols(info: Any) -> list[tir.Var]:
 
 def mentioned_symbols(root: Any) -> list[tir.Var]:
     """All symbolic variables of a function or expression, in order; those of other functions' signatures are theirs."""
+    if not holds(root, tir.Var):
+        return []
     found: dict[tir.Var, None] = {}
     seen: set[Any] = set()  # struct infos are shared by many expressions
     stack = [root]
