@@ -23,7 +23,7 @@ from mlcc.arith.intset import Interval, eval_set, from_range
 from mlcc.arith.keys import same_expr
 from mlcc.ir import construct as c
 from mlcc.ir import tir
-from mlcc.ir.node import Node, children, replace
+from mlcc.ir.node import Node, children, holds, replace
 from mlcc.ir.tir import Expr, ForKind, Stmt
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.accesses import is_steady
@@ -287,7 +287,7 @@ class _Finder:
             self._domains.pop(stmt.var, None)
 
     def _exprs(self, root: Node) -> None:
-        stack = [root]
+        stack = [root] if holds(root, tir.Let, tir.Call) else []
         while stack:
             node = stack.pop()
             if isinstance(node, tir.Let):
