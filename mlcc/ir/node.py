@@ -162,7 +162,6 @@ def meaning_names(cls: type) -> tuple[str, ...]:
 
 
 T = TypeVar("T")
-F = TypeVar("F")
 N = TypeVar("N", bound="_Spanned")
 
 
@@ -189,7 +188,7 @@ def map_children(old: N, fn: Callable[[Any], Any]) -> N:
     Binding positions (loop variables, parameters, ...) are children too: `fn` decides what to do with a `Var`.
     """
     mapped = _maps[type(old)]
-    return old if mapped is None else mapped(old, fn)  # type: ignore[no-any-return]
+    return old if mapped is None else mapped(old, fn)
 
 
 def replace(old: N, **changes: Any) -> N:
@@ -291,7 +290,7 @@ def is_leaf(of: Node) -> bool:
 def children(of: Any) -> list[Any]:
     """The direct child nodes, in field order."""
     listed = _children[type(of)]
-    return listed(of) if listed is not None else []  # type: ignore[no-any-return]
+    return listed(of) if listed is not None else []
 
 
 def walk(root: Any) -> Iterator[Any]:
@@ -312,7 +311,7 @@ def walk(root: Any) -> Iterator[Any]:
             stack += below
 
 
-def find(root: Any, *classes: type[F]) -> Iterator[F]:
+def find(root: Any, *classes: type) -> Iterator[Any]:
     """What `walk` gives that is of these classes. Parts that hold none are not entered.
 
     What is below a node is noted in it when first looked for, which costs as much as three walks: code is looked at

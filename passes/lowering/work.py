@@ -86,7 +86,7 @@ class Meter:
 def _sum(a: Expr, b: Expr) -> Expr:
     """`a + b`; almost always of constants."""
     if type(a) is type(b) is tir.IntImm:
-        made = a.value + b.value  # type: ignore[attr-defined]
+        made = a.value + b.value
         if made < _FAR:
             return tir.IntImm(INT64, made)
     return c.add(a, b)
