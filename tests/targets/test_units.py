@@ -16,6 +16,7 @@ from mlcc.cache.folder import PLACE, SWITCH
 from mlcc.runtime import elf
 from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.ir_text import ModuleText, integer
+from mlcc.progress import Listener, Work, listening
 from mlcc.targets.llvm.object import units
 from mlcc.targets.llvm.object.compile import Machine, compile_text
 from mlcc.targets.llvm.object.merge import merged
@@ -156,10 +157,31 @@ def test_another_kernel_is_all_that_is_compiled_again(tmp_path: Path, monkeypatc
     assert 1 <= len(new) < len(other.units) - 2
 
 
-def test_units_report_what_they_took() -> None:
-    made = built()
+class Heard(Listener):
+    """Adds up what is said of LLVM's work."""
+
+    def __init__(self) -> None:
+        self.kernels: set[str] = set()
+        self.seconds = 0.0
+
+    def done(self, work: Work, seconds: float) -> None:
+        if work.stage == "LLVM":
+            assert 0 <= work.at < work.count
+            self.kernels.add(work.kernel)
+            self.seconds += seconds
+
+
+def test_units_report_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    heard = Heard()
+    with listening(heard):
+        made = built()
+    assert heard.kernels == {", ".join(unit.kernels) for unit in made.units}
+    assert heard.seconds == pytest.approx(sum(unit.compilation for unit in made.units))
+    assert not any(unit.known for unit in made.units)
     assert made.units[-1].code is Code.HOST and not made.units[-1].kernels
-    assert {name for unit in made.units for name in unit.kernels} >= {"matmul"} or made.units[0].kernels
+    assert all(unit.kernels and unit.compilation > 0 for unit in made.units[:-2])
+    assert sum(unit.emission for unit in made.units) > 0
 
 
 def test_what_llvm_refuses_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,8 +191,8 @@ def _optimised(llvm: Any, text: str, machine: Machine, level: int, code: Code, t
 
 
 def _worked_around(module: Any, machine: Machine, context: Any) -> Any:
-    """The optimised module, without what LLVM mistakes."""
-    if "avx512f" not in machine.enabled or not lone_lanes.has_masked_stores(f.name for f in module.functions):
+    """The optimised module, without what LLVM mistakes. Functions may use AVX-512 by an attribute of their own."""
+    if not machine.triple.startswith("x86_64") or not lone_lanes.has_masked_stores(f.name for f in module.functions):
         return module
     rewritten = lone_lanes.mended(str(module))
     if rewritten is None:
