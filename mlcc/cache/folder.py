@@ -16,8 +16,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+
+Buffer = bytes | bytearray | memoryview
 
 SWITCH, PLACE, SIZE = "MLCC_CACHE", "MLCC_CACHE_DIR", "MLCC_CACHE_SIZE"
 SUFFIX = ".kept"
@@ -50,27 +52,26 @@ class Store:
             if not is_private(path, stat.S_ISREG):
                 return None
             with open(path, "rb") as file:
-                data = file.read()
-            content = data[_HEAD:]
-            if data[:_HEAD] != _head(content):
+                head, content = file.read(_HEAD), file.read()
+            if head != _head((content,)):
                 return None
             os.utime(path)  # used now: it goes last
         except OSError:
             return None
         return content
 
-    def put(self, key: str, content: bytes, *, trim: bool = True) -> None:
-        """Keep something, if it is not too large a part of all that may be kept. Without `trim`, call that later: it
-        looks at every entry."""
-        if len(content) > self.limit // 4:
+    def put(self, key: str, *pieces: Buffer, trim: bool = True) -> None:
+        """Keep something, given in pieces, if it is not too large a part of all that may be kept. Without `trim`, call
+        that later: it looks at every entry."""
+        if sum(map(len, pieces)) > self.limit // 4:
             return
         part = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
         with contextlib.suppress(OSError):
             try:
                 handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
                 with open(handle, "wb") as file:
-                    file.write(_head(content))
-                    file.write(content)
+                    file.write(_head(pieces))
+                    file.writelines(pieces)
                 os.replace(part, self._path(key))
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -172,5 +173,8 @@ def is_private(path: str, kind: Callable[[int], bool]) -> bool:
     return bool(kind(found.st_mode)) and mine and not found.st_mode & 0o022
 
 
-def _head(content: bytes) -> bytes:
-    return _MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
+def _head(pieces: Iterable[Buffer]) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return _MAGIC + digest.hexdigest().encode() + b"\n"

@@ -10,10 +10,10 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlcc.cache.folder import PLACE, SIZE, SWITCH, Store, store
+from mlcc.cache.folder import PLACE, SIZE, SWITCH, Buffer, Store, store
 from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
@@ -23,9 +23,9 @@ _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 
 def kept_object(
-    path: str, options: dict[str, Any], make: Callable[[], bytes], keep: Callable[[], bool] = lambda: True
-) -> bytes:
-    """The object of a text file with options (plain data): from the cache, else by `make`, which is then kept.
+    path: str, options: dict[str, Any], make: Callable[[], Sequence[Buffer]], keep: Callable[[], bool] = lambda: True
+) -> Sequence[Buffer]:
+    """The object of a text file with options (plain data) in pieces: from the cache, else by `make`; that is then kept.
 
     Raises what `make` raises; failures are not kept, nor what `keep`, asked afterwards, says is not to be.
     """
@@ -35,13 +35,13 @@ def kept_object(
     key = entry_key(path, options)
     found = _read(place, key)
     if found is not None:
-        return found
+        return [found]
     with recorded_reads() as reads:
         made = make()
     if not keep():
         return made
     head = json.dumps(reads).encode()
-    place.put(key, b"%d\n" % len(head) + head + made)
+    place.put(key, b"%d\n" % len(head), head, *made)
     return made
 
 
@@ -50,17 +50,18 @@ def _read(place: Store, key: str) -> bytes | None:
     data = place.get(key)
     if data is None:
         return None
-    size, _, rest = data.partition(b"\n")
-    reads = json.loads(rest[: int(size)])
+    line = data.index(b"\n") + 1
+    start = line + int(data[:line])
+    reads = json.loads(data[line:start])
     for path, digest in reads.items():
         try:
             with open(path, "rb") as file:
-                if hashlib.sha256(file.read()).hexdigest() != digest:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     return None
         except OSError:
             return None
     note_known_reads(reads)
-    return rest[int(size) :]
+    return data[start:]
 
 
 def entry_key(path: str, options: dict[str, Any]) -> str:

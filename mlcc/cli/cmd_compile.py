@@ -91,7 +91,7 @@ def command(
         from mlcc.runtime.manifest import extract
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
-        made, facts = {output: code}, None if header is None else extract(code)
+        made, facts = {output: code}, None if header is None else extract(b"".join(code))
     else:
         with listening(*([times] if timing else [])):
             artifact = build_artifact(

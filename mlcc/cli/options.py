@@ -266,17 +266,19 @@ def build_object(
     keep: bool = True,
     sanitize: bool = False,
     to_run: bool = False,
-) -> bytes:
-    """The object of a text file, or what else the runtime loads for the target; from the cache, if it is there and
-    `keep` is not off. Raises CompileError, with `to_run` for a target whose artifacts the runtime does not load."""
+) -> Sequence[bytes | bytearray | memoryview]:
+    """The object of a text file, or what else the runtime loads for the target, in pieces; from the cache, if it is
+    there and `keep` is not off. Raises CompileError, with `to_run` for a target whose artifacts the runtime does not
+    load."""
 
     told: list[str] = []  # texts with warnings, which are to be seen each time: their objects are not kept
 
-    def make() -> bytes:
+    def make() -> Sequence[bytes | bytearray | memoryview]:
         if to_run:
             need_loadable(target)
         artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told)
-        made: bytes = artifact.emit(artifact.loadable)
+        made: Sequence[bytes | bytearray | memoryview]
+        made = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
         return made
 
     from mlcc.cache.object_cache import is_known, kept_object
@@ -344,9 +346,11 @@ def load_executable(
         if sanitize:
             need_sanitized(path)
         return load(path, allow_extern=allow_extern)
-    made = build_object(
+    pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True
     )
+    made = b"".join(pieces)
+    del pieces  # which hold the constants, too
     return load(made, allow_extern=allow_extern)
 
 

@@ -99,7 +99,11 @@ class _Folder(RelaxMutator):
         import numpy as np
 
         with np.errstate(all="ignore"):
-            return _constant(op.impl.numpy(call, *values), call.struct_info)
+            made = _constant(op.impl.numpy(call, *values), call.struct_info)
+        for leaf in (leaf for a in call.args for leaf in _leaves(a)):
+            if isinstance(leaf, relax.Constant):
+                leaf.data.release()
+        return made
 
     def fold_tir(self, call: relax.Call) -> relax.Expr | None:
         """The results of a TIR function on constants; None if they are large, or take long."""

@@ -202,6 +202,9 @@ def _evaluate(split: _Split, known: dict[int, TensorData]) -> list[relax.Constan
         run_prim_func(split.prepare, [*(known[i].array for i in split.constants), *panels])
     except MlccError:
         return None
+    finally:
+        for i in split.constants:
+            known[i].release()
     made = []
     for shape, buffer, panel in zip(shapes, split.packed, panels, strict=True):
         info = tensor_info((c.const(n, "int64") for n in shape), buffer.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -68,6 +68,10 @@ class ObjectArtifact(Artifact):
     def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:
         """The content of a file: `obj`, `shared`, `asm` or `llvm-ir`. Raises CompileError."""
         return b"".join(self._pieces(kind, self._prefix(None) if prefix is None else c_identifier(prefix)))
+
+    def pieces(self) -> Sequence[Buffer]:
+        """The object in pieces: constants as they lie in memory, not copied."""
+        return self._pieces(self.loadable, self._prefix(None))
 
     def header(self, path: str | None = None) -> str:
         """A C99 header that declares every function, with nothing else to include. `path` is the object's."""
