@@ -1,6 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`speed`, `compile`, `pauses`, `math`, `kernels` and `gpu` take options.
+`speed`, `compile`, `memory`, `pauses`, `math`, `kernels` and `gpu` take options.
 """
 
 from __future__ import annotations
@@ -9,10 +9,23 @@ import importlib
 import os
 import sys
 
-NAMES = ("startup", "parsing", "calls", "schedules", "analysis", "threads", "pauses", "math", "compile", "speed")
+NAMES = (
+    "startup",
+    "memory",
+    "parsing",
+    "calls",
+    "schedules",
+    "analysis",
+    "threads",
+    "pauses",
+    "math",
+    "compile",
+    "speed",
+)
 OPTIONED = {  # those that take options, which run alone
     "speed": "bench.speed.command",
     "compile": "bench.compile.command",
+    "memory": "bench.memory",
     "kernels": "bench.kernels",
     "pauses": "bench.pauses",
     "gpu": "bench.gpu.command",

@@ -139,7 +139,7 @@ def _load_plan(content: Content, device: Device | Maker | None) -> Executable:
         start = "its start is lost, or mlcc did not write it: there is no manifest"
         text = start if content.data else "the file is empty"
         raise LoadError(error("E0869", text, help="mlcc loads what `mlcc compile -t cuda` wrote, as a whole"))
-    parts = read_parts(*content)
+    parts = read_parts(content.data, content.path)
     facts = manifest.read(parts.manifest)
     if callable(device):
         device = device(parts, content.path)

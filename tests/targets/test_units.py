@@ -13,10 +13,10 @@ import pytest
 
 import mlcc
 from mlcc.cache.folder import PLACE, SWITCH
+from mlcc.progress import Listener, Work, listening
 from mlcc.runtime import elf
 from mlcc.targets.llvm.artifact import ObjectArtifact
 from mlcc.targets.llvm.codegen.ir_text import ModuleText, integer
-from mlcc.progress import Listener, Work, listening
 from mlcc.targets.llvm.object import units
 from mlcc.targets.llvm.object.compile import Machine, compile_text
 from mlcc.targets.llvm.object.merge import merged
