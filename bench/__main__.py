@@ -1,6 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`speed`, `compile`, `memory`, `pauses`, `math`, `kernels` and `gpu` take options.
+`startup`, `speed`, `compile`, `memory`, `pauses`, `math`, `kernels` and `gpu` take options.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NAMES = (
     "speed",
 )
 OPTIONED = {  # those that take options, which run alone
+    "startup": "bench.startup",
     "speed": "bench.speed.command",
     "compile": "bench.compile.command",
     "memory": "bench.memory",

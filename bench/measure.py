@@ -19,9 +19,11 @@ def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, lis
             process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             _, status, usage = os.wait4(process.pid, 0)
             wall = time.perf_counter() - begin
-            if status != 0:
-                assert process.stderr is not None
-                raise RuntimeError(f"{name}: {process.stderr.read().decode()[-500:]}")
+            process.returncode = status  # it is waited for
+            assert process.stderr is not None
+            with process.stderr as said:
+                if status != 0:
+                    raise RuntimeError(f"{name}: {said.read().decode()[-500:]}")
             found[name].append((wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3, usage.ru_maxrss / 1024))
     return found
 

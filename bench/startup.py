@@ -1,10 +1,12 @@
 """How long the command line takes to answer: help, a cold run of a perceptron 784-128-10 from text and from its object.
 
-Beside them other ways to the first result of the same model, where they are installed.
+Beside them other ways to the first result of the same model, where they are installed; and the sample of handwritten
+digits, with `--against TREE` also by another tree of mlcc.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
@@ -17,7 +19,8 @@ from pathlib import Path
 
 from bench.measure import commands, machine, spread
 
-KEPT = Path(__file__).resolve().parents[1] / "build" / "bench" / "startup.json"
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "build" / "bench" / "startup.json"
 ONNXRUNTIME = """
 import sys, numpy, onnxruntime
 x = numpy.load(sys.argv[1])["x"]
@@ -31,7 +34,7 @@ numpy.savez(sys.argv[3], out=numpy.maximum(x @ w["w0"] + w["b0"], 0) @ w["w1"] +
 """
 
 
-def prepare(folder: str) -> dict[str, Sequence[str]]:
+def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
     """The commands by name, and the files they read."""
     import numpy as np
 
@@ -63,6 +66,8 @@ def prepare(folder: str) -> dict[str, Sequence[str]]:
         "mlcc run mlp.o": [*mlcc, "run", made, *io],
         "NumPy": [*python, "-c", NUMPY, *files],
     }
+    for tree in [ROOT] if against is None else [ROOT, against]:
+        cases |= digits("" if tree == ROOT else f"{tree.name}: ", mlcc, tree, folder)
     if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
         from bench.speed.peers.base import Work
         from bench.speed.peers.onnx_model import onnx_model
@@ -74,25 +79,46 @@ def prepare(folder: str) -> dict[str, Sequence[str]]:
     return cases
 
 
-def main() -> None:
+def digits(name: str, mlcc: list[str], tree: Path, folder: str) -> dict[str, Sequence[str]]:
+    """The sample by a tree: from its text, with and without the cache, and from its object."""
+    sample = ROOT / "samples" / "digits"
+    by = ["env", f"PYTHONPATH={tree}", f"MLCC_CACHE_DIR={folder}/{tree.name}"]
+    text, made = str(sample / "mlp.mlc"), f"{folder}/{tree.name}-digits.o"
+    commands({"compile": [*by, *mlcc, "compile", text, "-o", made]}, rounds=1)
+    io = ["--in", str(sample / "test.npz"), "--out", f"{folder}/digits.npz"]
+    return {
+        f"{name}mlcc run digits/mlp.mlc": [*by, "MLCC_CACHE=0", *mlcc, "run", text, *io],
+        f"{name}mlcc run digits/mlp.mlc again": [*by, *mlcc, "run", text, *io],
+        f"{name}mlcc run digits/mlp.o": [*by, *mlcc, "run", made, *io],
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m bench startup", description="Whole processes of the command line.")
+    parser.add_argument("--against", type=Path, metavar="TREE", help="another tree of mlcc")
+    parser.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
+    options = parser.parse_args(argv or [])
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have theirs written; ours are by the first run
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLCC_CACHE_DIR"] = f"{folder}/cache"
         # in another process: the memory of this one would count for each that it starts
-        made = subprocess.run([sys.executable, "-m", "bench.startup", folder], stdout=subprocess.PIPE, check=True)
-        found = commands(json.loads(made.stdout))
+        tree = [] if options.against is None else [str(options.against.resolve())]
+        made = subprocess.run(
+            [sys.executable, "-m", "bench.startup", folder, *tree], stdout=subprocess.PIPE, check=True
+        )
+        found = commands(json.loads(made.stdout), options.rounds)
     print(f"start-up, whole processes; {machine()}")
-    print(f"{'command':28} {'wall ms, median':>16} {'middle half':>18} {'CPU ms':>8} {'MiB':>6}  x numpy")
+    print(f"{'command':36} {'wall ms, median':>16} {'middle half':>18} {'CPU ms':>8} {'MiB':>6}  x numpy")
     base = statistics.median(w for w, _, _ in found["python -c 'import numpy'"])
     rows = []
     for name, runs in found.items():
         wall = [w for w, _, _ in runs]
-        cpu, peak = statistics.median(c for _, c, _ in runs), max(m for _, _, m in runs)
-        print(f"{name:28} {spread(wall):>35} {cpu:8.1f} {peak:6.0f}  {statistics.median(wall) / base:7.2f}")
+        cpu, peak = statistics.median(c for _, c, _ in runs), statistics.median(m for _, _, m in runs)
+        print(f"{name:36} {spread(wall):>35} {cpu:8.1f} {peak:6.0f}  {statistics.median(wall) / base:7.2f}")
         rows.append([name, f"{statistics.median(wall):.0f}", f"{cpu:.0f}", f"{peak:.0f}"])
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     KEPT.write_text(json.dumps(rows))  # for the page that `python -m bench speed --write` makes
 
 
 if __name__ == "__main__":
-    print(json.dumps(prepare(sys.argv[1])))
+    print(json.dumps(prepare(sys.argv[1], Path(sys.argv[2]) if sys.argv[2:] else None)))
