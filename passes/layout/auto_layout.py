@@ -14,6 +14,7 @@ from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.ops import OpDef, layout_rules
 from mlcc.ops.layout_rules import Decision, Fields, Layout, Nested, Rule, initial, spelled
+from mlcc.ops.split_layouts import is_blocked
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.to_dataflow import ToDataflow
 from mlcc.passes.layout.convert_layout import Converter
@@ -80,14 +81,14 @@ def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
 
 
 def is_convolution(expr: relax.Expr) -> bool:
-    """A convolution of tensors whose rank is known, in layouts that do not split axes as NCHW4c does: who split them
-    has chosen."""
-    if not isinstance(expr, relax.Call) or not isinstance(expr.op, tir.Op) or expr.op.name not in CONVOLUTIONS:
+    """A convolution of tensors whose rank is known, in layouts that split no axis: those are somebody's choice."""
+    if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name in CONVOLUTIONS):
         return False
-    layouts = (str(value) for key, value in expr.attrs.items() if key.endswith("layout"))
-    return all(text.isalpha() for text in layouts) and all(
-        getattr(e.struct_info, "dims", None) is not None for e in (expr, *expr.args)
-    )
+    attrs: Any = expr.attrs
+    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
+    if any(is_blocked(layout) for layout in layouts):
+        return False
+    return all(getattr(e.struct_info, "dims", None) is not None for e in (expr, *expr.args))
 
 
 class Groups:

@@ -46,8 +46,8 @@ def test_numbers(layouts: list[str]) -> None:
     check(made)
     assert layouts[0] in str(made) and "layout_transform" in str(made)
     want = run_function(module, "main", given)
-    compiled: Any = mlcc.load(mlcc.build(made, "llvm"))["main"](*given)
-    for have in (run_function(made, "main", given), compiled):
+    compiled: Any = [mlcc.load(mlcc.build(made, "llvm", level))["main"](*given) for level in (1, 3)]
+    for have in (run_function(made, "main", given), *compiled):
         for a, b in zip(have, want, strict=True):
             np.testing.assert_allclose(a, b, 2e-3, 2e-3)
 
