@@ -61,11 +61,14 @@ def best_tile(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True
 ) -> Tile:
     """The tile that makes most of the multipliers, of vectors of `lanes`, or of half as many where that takes half the
-    time and `halves` may be; sizes that are None are not known. Of equals the one of whole vectors, then with fewer
-    loads, then with fewer rows. `spare`: registers for what else there is (None: an operand, and without fma a
-    product)."""
+    time or they hold all columns, and `halves` may be; sizes that are None are not known. Of equals the one of whole
+    vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an operand,
+    and without fma a product)."""
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
-    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * (halves and facts.in_halves and lanes > 2 and n is not None)
+    # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
+    few = n is not None and n * 2 <= lanes
+    may = halves and (facts.in_halves or few) and lanes > 2 and n is not None
+    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * may
     tiles = [
         Tile(rows, vectors, width, cost)
         for width, cost in widths
