@@ -135,7 +135,7 @@ def command(
     if why_schedule:
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
 
-        observers.append(WhySchedule(say, backends.facts_of(where)))
+        observers.append(WhySchedule(say, where))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
             say("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
     if verify_each:

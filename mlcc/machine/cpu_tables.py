@@ -16,7 +16,7 @@ from mlcc.machine.target import LlvmTarget
 _KIB, _MIB = 1 << 10, 1 << 20
 _CACHES: dict[str, tuple[int, int, int]] = {  # data caches in KiB as one core sees them; l3 is the share of one cluster
     **dict.fromkeys(("haswell", "broadwell", "skylake"), (32, 256, 8192)),
-    **dict.fromkeys(("skylake-avx512", "cascadelake", "cooperlake"), (32, 1024, 16384)),
+    **dict.fromkeys(("x86-64-v4", "skylake-avx512", "cascadelake", "cooperlake"), (32, 1024, 16384)),
     **dict.fromkeys(("icelake-client", "tigerlake", "rocketlake"), (48, 512, 12288)),
     "icelake-server": (48, 1280, 24576),
     **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"), (48, 2048, 32768)),
@@ -40,7 +40,8 @@ _USUAL_CORES = 4
 class CpuFacts:
     """Sizes in bytes. `cores` run in parallel; `fma`: a multiplication and an addition are one instruction;
     `in_halves`: a whole vector takes as long as two halves. `dots` are the dtypes of operands of which one instruction
-    adds up products of neighbours (`mlcc.machine.dot_products`)."""
+    adds up products of neighbours (`mlcc.machine.dot_products`). `panel_bytes`: panels of weights are that wide, or a
+    few times that, because versions of the kernel for other CPUs read them too; 0: as wide as a register tile."""
 
     vector_bytes: int
     vector_registers: int
@@ -52,6 +53,7 @@ class CpuFacts:
     line_bytes: int = 64
     dots: frozenset[Pair] = frozenset()
     in_halves: bool = False
+    panel_bytes: int = 0
 
     @staticmethod
     def of(target: LlvmTarget | str) -> CpuFacts:
@@ -84,6 +86,15 @@ class CpuFacts:
     def lanes(self, element_bytes: int) -> int:
         """Elements of one vector."""
         return max(self.vector_bytes // max(element_bytes, 1), 1)
+
+    def panel_columns(self, element_bytes: int, rows: int | None) -> int:
+        """Columns of a panel that versions share; 0: as many as a register tile has.
+
+        A whole vector of the widest version: tiles of any other read parts of a line, or several panels. For one row
+        memory is what takes the time, and two of them side by side make half as many streams.
+        """
+        whole = self.panel_bytes // max(element_bytes, 1)
+        return whole * 2 if rows == 1 else whole
 
     @property
     def parallel_operations(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mlcc.errors import CompileError, Diagnostic, Source, Span, did_you_mean, error
+from mlcc.machine.cpu import CPUS
 from mlcc.options.text import Item, Option, format_item, format_value, parse_one
 from mlcc.options.typed import Codes, given_fields, kebab, typed_fields
 
@@ -94,6 +95,9 @@ class LlvmTarget(Target):
     Cache sizes in bytes (`l1`, `l2`, `l3`) and the width of vectors in bits are what schedules are chosen for; 0 is
     what is known of the CPU (`mlcc.machine.cpu_tables`). `fast_math`: floating-point arithmetic may be regrouped, and
     signs of zeros lost; NaN and infinities still count.
+
+    `versions` are further CPUs that kernels get versions for, the best last; the object picks one when it is first
+    called. Where no machine is described, only an architecture, there are usual ones (`version_cpus`).
     """
 
     kind: str = "llvm"
@@ -106,6 +110,7 @@ class LlvmTarget(Target):
     l3: int = 0
     vector_width: int = 0
     fast_math: bool = False
+    versions: tuple[str, ...] = ()
     tvm_names: ClassVar[Mapping[str, str]] = {"mcpu": "cpu", "mtriple": "triple", "mattr": "features"}
 
     @property
@@ -123,6 +128,28 @@ class LlvmTarget(Target):
             return replace(self, triple=triple, cpu=host.cpu_name(), features=features)
         return replace(self, triple=triple, cpu=self.cpu or baseline_cpu(triple))
 
+    @property
+    def arch(self) -> str:
+        """The architecture of the triple."""
+        from mlcc.machine import host
+
+        return (self.triple or host.triple()).partition("-")[0]
+
+    @property
+    def version_cpus(self) -> tuple[str, ...]:
+        """The CPUs, beside the one that code is for anyway, that kernels have versions for."""
+        from mlcc.machine import host
+
+        if self.versions or self.cpu or self.features or self.vector_width:
+            return self.versions
+        if self.arch == "x86_64" and host.triple().partition("-")[0] != "x86_64":
+            return ()  # the instruction that asks the CPU takes LLVM's assembler, of which there is only this machine's
+        return _USUAL_VERSIONS.get(self.arch, ())
+
+    def for_version(self, cpu: str) -> Self:
+        """The target of the version of a kernel for a CPU."""
+        return replace(self, cpu=cpu, versions=())
+
     def wrong(self) -> Iterator[tuple[str, str]]:
         if not 0 <= self.num_cores <= 65536:
             yield "num_cores", "a number of cores from 1 on expected, or 0 for all"
@@ -132,6 +159,9 @@ class LlvmTarget(Target):
         for feature in self.features:
             if not re.fullmatch(r"[+-][\w.-]+", feature):
                 yield "features", f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`"
+        for cpu in self.versions:
+            if cpu not in CPUS.get(self.arch, ()):
+                yield "versions", f"CPUs of {self.arch} expected, and `{cpu}` is none"
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,6 +205,12 @@ class CudaTarget(Target):
             yield "arch", "a compute capability such as sm_90 expected, or native for the GPU here"
 
 
+# CPUs that code for any machine of an architecture has versions for: vectors of 32 and of 64 bytes, masks, and for
+# products of bytes the instructions that add them up; fewer would lose a third of the speed on some machines
+_USUAL_VERSIONS = {
+    "x86_64": ("x86-64-v3", "x86-64-v4", "cascadelake"),
+    "aarch64": ("neoverse-n1", "neoverse-v1"),
+}
 KINDS: dict[str, type[Target]] = {"cuda": CudaTarget, "llvm": LlvmTarget}
 
 

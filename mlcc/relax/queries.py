@@ -9,6 +9,7 @@ from typing import Any
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import children, find
+from mlcc.ir.versions import version_names
 from mlcc.relax.construct import CALL_TIR, CALL_TIR_INPLACE, PRIMITIVE
 
 
@@ -159,8 +160,8 @@ def _is_pure_callee(op: Any, module: IRModule) -> bool:
 
 
 def callees(func: Func) -> set[str]:
-    """The functions of the module that a function mentions."""
-    return {node.name for node in find(func.body, relax.GlobalVar)}
+    """The functions of the module that a function mentions, its versions among them."""
+    return {*version_names(func), *(node.name for node in find(func.body, relax.GlobalVar))}
 
 
 def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from mlcc.backends import facts_of
 from mlcc.ir.module import IRModule
-from mlcc.passes.auto_schedule.choose import Facts, answers, report
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.choose import answers, report
+from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
 
 
@@ -28,8 +30,9 @@ class AutoSchedule(Pass):
     collected: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        facts_of(ctx.target)  # refuses a target that there are no rules for, with or without functions
         made = module.copy()
-        for one in answers(module, facts_of(ctx.target)):
+        for one in answers(module, lambda func: function_facts(func, ctx.target)):
             if one.func is not None:
                 made.update_func(one.name, one.func)
         return made
@@ -40,8 +43,11 @@ class WhySchedule(Observer):
     """Writes, before every `auto-schedule` of a pipeline, what it will do with each function and why."""
 
     write: Callable[[str], None]
-    facts: Facts
+    target: Target
+
+    def __post_init__(self) -> None:
+        facts_of(self.target)
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if isinstance(current, AutoSchedule):
-            self.write(report(answers(module, self.facts)))
+            self.write(report(answers(module, lambda func: function_facts(func, self.target))))

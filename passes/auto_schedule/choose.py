@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlcc.errors import CompileError
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.versions import version_names
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
@@ -39,18 +40,21 @@ class Answer:
     trace: Trace | None = None
 
 
-def answers(module: IRModule, facts: Facts, rules: Sequence[Rule] | None = None) -> list[Answer]:
-    """What the rules, by default those for that kind of machine, make of each TIR function of a module."""
-    if rules is None:
-        rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
+def answers(
+    module: IRModule, facts: Facts | Callable[[tir.PrimFunc], Facts], rules: Sequence[Rule] | None = None
+) -> list[Answer]:
+    """What the rules, by default those for that kind of machine, make of each TIR function of a module. `facts` are of
+    the machine, or what gives those that a function is for."""
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
     made: list[Answer] = []
     while len(made) < len(functions):
         with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
             for name, func in list(functions.items())[len(made) :][:_UNCOLLECTED]:
+                own = facts(func) if callable(facts) else facts
+                usual = GPU_RULES if isinstance(own, GpuFacts) else RULES
                 with working("auto-schedule", name, len(made), len(functions)):
-                    made.append(answer(func, name, facts, rules, known.get(name, frozenset())))
+                    made.append(answer(func, name, own, rules or usual, known.get(name, frozenset())))
     return made
 
 
@@ -58,7 +62,7 @@ _UNCOLLECTED = 32  # functions after which garbage is looked for: of each there 
 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
-    """The parameters for which every `call_tir` of a private function gives a constant."""
+    """The parameters for which every `call_tir` of a private function gives a constant, for it and its versions."""
     found: dict[str, frozenset[int]] = {}
     for func in module.functions.values():
         for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
@@ -69,7 +73,8 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
                 continue
             given = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
             constant = frozenset(n for n, a in enumerate(given) if isinstance(a, relax.Constant))
-            found[name] = found.get(name, constant) & constant
+            for one in (name, *version_names(callee)):
+                found[one] = found.get(one, constant) & constant
     return found
 
 

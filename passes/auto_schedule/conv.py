@@ -25,6 +25,7 @@ from mlcc.passes.auto_schedule.products import (
     only_product,
     padding_of,
     schedule_others,
+    shared_columns,
     tile_stores,
 )
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
@@ -38,6 +39,7 @@ def conv(kernel: Kernel) -> str:
     _tiled(kernel, product, None)
     product, groups = grouped(kernel, block, product)
     product, tile = _tiled(kernel, product, groups)
+    step = _shared(kernel, product) or tile.columns
     weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)
     in_groups = f"; {groups}" if groups else ""
     kernel.say(
@@ -46,16 +48,16 @@ def conv(kernel: Kernel) -> str:
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
     deep = {groups.place: groups.size} if groups else None
-    epilogue = in_registers(kernel, block, product, tile.columns, tile.rows, deep)
+    epilogue = in_registers(kernel, block, product, max(tile.columns, step), tile.rows, deep)
     others += _data(kernel, block, product, data, groups)
-    others += _panels(kernel, block, weights, product, tile, groups)
+    others += _panels(kernel, block, weights, product, step if weights is product.rhs else tile.rows, groups)
     order = _outer_axes(kernel, product, weights, data, tile)
     outer, depth = _tiles(kernel, block, epilogue, product, tile, order, groups)
     if many:
         share_out(kernel, outer)
     kernel.sch.decompose_reduction(block, depth)
     if groups is not None:
-        others = sum_nests(kernel, others, epilogue, tile, groups)
+        others = sum_nests(kernel, others, epilogue, tile, step, groups)
     schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a convolution"
 
@@ -73,10 +75,19 @@ def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple
         not_this("nothing but the window moves")
     n = product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
-    made = [(place, best_tile(kernel.facts, product.extent(place), n, lanes, spare, groups is None)) for place in own]
+    shared = _shared(kernel, product)
+    made = [
+        (place, best_tile(kernel.facts, product.extent(place), n, lanes, spare, groups is None, shared))
+        for place in own
+    ]
     row, tile = max(made, key=lambda found: (found[1].efficiency(product.extent(found[0]), n), found[0]))
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
+
+
+def _shared(kernel: Kernel, product: Contraction) -> int:
+    """The columns of panels of weights that versions of the kernel share: whichever axis gives a tile its rows."""
+    return 0 if product.rhs.windows else shared_columns(kernel, product, None)
 
 
 def _stride(product: Contraction) -> int:
@@ -178,10 +189,10 @@ def _goes_along(product: Contraction, data: Operand) -> bool:
 
 
 def _panels(
-    kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, tile: Tile, groups: Groups | None
+    kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, step: int, groups: Groups | None
 ) -> list[BlockRV]:  # fmt: skip
     """The weights of a tile side by side, one step of the sum after the other; gives the block that copies them."""
-    place, step = (product.n, tile.columns) if weights is product.rhs else (product.m, tile.rows)
+    place = product.n if weights is product.rhs else product.m
     copy = padding_of(kernel, block, weights.buffer)
     if place is None or not weights.has(place):
         return [] if copy is None else [copy]

@@ -138,9 +138,10 @@ def inline_into(kernel: Kernel, block: BlockRV) -> None:
 
 
 def sum_nests(
-    kernel: Kernel, others: Sequence[BlockRV], epilogue: BlockRV, tile: Tile, groups: Groups
+    kernel: Kernel, others: Sequence[BlockRV], epilogue: BlockRV, tile: Tile, step: int, groups: Groups
 ) -> list[BlockRV]:  # fmt: skip
-    """Schedule the sums of what a flipped operand is multiplied with; gives the other blocks."""
+    """Schedule the sums of what a flipped operand is multiplied with; gives the other blocks. `step`: the columns of a
+    panel."""
     rest = []
     for other in others:
         if not stands(kernel, other) or kernel.sch.get(other) is kernel.sch.get(epilogue):
@@ -149,7 +150,7 @@ def sum_nests(
         if not stage.reduced or len(stage.stores) != 1 or kernel.is_output(stage):
             rest.append(other)
             continue
-        packed = _packed(stage, tile.columns, groups)
+        packed = _packed(stage, step, groups)
         kernel.say(_sum_nest(kernel, other) if packed is None else _packed_sums(kernel, other, *packed, tile, groups))
     return rest
 

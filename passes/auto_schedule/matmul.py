@@ -27,6 +27,7 @@ from mlcc.passes.auto_schedule.products import (
     only_product,
     padding_of,
     schedule_others,
+    shared_columns,
     tile_stores,
 )
 from mlcc.passes.auto_schedule.tiles import Tile, best_tile
@@ -46,7 +47,7 @@ def matmul(kernel: Kernel) -> str:
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
     rows, deep = plan.tile.rows if plan.whole else 1, {groups.place: groups.size} if groups else None
-    epilogue = in_registers(kernel, block, product, plan.tile.columns, rows, deep)
+    epilogue = in_registers(kernel, block, product, max(plan.tile.columns, plan.step), rows, deep)
     copies = _copies(kernel, block, product, plan)
     outer, depth = _tiles(kernel, block, epilogue, product, plan)
     for copy in copies:
@@ -55,7 +56,7 @@ def matmul(kernel: Kernel) -> str:
         share_out(kernel, outer[: plan.level] or outer)
     kernel.sch.decompose_reduction(block, depth)
     if groups is not None:
-        others = sum_nests(kernel, others, epilogue, plan.tile, groups)
+        others = sum_nests(kernel, others, epilogue, plan.tile, plan.step, groups)
     schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a product of matrices"
 
@@ -69,7 +70,7 @@ class Plan:
     its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
     in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
     batch are read while they are in the cache; how bytes are added up in groups; the type of copies, if it is another
-    one than the operands'."""
+    one than the operands'; the columns of panels that other versions of the kernel `shared`, if there are any."""
 
     tile: Tile
     panels: bool
@@ -79,6 +80,12 @@ class Plan:
     level: int
     groups: Groups | None = None
     wide: str = ""
+    shared: int = 0
+
+    @property
+    def step(self) -> int:
+        """The columns of a panel."""
+        return self.shared or self.tile.columns
 
     def __str__(self) -> str:
         tile = f"tiles of {self.tile.rows} rows and {self.tile.vectors} vectors of {self.tile.lanes}"
@@ -107,7 +114,8 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
         panels = True
     spare = groups.spare(kernel) if groups else None
     halves = panels and groups is None  # half a vector in rows often lies in two lines
-    tile = best_tile(facts, m, n, lanes, spare, halves)
+    shared = shared_columns(kernel, product, m)
+    tile = best_tile(facts, m, n, lanes, spare, halves, shared)
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     fits = size is not None and size <= facts.l1_bytes // 2
     if groups is not None:
@@ -118,7 +126,7 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
-    return Plan(tile, panels, strips, strips or m is None, outer, level, groups, widened(product))
+    return Plan(tile, panels, strips, strips or m is None, outer, level, groups, widened(product), shared)
 
 
 # ---------------------------------------------------------------- the operands
@@ -138,7 +146,7 @@ def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) ->
     """Copies of the operands that are padded, or wanted in another layout."""
     made = []
     for operand, place, step, wanted in (
-        (product.rhs, product.n, plan.tile.columns, plan.panels),
+        (product.rhs, product.n, plan.step, plan.panels),
         (product.lhs, product.m, plan.tile.rows, plan.rows),
     ):
         copy = padding_of(kernel, block, operand.buffer)

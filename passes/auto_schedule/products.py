@@ -67,6 +67,15 @@ def element_lanes(kernel: Kernel, product: Contraction) -> int:
     return kernel.facts.lanes(max(b.dtype.bits for b in buffers) // 8)
 
 
+def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> int:
+    """The columns of the panels that all versions of a kernel read; 0 where they are this version's own. Only weights
+    that are known become constants, of which one copy is to serve all."""
+    if not kernel.is_constant(product.rhs.buffer):
+        return 0
+    buffers = (product.lhs.buffer, product.rhs.buffer, product.stage.stores[0].buffer)
+    return kernel.facts.panel_columns(max(b.dtype.bits for b in buffers) // 8, rows)
+
+
 def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV) -> None:
     """The stages that are neither the product nor computed with it, each by itself."""
     for block in blocks:

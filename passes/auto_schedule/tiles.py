@@ -41,6 +41,11 @@ class Tile:
         return known * (_used(self.rows) if m is None else 1.0) * (_used(self.columns) if n is None else 1.0)
 
 
+def _fits(columns: int, panel: int) -> bool:
+    """Whether a tile reads whole panels, or a part that several of it make whole."""
+    return panel == 0 or columns % panel == 0 or panel % columns == 0
+
+
 def _time(rows: int, vectors: int, cost: float) -> float:
     """Of one step of the sums of a tile, in multiplications of whole vectors."""
     sums = rows * vectors
@@ -58,12 +63,14 @@ def _used(step: int) -> float:
 
 
 def best_tile(
-    facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True
-) -> Tile:
+    facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
+    panel: int = 0,
+) -> Tile:  # fmt: skip
     """The tile that makes most of the multipliers, of vectors of `lanes`, or of half as many where that takes half the
     time or they hold all columns, and `halves` may be; sizes that are None are not known. Of equals the one of whole
     vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an operand,
-    and without fma a product)."""
+    and without fma a product). `panel`: the columns of panels that are given (0: none); a tile takes whole ones, or a
+    part of one."""
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
     few = n is not None and n * 2 <= lanes
@@ -74,6 +81,6 @@ def best_tile(
         for width, cost in widths
         for vectors in range(1, max(min(room // 2, room if n is None else -(-n // width)), 1) + 1)
         for rows in range(1, min(room, m or room) + 1)
-        if rows * vectors + min(rows, vectors) <= room
+        if rows * vectors + min(rows, vectors) <= room and _fits(vectors * width, panel)
     ]
     return max(tiles, key=lambda t: (round(t.efficiency(m, n), 4), t.lanes, -(t.rows + t.vectors), -t.rows))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.dtypes import HANDLE
+from mlcc.ir.dtypes import HANDLE, DType
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace, walk
 from mlcc.ir.tensor_data import TensorData, storage_dtype
+from mlcc.ir.versions import VERSIONS, version_names
 from mlcc.ir.visit import substitute
 from mlcc.passes.fusion.fused_kernel import part_of
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
@@ -53,16 +55,63 @@ class PackWeights(Pass):
         return keep_reachable(made, entry_functions(module, (), self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Split:
-    """A kernel taken apart: `prepare` takes the `constants` (positions of arguments) and makes `packed`; `rest` takes
-    the arguments at the positions `kept` and then `packed`."""
+    """A kernel taken apart: `prepare` takes the `constants` (positions of arguments) and makes `packed`; the statements
+    `later` read those, and of the arguments the ones at the positions `kept`. `made`: what is computed before."""
 
-    prepare: tir.PrimFunc
-    constants: tuple[int, ...]
-    packed: tuple[tir.Buffer, ...]
-    rest: tir.PrimFunc
+    func: tir.PrimFunc
+    inputs: int
     kept: tuple[int, ...]
+    later: tuple[tir.Stmt, ...]
+    prepare: tir.PrimFunc | None = None
+    constants: tuple[int, ...] = ()
+    packed: tuple[tir.Buffer, ...] = ()
+    made: frozenset[tir.Buffer] = frozenset()
+
+    def rest(self, kept: Sequence[int], panels: Sequence[_Panel], own: Sequence[int]) -> tir.PrimFunc:
+        """What is left of the kernel: it takes the arguments at the positions `kept` and then `panels`, of which those
+        at the places `own` are what it packed itself."""
+        func, root = self.func, self.func.root
+        assert root is not None
+        given = list(zip(func.params, func.buffers, strict=True))
+        buffers = [c.make_buffer(p.name, p.shape, p.dtype) for p in panels]
+        handles = [(tir.Var(f"p_{b.name}", HANDLE), b) for b in buffers]
+        renamed: dict[Any, Any] = {}
+        for old, at in zip(self.packed, own, strict=True):
+            renamed |= {old: buffers[at], old.data: buffers[at].data}
+        params = [*(given[i] for i in kept), *handles, *given[self.inputs :]]
+        later = substitute(self.later, renamed)
+        made = part_of(root, later, params, set(root.alloc_buffers) - self.made)
+        return replace(made, attrs=func.attrs, span=func.span)
+
+
+@dataclass(slots=True)
+class _Panel:
+    """A constant that one version of a kernel packs, or several alike."""
+
+    name: str
+    dtype: DType
+    data: Any
+
+    @property
+    def shape(self) -> tuple[tir.Expr, ...]:
+        return tuple(c.const(n, "int64") for n in self.data.shape)
+
+    def takes(self, dtype: DType, data: Any) -> bool:
+        """Whether one of this and other data begins with all of the other; this then grows to the larger."""
+        mine = self.data
+        if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
+            return False
+        count = min(len(mine), len(data))
+        if mine[:count].tobytes() != data[:count].tobytes():
+            return False
+        if len(data) > count:
+            self.data = data
+        return True
+
+    def constant(self) -> relax.Constant:
+        return relax.Constant(TensorData(self.dtype, self.data.shape, self.data), tensor_info(self.shape, self.dtype))
 
 
 class _Packer(RelaxMutator):
@@ -71,7 +120,8 @@ class _Packer(RelaxMutator):
         self.builder = ModuleBuilder(module)
         self.found = False
         self._growth = growth
-        self._splits: dict[tuple[str, frozenset[int]], _Split | None] = {}
+        self._splits: dict[tuple[str, frozenset[int]], list[_Split] | None] = {}
+        self._rests: dict[tuple[Any, ...], tuple[str, tir.PrimFunc]] = {}
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         callee = tir_callee(expr)
@@ -85,18 +135,62 @@ class _Packer(RelaxMutator):
         known = {i: a.data for i, a in enumerate(given) if isinstance(a, relax.Constant) and a.data.array is not None}
         key = callee, frozenset(known)
         if key not in self._splits:
-            self._splits[key] = split_off(func, len(given), key[1], self._growth)
-        split = self._splits[key]
-        if split is None:
-            return expr
-        panels = _evaluate(split, known)
-        if panels is None:
+            self._splits[key] = self._taken_apart(func, len(given), key[1])
+        splits = self._splits[key]
+        packed = None if splits is None else _pack(splits, known)
+        if splits is None or packed is None:
             return expr
         self.found = True
-        name = self.builder.add(split.rest, callee)
-        made = call_tir(name, split.rest, [*(given[i] for i in split.kept), *panels], expr.struct_info)  # type: ignore[arg-type]
+        panels, own = packed
+        kept = [i for i in range(len(given)) if any(i in split.kept for split in splits)]
+        what = (*key, *(p.data.shape for p in panels), *map(tuple, own))
+        if what not in self._rests:
+            self._rests[what] = self._rest(
+                callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, own, strict=True)]
+            )
+        name, rest = self._rests[what]
+        made = call_tir(name, rest, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
         return replace(made, args=(*made.args, *symbolic), span=expr.span)
+
+    def _taken_apart(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
+        """A kernel and its versions taken apart; None where none of them packs what is known."""
+        versions = [self.module.functions[name] for name in version_names(func)]
+        kernels = [func, *(v for v in versions if isinstance(v, tir.PrimFunc))]
+        made = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
+        if not any(made) or any(kernel.root is None for kernel in kernels):
+            return None
+        whole = tuple(range(inputs))
+        return [
+            split or _Split(kernel, inputs, whole, kernel.root.body)  # type: ignore[union-attr]
+            for split, kernel in zip(made, kernels, strict=True)
+        ]
+
+    def _rest(self, callee: str, func: tir.PrimFunc, rests: list[tir.PrimFunc]) -> tuple[str, tir.PrimFunc]:
+        """Add what is left of a kernel and its versions to the module; gives its name and itself."""
+        names = [self.builder.add(r, v) for r, v in zip(rests[1:], version_names(func), strict=True)]
+        rest = rests[0].with_attr(VERSIONS, tuple(names)) if names else rests[0]
+        return self.builder.add(rest, callee), rest
+
+
+def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Panel], list[list[int]]] | None:
+    """The panels that a kernel and its versions take, and the places of its own for each; None if the interpreter
+    refuses one. Panels that are alike are one: the versions for other CPUs then cost code, and no weights."""
+    panels: list[_Panel] = []
+    own: list[list[int]] = []
+    for split in splits:
+        arrays = _evaluate(split, known)
+        if arrays is None:
+            return None
+        places: list[int] = []
+        for buffer, data in zip(split.packed, arrays, strict=True):
+            free = [at for at in range(len(panels)) if at not in places]
+            found = next((at for at in free if panels[at].takes(buffer.dtype, data)), len(panels))
+            if found == len(panels):
+                panels.append(_Panel(buffer.name, buffer.dtype, data))
+            places.append(found)
+        own.append(places)
+    return panels, own
 
 
 def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
@@ -134,16 +228,15 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     if not packed or _bytes(packed) > growth * _bytes(func.buffers[i] for i in sources) + 4096:
         return None
     kept = tuple(i for i in range(inputs) if i not in sources or func.buffers[i] in read_later)
-    given = [(func.params[i], func.buffers[i]) for i in range(len(func.params))]
+    given = [(func.params[i], func.buffers[i]) for i in sources]
     handles = [(tir.Var(f"p_{b.name}", HANDLE), c.make_buffer(b.name, b.shape, b.dtype)) for b in packed]
     renamed: dict[Any, Any] = {}
     for old, (_, new) in zip(packed, handles, strict=True):
         renamed |= {old: new, old.data: new.data}
-    first, later = (substitute(tuple(root.body[i] for i in part), renamed) for part in (taken, left))
-    prepare = part_of(root, first, [*(given[i] for i in sources), *handles], made.difference(packed))
-    params = [*(given[i] for i in kept), *handles, *given[inputs:]]
-    rest = part_of(root, later, params, local - made)
-    return _Split(prepare, sources, packed, replace(rest, attrs=func.attrs, span=func.span), kept)
+    first = substitute(tuple(root.body[i] for i in taken), renamed)
+    prepare = part_of(root, first, [*given, *handles], made.difference(packed))
+    later = tuple(root.body[i] for i in left)
+    return _Split(func, inputs, kept, later, prepare, sources, packed, frozenset(made))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +282,15 @@ def _bytes(buffers: Any) -> int:
     return sum(math.prod(n.value for n in b.shape) * b.dtype.bits // 8 for b in buffers)
 
 
-def _evaluate(split: _Split, known: dict[int, TensorData]) -> list[relax.Constant] | None:
+def _evaluate(split: _Split, known: dict[int, TensorData]) -> list[Any] | None:
     """The packed operands; None if the interpreter refuses the function."""
     import numpy as np
 
     from mlcc.errors import MlccError
     from mlcc.interp import run_prim_func
 
+    if split.prepare is None:
+        return []
     shapes = [tuple(n.value for n in b.shape) for b in split.packed]  # type: ignore[attr-defined]
     panels = [np.zeros(shape, storage_dtype(b.dtype)) for shape, b in zip(shapes, split.packed, strict=True)]
     try:
@@ -205,8 +300,4 @@ def _evaluate(split: _Split, known: dict[int, TensorData]) -> list[relax.Constan
     finally:
         for i in split.constants:
             known[i].release()
-    made = []
-    for shape, buffer, panel in zip(shapes, split.packed, panels, strict=True):
-        info = tensor_info((c.const(n, "int64") for n in shape), buffer.dtype)
-        made.append(relax.Constant(TensorData(buffer.dtype, shape, panel), info))
-    return made
+    return panels

@@ -16,8 +16,10 @@ from mlcc.errors import CompileError, Diagnostic, Label, Severity, did_you_mean,
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
+from mlcc.ir.versions import cpu_of
 from mlcc.machine.target import Target
 from mlcc.passes.lowering.options import LowerOptions
+from mlcc.passes.lowering.versions import version_options
 from mlcc.passes.manage.manager import Pass, PassContext, Pipeline, all_findings, pass_class
 from mlcc.passes.manage.stages import BLOCKS, SANITIZED, STAGE, STEP, TARGET, stage_of
 from mlcc.recursion import deep_recursion
@@ -138,14 +140,14 @@ class LoweringStep(Pass):
         made = reached(module, self.gives, self.name, ctx.target)
         made.functions = {}
         wrong: dict[str, list[Diagnostic]] = {}
-        options = backends.of(ctx.target).lower_options(ctx.target)
+        options = {cpu: version_options(ctx.target, cpu) for cpu in map(cpu_of, functions.values())}
         with deep_recursion():
             for name, func in module.functions.items():
                 made.functions[name] = func
                 if not isinstance(func, tir.PrimFunc) or name in ctx.failed:
                     continue
                 try:
-                    made.functions |= self.lower_named(name, func, functions, options, module)
+                    made.functions |= self.lower_named(name, func, functions, options[cpu_of(func)], module)
                 except CompileError as exc:
                     wrong[name] = [placed(found, func) for found in exc.diagnostics]
         if wrong and not ctx.builds:
