@@ -189,6 +189,8 @@ def build_pipeline(
     if pipeline is None:
         pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
+    if sanitize:  # checked code is there to be right, and one version of it is enough
+        passes = Pipeline(tuple(one for one in passes.passes if one.name != "version-kernels"))
     return with_lowering(passes, module, target.kind, sanitize)
 
 

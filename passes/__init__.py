@@ -86,6 +86,7 @@ PASSES: dict[str, str] = {
     "unroll-loops": "mlcc.passes.lowering.unroll:UnrollLoops",
     "update-func": "mlcc.passes.patterns.update_func:UpdateFunc",
     "vectorize-loops": "mlcc.passes.lowering.vectorize:VectorizeLoops",
+    "version-kernels": "mlcc.passes.fusion.version_kernels:VersionKernels",
 }
 
 ALIASES: dict[str, str] = {"remove-unused": "dead-code"}

@@ -22,6 +22,8 @@ _HELPERS = (
 ALLOWED = frozenset((*_MATH, *(f"{name}f" for name in _MATH), *_MEMORY, *_HELPERS))
 # what the thread pool of an object with parallel loops uses besides
 POOL = frozenset(("clock_gettime", "getenv", "pthread_create", "syscall"))
+# what an object with kernels in versions asks for the CPU and for the variable that names one
+VERSIONS = frozenset(("getauxval", "secure_getenv"))
 
 _LIBRARIES = ("libm.so.6", None, "libgcc_s.so.1")  # None: the process itself, which has libc
 

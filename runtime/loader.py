@@ -122,6 +122,7 @@ def _load(content: Content, allow_extern: frozenset[str]) -> Executable:
     kind, _, _ = elf.read_header(data)
     facts = manifest.read(manifest.extract(data))
     machine.check(facts.arch, facts.features)
+    machine.check_version(facts.arch, facts.versions)
     try:
         manifest.verify_checksum(data, file)
         if kind == elf.RELOCATABLE:
@@ -157,6 +158,8 @@ def _load_object(data: elf.Data, facts: Manifest, allow_extern: frozenset[str], 
         raise elf.damaged("its manifest names another machine than its header")
     has_pool = any(s.name == threads.RUN and is_shared(s) for s in obj.symbols)
     allowed = externs.ALLOWED | allow_extern | (externs.POOL if has_pool else frozenset())
+    if facts.versions:
+        allowed |= externs.VERSIONS
     image = link_image(obj, lambda name: externs.address_of(name, allowed), file)
 
     if has_pool:
@@ -175,7 +178,7 @@ def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
         raise elf.damaged("its manifest names another machine than its header")
     from mlcc.runtime import shared
 
-    shared.verify(data, externs.ALLOWED | externs.POOL | allow_extern)
+    shared.verify(data, externs.ALLOWED | externs.POOL | externs.VERSIONS | allow_extern)
     try:
         library = _open_library(data)
     except (OSError, ValueError) as exc:  # the latter: a message that is no UTF-8

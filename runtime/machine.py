@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from mlcc.errors import Diagnostic, MachineError, error
+from mlcc.errors import Diagnostic, LoadError, MachineError, error
+from mlcc.runtime import settings
+
+VERSION = "MLCC_CPU"  # the variable that names the version of kernels to run
 
 _ARCHES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
@@ -77,6 +80,18 @@ def check(built_for: str, features: tuple[str, ...], what: str = "the artifact")
     missing = [f for f in features if have is not None and word_of(f, built_for) not in {None, *have}]
     if missing:
         raise MachineError(_lacks(what, missing))
+
+
+def check_version(built_for: str, versions: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse code whose version that the environment names does not exist or needs what this machine lacks; `versions`
+    has the features of each. Raises LoadError, MachineError."""
+    wanted = os.environ.get(VERSION, "")
+    if not versions or not wanted:
+        return
+    if wanted not in versions:
+        message = f"{VERSION} is `{settings.shown(wanted)}`, and the artifact has versions for {', '.join(versions)}"
+        raise LoadError(error("E0015", message, help=f"unset {VERSION}, or name one of those"))
+    check(built_for, versions[wanted], f"the version for {wanted} ({VERSION})")
 
 
 def _lacks(what: str, missing: list[str]) -> Diagnostic:

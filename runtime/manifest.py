@@ -164,6 +164,7 @@ class Manifest(NamedTuple):
     functions: dict[str, FunctionSpec]
     packed: tuple[PackedSpec, ...]
     externs: tuple[str, ...]
+    versions: Mapping[str, tuple[str, ...]] = {}  # the features of each CPU that kernels have versions for
 
 
 def invalid(reason: str) -> LoadError:
@@ -265,8 +266,15 @@ def read(raw: dict[str, Any]) -> Manifest:
     _check_rest(top, raw, target)
     return Manifest(
         raw, top.get(raw, "prefix", str), machine.get(target, "arch", str), machine.strings(target, "features"),
-        functions, packed, top.strings(raw, "externs"),
+        functions, packed, top.strings(raw, "externs"), _versions(target),
     )  # fmt: skip
+
+
+def _versions(target: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The CPUs that kernels have versions for, from less to more, with the features of each; none in most artifacts."""
+    machine, reader = _Reader("target"), _Reader("a version")
+    listed = machine.get(target, "versions", list) if "versions" in target else []
+    return {reader.get(one, "cpu", str): reader.strings(one, "features") for one in listed}
 
 
 # what messages and `mlcc inspect` show of a target, and what devices compare

@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, Variable] = {
     "MLCC_CACHE": _SWITCH,
     "MLCC_CACHE_DIR": Variable(r".*", "a folder"),
     "MLCC_CACHE_SIZE": Variable(r"\d{1,9}", "a number of MiB"),
+    "MLCC_CPU": Variable(r"[\w.+-]*", "a CPU that kernels have versions for, such as x86-64-v3"),
     "MLCC_CUDA_DEVICE": Variable(r"\d{1,4}", "the number of a device"),
     "MLCC_CUDA_DRIVER": Variable(r"bindings|pycuda", "`bindings` or `pycuda`"),
     "MLCC_JOBS": Variable(r"\s*0*[1-9]\d{0,3}\s*", "a number of threads that compile, from 1 on"),
@@ -40,7 +41,7 @@ def problems(environment: Mapping[str, str], names: Collection[str] = VARIABLES)
         if name == "MLCC_CACHE_DIR":
             sound = not os.path.lexists(text) or os.path.isdir(text)
         if text.strip() and not sound:
-            message = f"{name} is `{_shown(text)}`: it should be {variable.words}"
+            message = f"{name} is `{shown(text)}`: it should be {variable.words}"
             found.append(error(variable.code, message, help=f"unset {name}, or correct it"))
     return found
 
@@ -57,6 +58,7 @@ def is_on(name: str) -> bool:
     return os.environ.get(name, "").strip().lower() not in ("", "0", "off", "no", "false")
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """What a variable says, cut where it is long."""
     cut = text if len(text) <= 40 else text[:40] + "..."
     return cut if cut.isprintable() else ascii(cut)

@@ -68,6 +68,8 @@ def summary(manifest: dict[str, Any]) -> list[str]:
         kind = f"{function.kind} function"
         lines.append(f"    {kind}" if "kernels" in manifest else f"    C symbol {function.symbol}, {kind}")
     lines += [show_kernel(name, kernel) for name, kernel in manifest.get("kernels", {}).items()]
+    if facts.versions:
+        lines.append(f"kernels in versions for: {', '.join(facts.versions)}")
     if facts.packed:
         lines.append(f"packed functions: {', '.join(p.name for p in facts.packed)}")
     if facts.externs:

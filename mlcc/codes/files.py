@@ -67,8 +67,9 @@ CODES: dict[str, tuple[str, str]] = {
     "E0015": (
         "an environment variable that says nonsense",
         "Variables that start with MLCC_ are read strictly: MLCC_CACHE (0 or 1), MLCC_CACHE_DIR (a folder), "
-        "MLCC_CACHE_SIZE (MiB), MLCC_JOBS, MLCC_NUM_THREADS, MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or "
-        "bindings), MLCC_TRACEBACK (0 or 1). One that is empty counts as not set.",
+        "MLCC_CACHE_SIZE (MiB), MLCC_JOBS, MLCC_NUM_THREADS, MLCC_CPU (one of the CPUs that `mlcc inspect` lists: run "
+        "kernels in their versions for it), MLCC_CUDA_DEVICE (a number), MLCC_CUDA_DRIVER (pycuda or bindings), "
+        "MLCC_TRACEBACK (0 or 1). One that is empty counts as not set.",
     ),
     "E0016": (
         "out of memory",

@@ -9,7 +9,7 @@ from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, 
 
 _SCHEDULED = (
     f"{SHAPES},canonicalize,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
-    f"fold-transposes,dead-code,{FUSED},{PROMOTED},auto-schedule,pack-weights"
+    f"fold-transposes,dead-code,{FUSED},{PROMOTED},version-kernels,auto-schedule,pack-weights"
 )
 BACKEND = Backend(
     options=LlvmTarget,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from mlcc.backends import BuildOptions
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.versions import cpu_of
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.manage.stages import SANITIZED
 from mlcc.progress import Announcer
@@ -17,6 +20,7 @@ from mlcc.targets.llvm.codegen.context import EmitOptions, ModuleContext, Shared
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.pool import VERSION as POOL_VERSION
 from mlcc.targets.llvm.codegen.pool import carries_pool
+from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.llvm.host.entry_points import emit_host
 from mlcc.targets.llvm.kernel_units import KernelUnits
 from mlcc.targets.llvm.object.compile import Machine
@@ -49,6 +53,8 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     )  # fmt: skip
     natives = import_kernels(module, machine, options.allow_extern, asked.allow_native)
     ctx = ModuleContext(text, functions, machine.enabled, options, machine.function_attrs, natives.functions)
+    ctx.least = Version(machine.cpu, machine.enabled, machine.function_attrs)
+    ctx.versions = _versions(functions.values(), target)
     ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
     code = b""
@@ -63,10 +69,14 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
             units.complete()
             code = compiler.linked()
     arch = machine.triple.partition("-")[0]
-    about = {
+    about: dict[str, Any] = {
         "kind": target.kind, "text": str(target), "triple": machine.triple, "arch": arch, "cpu": machine.cpu,
         "features": required(machine.enabled, arch),
     }  # fmt: skip
+    if ctx.versions:
+        about["versions"] = [
+            {"cpu": v.cpu, "features": required(v.features, arch)} for v in (ctx.least, *ctx.versions.values())
+        ]
     sanitized = {"sanitize": True} if options.sanitize else {}
     source = {
         "sha256": fingerprint([unit.text for unit in compiler.units], shared.constants),
@@ -81,3 +91,14 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     )
     artifact.compile()
     return artifact
+
+
+def _versions(functions: Iterable[tir.PrimFunc], target: LlvmTarget) -> dict[str, Version]:
+    """The CPUs that functions are versions for, the best last: in the order of the target, then as they come."""
+    found = {cpu: None for cpu in map(cpu_of, functions) if cpu is not None}
+    made = {}
+    for cpu in [*(c for c in target.version_cpus if c in found), *(c for c in found if c not in target.version_cpus)]:
+        machine = Machine.of(target.for_version(cpu))
+        plain = Version(cpu, machine.enabled, machine.function_attrs)
+        made[cpu] = replace(plain, function_attrs=plain.function_attrs + plain.helper_attrs)
+    return made

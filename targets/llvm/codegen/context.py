@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
+from mlcc.ir.versions import cpu_of, version_names
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 from mlcc.targets.llvm.codegen.signature import Kernel
+from mlcc.targets.llvm.codegen.versions import Version
 from mlcc.targets.plan.context import Planning
 from mlcc.targets.plan.exports import numbered
 
@@ -51,6 +54,9 @@ class ModuleContext:
     `libm.ALLOWED` names is not among them). `emitting` and `problems` are of the kernels under way.
     `formulas` are elementary functions of float32 that the machine computes in a way of its own.
     `finished` is told the name of every kernel whose functions are complete.
+    `versions` are the CPUs beside that of the object, `least`, that kernels have versions for, the best last; `cpu` is
+    that of the kernel under way, `features` and `function_attrs` are its. `direct` are kernels by name that other
+    kernels call, and not what picks a version.
     """
 
     module: ModuleText
@@ -67,6 +73,10 @@ class ModuleContext:
     problems: list[Diagnostic] = field(default_factory=list)
     formulas: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     finished: Callable[[str], None] = lambda name: None
+    least: Version = Version()
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    cpu: str | None = None
+    direct: dict[str, Kernel] = field(default_factory=dict)
 
     def packed_slot(self, name: str) -> int:
         """The slot of a packed function, numbered from 0 in order of first use."""
@@ -100,7 +110,32 @@ class ModuleContext:
         """The kernel of a PrimFunc of the module, emitted on first use. Raises CompileError."""
         from mlcc.targets.llvm.codegen.kernel import emit_kernel
 
-        return self.kernels.get(name) or emit_kernel(name, self)
+        name = self._own_version(name)
+        made = self.kernels.get(name) or emit_kernel(name, self)
+        return self.direct.get(name, made) if self.emitting else made
+
+    def _own_version(self, name: str) -> str:
+        """The version of a kernel for the CPU of the one under way, which calls it; itself if it has none."""
+        if self.cpu is None or name not in self.functions:
+            return name
+        versions = version_names(self.functions[name])
+        return next((v for v in versions if v in self.functions and cpu_of(self.functions[v]) == self.cpu), name)
+
+    @contextmanager
+    def for_cpu(self, cpu: str | None) -> Iterator[None]:
+        """Emit code for the CPU of a version, or for the object's own (None)."""
+        if cpu == self.cpu:
+            yield
+            return
+        module = self.module
+        before = self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs
+        version = self.least if cpu is None else self.versions[cpu]
+        self.cpu, self.features, self.function_attrs = cpu, version.features, version.function_attrs
+        module.suffix, module.helper_attrs = ("", "") if cpu is None else (version.suffix, version.helper_attrs)
+        try:
+            yield
+        finally:
+            self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs = before
 
 
 Shared = Planning[ModuleContext]

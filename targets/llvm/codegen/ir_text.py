@@ -87,6 +87,8 @@ class ModuleText:
         self.owner = ""  # of the functions that are begun: the kernel under way, or none
         self._strings: dict[bytes, str] = {}
         self._metadata: list[str] = []
+        self.suffix = ""  # of helpers that are made now, and the CPU that they are for (`versions`)
+        self.helper_attrs = ""
 
     def function(
         self, ret: str, symbol: str, params: Sequence[tuple[str, str]], *, linkage: str = "internal",
@@ -115,6 +117,10 @@ class ModuleText:
             if shared:
                 self._shared.update(_declarations(text))
         return global_name(symbol)
+
+    def own(self, symbol: str) -> str:
+        """The name of a helper that is another one for each CPU."""
+        return symbol + self.suffix
 
     def has_helper(self, symbol: str) -> bool:
         return symbol in self._helpers
@@ -371,6 +377,11 @@ class FunctionText:
         text = f"br i1 {condition.ref}, label %{then}, label %{other}"
         self._close(text + (f", !prof {weights}" if weights else ""), then, other)
 
+    def switch(self, value: Value, other: str, cases: Sequence[tuple[int, str]]) -> None:
+        """Jump to the label of a value, or to another."""
+        listed = " ".join(f"{value.type} {at}, label %{label}" for at, label in cases)
+        self._close(f"switch {value}, label %{other} [ {listed} ]", other, *(label for _, label in cases))
+
     def ret(self, value: Value | None = None) -> None:
         self._close("ret void" if value is None else f"ret {value}")
 
@@ -432,9 +443,14 @@ class FunctionText:
         self._entry.append(f"  {name} = alloca {type}{size}" + (f", align {align}" if align else ""))
         return Value("ptr", name)
 
-    def call(self, ret: str, callee: str, args: Iterable[Value], flags: str = "", attrs: str = "") -> Value:
-        """Call `@callee`; the value of a void call must not be used. `flags` go before the type (`contract`)."""
+    def call(
+        self, ret: str, callee: str, args: Iterable[Value], flags: str = "", attrs: str = "", tail: str = ""
+    ) -> Value:
+        """Call `@callee`; the value of a void call must not be used. `flags` go before the type (`contract`), `tail`
+        before the call (`musttail`)."""
         text = f"call {flags + ' ' if flags else ''}{ret} {callee}({', '.join(map(str, args))})"
+        if tail:
+            text = f"{tail} {text}"
         if attrs:
             text = f"{text} {attrs}"
         if ret == "void":

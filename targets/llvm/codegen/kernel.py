@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.ir import tir
+from mlcc.ir.versions import cpu_of, version_names
 from mlcc.passes.lowering.stage import placed
 from mlcc.progress import working
 from mlcc.recursion import deep_recursion
@@ -14,6 +15,7 @@ from mlcc.targets.llvm.codegen.emitter import Emitter
 from mlcc.targets.llvm.codegen.ir_text import Value
 from mlcc.targets.llvm.codegen.signature import Kernel, llvm_params
 from mlcc.targets.llvm.codegen.storage import Storage
+from mlcc.targets.llvm.codegen.versions import with_versions
 from mlcc.targets.plan.signature import KernelSignature, signature
 
 __all__ = ["Kernel", "KernelSignature", "emit_kernel", "signature"]
@@ -32,8 +34,11 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
     outer_owner, ctx.module.owner = ctx.module.owner, name
     outer, ctx.problems = ctx.problems, []
     try:
-        with deep_recursion(), working("emit", name, len(ctx.kernels), len(ctx.functions)):
+        working_on = working("emit", name, len(ctx.kernels), len(ctx.functions))
+        with deep_recursion(), ctx.for_cpu(cpu_of(func)), working_on:
             made = _emit(name, func, ctx)
+            if version_names(func):
+                made = with_versions(name, func, made, ctx)
         if ctx.problems:
             raise CompileError(_first_of_each(ctx.problems))
     except CompileError as exc:
@@ -53,7 +58,8 @@ def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:
     if options.sanitize:
         known = set()  # shadow memory of symbolic size is no part of the workspace: any kernel may be called by another
     storage = Storage(func.body, known, options.stack_bytes, callee_workspace(func, ctx))
-    kernel = Kernel(f"kernel.{name}", sig, storage.workspace)
+    symbol = f"kernel.{name}.least" if version_names(func) else f"kernel.{name}"
+    kernel = Kernel(symbol, sig, storage.workspace)
     noalias = "noalias " if func.attrs.get("tir.noalias") else ""
     types = llvm_params(sig)
     param_attrs = [f"{noalias}noundef" if type == "ptr" else "noundef" for type, _ in types[:-1]]

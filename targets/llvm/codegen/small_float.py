@@ -88,8 +88,9 @@ def _call(e: Emitter, what: str, dtype: DType, value: Value, type: str, native: 
 
 def _helper(e: Emitter, symbol: str, value: Value, type: str, body: _Body, form: Format | None = None) -> Value:
     module = e.ctx.module
+    symbol, attrs = module.own(symbol), "alwaysinline nounwind" + module.helper_attrs
     if not module.has_helper(symbol):
-        fn = FunctionText(module, type, symbol, [(value.type, "x")], "internal", (), "alwaysinline nounwind")
+        fn = FunctionText(module, type, symbol, [(value.type, "x")], "internal", (), attrs)
         lanes = 1 if type[0] != "<" else int(type[1 : type.index(" ")])
         fn.ret(body(_Bits(fn, lanes, form or _FORMATS["float16"]), fn.params[0]))
         module.helper(symbol, fn.text())

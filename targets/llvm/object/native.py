@@ -23,6 +23,7 @@ from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.libm import LIBM
 from mlcc.targets.llvm.codegen.native_functions import NativeFunction, Natives
 from mlcc.targets.llvm.codegen.pool import RUN
+from mlcc.targets.llvm.codegen.versions import CHOOSE
 from mlcc.targets.llvm.object.compile import Compiled, Machine
 
 PRAGMA, PRAGMA_C = "pragma_import_llvm", "pragma_import_c"
@@ -128,6 +129,8 @@ def _check_object(obj: bytes, allowed: frozenset[str]) -> None:
         raise CompileError(error("E0710", f"native code (`{PRAGMA}`): no object can be made of it: {why}")) from None
     if any(s.name == RUN and s.section != elf.UNDEFINED for s in parts.symbols):
         allowed |= externs.POOL
+    if any(s.name == CHOOSE for s in parts.symbols):
+        allowed |= externs.VERSIONS
     for symbol in parts.symbols:
         is_needed = symbol.section == elf.UNDEFINED and symbol.type != elf.FILE and symbol.name not in ("", CONSTANTS)
         if is_needed and symbol.name not in externs.ALLOWED | allowed:

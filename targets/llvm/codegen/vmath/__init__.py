@@ -78,10 +78,10 @@ def fma(e: Emitter, args: list[Value], lanes: int) -> Value:
 def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
     """x * 2**exponent; the exponent is an integer as wide as x, far from the ends of its range."""
     form = _format_of(x)
-    symbol = f"mlcc.ldexp.{form.type}x{lanes}"
+    symbol = e.ctx.module.own(f"mlcc.ldexp.{form.type}x{lanes}")
     if not e.ctx.module.has_helper(symbol):
         params = [(x.type, "x"), (exponent.type, "n")]
-        fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), _ATTRS)
+        fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), _ATTRS + e.ctx.module.helper_attrs)
         code = Code(fn, lanes, form, e.ctx.has_fma, scaling=_scaling(e))
         fn.ret(rounding.ldexp(code, Num(code, fn.params[0]), Int(code, fn.params[1])).v)
         e.ctx.module.helper(symbol, fn.text())
@@ -98,9 +98,10 @@ def quotients_that_pay(e: Emitter, x: Value, lanes: int) -> int | None:
 def quotient(e: Emitter, x: Value, divisor: Value, lanes: int) -> Value:
     """x / divisor, a scalar that is the same for many x, on a CPU with fused multiply-add."""
     form = _format_of(x)
-    symbol = f"mlcc.quotient.{form.type}x{lanes}"
+    symbol = e.ctx.module.own(f"mlcc.quotient.{form.type}x{lanes}")
     if not e.ctx.module.has_helper(symbol):
-        fn = FunctionText(e.ctx.module, x.type, symbol, [(x.type, "x"), (divisor.type, "d")], "internal", (), _ATTRS)
+        params, attrs = [(x.type, "x"), (divisor.type, "d")], _ATTRS + e.ctx.module.helper_attrs
+        fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), attrs)
         code = Code(fn, lanes, form, True)
         fn.ret(quotients.quotient(code, Num(code, fn.params[0]), fn.params[1], _native_lanes(e, form)).v)
         e.ctx.module.helper(symbol, fn.text())
@@ -134,12 +135,12 @@ def _scaling(e: Emitter) -> tuple[int, ...]:
 def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     """The name of the function for so many lanes."""
     module = e.ctx.module
-    symbol = f"mlcc.{name}.{form.type}x{lanes}"
+    symbol = module.own(f"mlcc.{name}.{form.type}x{lanes}")
     if module.has_helper(symbol):
         return f"@{symbol}"
     type = vector(form.type, lanes)
     params = [(type, hint) for hint in ("x", "y", "z")[:arity]]
-    fn = FunctionText(module, type, symbol, params, "internal", (), _ATTRS)
+    fn = FunctionText(module, type, symbol, params, "internal", (), _ATTRS + module.helper_attrs)
     if lanes > _native_lanes(e, form) and lanes != _piece(e, name, form):
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:

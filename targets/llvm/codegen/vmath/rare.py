@@ -41,10 +41,10 @@ def _from_libm(c: Code, name: str, args: list[Value]) -> Value:
     callee = module.declare(symbol, scalar, LIBM[symbol][1:], "nounwind willreturn memory(none)")
     if c.lanes == 1:
         return c.fn.call(scalar, callee, args)
-    helper, type = f"mlcc.libm.{symbol}.x{c.lanes}", args[0].type
+    helper, type = module.own(f"mlcc.libm.{symbol}.x{c.lanes}"), args[0].type
     if not module.has_helper(helper):
         params = [(type, hint) for hint in ("x", "y")[: len(args)]]
-        attrs = "noinline cold nounwind willreturn memory(none)"
+        attrs = "noinline cold nounwind willreturn memory(none)" + module.helper_attrs
         fn = FunctionText(module, type, helper, params, "internal", (), attrs)
         made = Value(type, "poison")
         for lane in range(c.lanes):

@@ -1,0 +1,117 @@
+"""The pass `version-kernels`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc.backends import cpu_facts
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.versions import CPU, PANEL_BYTES, VERSIONS, cpu_of, version_names
+from mlcc.machine.target import LlvmTarget
+from mlcc.passes.fusion.fused_kernel import renew_vars
+from mlcc.passes.lowering.versions import version_options
+from mlcc.passes.manage.manager import Pass, PassContext
+
+_NATIVE = "pragma_import_llvm"
+
+
+@dataclass(frozen=True)
+class VersionKernels(Pass):
+    """Clone TIR functions into versions for the further CPUs of the target, of which the object picks one at run time.
+
+    A target that describes no machine, such as `llvm`, has usual ones, others those of its option `versions`. Later
+    passes go by the CPU of each version; all read the same panels of weights. Functions of fewer than `least` steps
+    have one version; one of the usual CPUs that is the one before but for products of bytes, where there are some.
+
+    Before:  def dense(x, w, out): ...                 # llvm{versions=["x86-64-v3"]}
+    After:   def dense(x, w, out): ...                 # mlcc.versions = ["dense_x86_64_v3"]
+             def dense_x86_64_v3(x, w, out): ...       # mlcc.cpu = "x86-64-v3"
+    """
+
+    name: ClassVar[str] = "version-kernels"
+    needs_blocks: ClassVar[bool] = True
+    least: int = 1024
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if not isinstance(ctx.target, LlvmTarget) or not ctx.target.version_cpus:
+            return module
+        cpus = ctx.target.version_cpus
+        fewer = cpus if ctx.target.versions else _without_byte_products(ctx.target)
+        targets = [ctx.target, *map(ctx.target.for_version, cpus)]
+        panel = max(facts.vector_bytes for facts in map(cpu_facts, targets) if facts is not None)
+        made = module.copy()
+        for name, func in module.functions.items():
+            if isinstance(func, tir.PrimFunc) and _is_worth_it(func, self.least):
+                _add_versions(made, name, func, cpus if _multiplies_bytes(func) else fewer, panel)
+        return made
+
+
+def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
+    """The CPUs of a target that differ from the one before in more than how they add up products of bytes."""
+    made = []
+    before = _abilities(target)
+    for cpu in target.version_cpus:
+        abilities = _abilities(target.for_version(cpu))
+        if abilities != before:
+            made.append(cpu)
+            before = abilities
+    return tuple(made)
+
+
+def _abilities(target: LlvmTarget) -> tuple[object, ...]:
+    """Vectors, registers, fused multiply-add, masks: what any kernel profits from."""
+    facts, options = cpu_facts(target), version_options(target, None)
+    assert facts is not None
+    return facts.vector_bytes, facts.vector_registers, facts.fma, options.mask_bits, options.cheap_masks
+
+
+def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequence[str], panel: int) -> None:
+    """Put versions of a function for some CPUs into a module, behind all others."""
+    names: list[str] = []
+    for cpu in cpus:
+        names.append(module.unique_name(re.sub(r"\W", "_", f"{name}_{cpu}")))
+        attrs = Attrs({**func.attrs.without("global_symbol"), CPU: cpu, PANEL_BYTES: panel})
+        module.functions[names[-1]] = replace(renew_vars(func), attrs=attrs)
+    if names:
+        module.functions[name] = func.with_attr({VERSIONS: tuple(names), PANEL_BYTES: panel})
+
+
+def _is_worth_it(func: tir.PrimFunc, least: int) -> bool:
+    """A function that has no versions, is none, and takes some time; what it brings along is for any CPU."""
+    if version_names(func) or cpu_of(func) is not None or _steps(func.body) < least:
+        return False
+    blocks = (n for n in walk(func) if isinstance(n, (tir.Block, tir.For)))
+    return not any(_NATIVE in n.annotations for n in blocks)
+
+
+def _steps(body: Sequence[tir.Stmt]) -> float:
+    """How often the innermost statements of a body run; infinite where that is not known."""
+    total = 0.0
+    for stmt in body:
+        match stmt:
+            case tir.For(extent=extent, body=inside):
+                times = tir.const_int(extent)
+                total += _steps(inside) * (float("inf") if times is None else times)
+            case tir.BlockRealize(block=block):
+                total += _steps(block.body)
+            case tir.While():
+                return float("inf")
+            case _:
+                total += 1
+    return total
+
+
+def _multiplies_bytes(func: tir.PrimFunc) -> bool:
+    """Whether a function has products of integers of 8 bits."""
+    for node in walk(func):
+        if isinstance(node, tir.Mul):
+            factors = (node.lhs, node.rhs)
+            inner = [f.value if isinstance(f, tir.Cast) else f for f in factors]
+            if all(f.dtype.is_int and f.dtype.bits == 8 for f in inner):
+                return True
+    return False

@@ -1,0 +1,154 @@
+"""Kernels in versions for several CPUs, and the choice between them at run time.
+
+A kernel with versions is called through a function of its usual name, which jumps to the version of the object's level:
+a number that is 0 until the first call of any kernel asks the CPU (`mlcc_choose_version`). Level 1 is code for the
+object's own CPU, those above are the versions in order. There are no constructors and no pointers to functions; threads
+that ask at the same time store the same. The variable `MLCC_CPU` names a version to run in place of the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.versions import cpu_of, version_names
+from mlcc.ir.visit import substitute
+from mlcc.targets.llvm.codegen import cpu_features
+from mlcc.targets.llvm.codegen.ir_text import Value, integer
+from mlcc.targets.llvm.codegen.signature import Kernel, llvm_params
+
+if TYPE_CHECKING:
+    from mlcc.targets.llvm.codegen.context import ModuleContext
+
+LEVEL, CHOOSE = "mlcc_version_level", "mlcc_choose_version"
+VARIABLE = "MLCC_CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A CPU that kernels have versions for: its features by LLVM's names, and the attributes of its functions."""
+
+    cpu: str = ""
+    features: frozenset[str] = frozenset()
+    function_attrs: str = "nounwind"
+
+    @property
+    def helper_attrs(self) -> str:
+        """The attributes of functions that are for the CPU, beside what they do."""
+        return f' "target-features"="{",".join(f"+{f}" for f in sorted(self.features))}"'
+
+    @property
+    def suffix(self) -> str:
+        """What tells its helper functions from those of others."""
+        return f".{self.cpu}"
+
+
+def with_versions(name: str, func: tir.PrimFunc, least: Kernel, ctx: ModuleContext) -> Kernel:
+    """Emit the versions of a kernel whose code for the object's own CPU is `least`, and what picks one of them."""
+    kernels: dict[str, Kernel] = {}
+    workspace = least.workspace
+    for other in version_names(func):
+        version = ctx.functions.get(other)
+        cpu = None if version is None else cpu_of(version)
+        if version is None or cpu is None or cpu not in ctx.versions:
+            raise CompileError(error("E0702", f"the module has no version `{other}` of `{name}`", func.span))
+        made = kernels[cpu] = ctx.kernel(other)
+        if [t for t, _ in llvm_params(made.signature)] != [t for t, _ in llvm_params(least.signature)]:
+            message = f"`{other}` takes other arguments than `{name}`, of which it is a version"
+            raise CompileError(error("E0708", message, version.span))
+        ours, theirs = ([p.var for p in k.signature.params] + [*k.signature.symbols] for k in (least, made))
+        workspace = c.maximum(workspace, substitute(made.workspace, dict(zip(theirs, ours, strict=True))))
+    made = Kernel(f"kernel.{name}", least.signature, workspace)
+    ctx.direct[name] = least
+    _emit_jump(made.symbol, least, kernels, ctx)
+    return made
+
+
+def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
+    """The function that a kernel is called by. One load and a jump that is predicted, besides the call."""
+    add_choice(ctx)
+    owner, ctx.module.owner = ctx.module.owner, ""  # host code, and so all that reads the level is in one unit
+    fn = ctx.module.function("i32", symbol, llvm_params(least.signature), attrs=f"noinline {ctx.function_attrs}")
+    ctx.module.owner = owner
+    level = fn.op("i32", f"load atomic i32, ptr @{LEVEL} monotonic, align 4")
+    ask, go, refused, chosen = (fn.label(hint) for hint in ("ask", "go", "refused", "chosen"))
+    entry = fn.block
+    fn.cond_br(fn.icmp("ne", level, integer("i32", 0)), go, ask)
+    fn.start(ask)
+    answer = fn.call("i32", f"@{CHOOSE}", [])
+    fn.cond_br(fn.icmp("ne", answer, integer("i32", 0)), chosen, refused)
+    fn.start(chosen)
+    fn.br(go)
+    fn.start(go)
+    settled = fn.phi("i32", [(level, entry), (answer, chosen)])
+    places = {kernel.symbol: fn.label("version") for kernel in (least, *kernels.values())}
+    cases = [(at, places[_best(cpu, least, kernels, ctx).symbol]) for at, cpu in enumerate(ctx.versions, 2)]
+    fn.switch(settled, places[least.symbol], cases)
+    for callee, label in places.items():
+        fn.start(label)
+        fn.ret(fn.call("i32", f"@{callee}", fn.params, tail="musttail"))
+    fn.start(refused)
+    fn.ret(integer("i32", ctx.error_code("RuntimeError", refusal([ctx.least.cpu, *ctx.versions]))))
+
+
+def _best(cpu: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> Kernel:
+    """The version that runs where the object's level is that of a CPU: its own, or the last before that it can run."""
+    features, found = ctx.versions[cpu].features, least
+    for other, version in ctx.versions.items():
+        if other in kernels and version.features <= features:
+            found = kernels[other]
+        if other == cpu:
+            break
+    return found
+
+
+def refusal(cpus: Sequence[str]) -> str:
+    """What a call says where the environment asks for a version that there is none of, or that cannot run here."""
+    listed = ", ".join(cpus)
+    return (
+        f"{VARIABLE} is none of the CPUs that the kernels have versions for ({listed}), or this machine is not like it"
+    )
+
+
+def add_choice(ctx: ModuleContext) -> None:
+    """Have the module carry the level and what sets it: `i32 mlcc_choose_version()`, 0 for a refusal."""
+    module = ctx.module
+    if module.has_helper(CHOOSE):
+        return
+    module.global_(LEVEL, "internal global i32 0, align 4")
+    getenv = module.declare("secure_getenv", "ptr", ["ptr"])  # the pool declares getenv
+    strcmp = module.declare("strcmp", "i32", ["ptr", "ptr"])
+    arch = module.triple.partition("-")[0]
+    lines = [f"define internal i32 @{CHOOSE}() cold noinline optnone nounwind {{", "entry:"]
+    lines += cpu_features.words_text(module, arch)
+    best = "1"
+    can = ["true"]
+    for level, version in enumerate(ctx.versions.values(), 2):
+        lines += cpu_features.test_text(arch, version.features - ctx.least.features, f"v{level}")
+        lines.append(f"  %best.{level} = select i1 %v{level}, i32 {level}, i32 {best}")
+        best = f"%best.{level}"
+        can.append(f"%v{level}")
+    lines += [f"  %name = call ptr {getenv}({_text(ctx, VARIABLE)})", "  %unset = icmp eq ptr %name, null"]
+    lines += ["  br i1 %unset, label %known, label %look", "look:", "  %first = load i8, ptr %name"]
+    lines += ["  %empty = icmp eq i8 %first, 0"]
+    wanted = "0"
+    for level, cpu in enumerate([ctx.least.cpu, *ctx.versions], 1):
+        lines += [
+            f"  %order.{level} = call i32 {strcmp}(ptr %name, {_text(ctx, cpu)})",
+            f"  %named.{level} = icmp eq i32 %order.{level}, 0",
+            f"  %wanted.{level} = select i1 %named.{level}, i32 {level}, i32 {wanted}",
+            f"  %runs.{level} = select i1 {can[level - 1]}, i32 %wanted.{level}, i32 {wanted}",
+        ]
+        wanted = f"%runs.{level}"
+    lines += [f"  %given = select i1 %empty, i32 {best}, i32 {wanted}", "  br label %known", "known:"]
+    lines += [f"  %level = phi i32 [ {best}, %{cpu_features.LAST_BLOCK} ], [ %given, %look ]"]
+    lines += [f"  store atomic i32 %level, ptr @{LEVEL} monotonic, align 4", "  ret i32 %level", "}"]
+    module.helper(CHOOSE, "\n".join(lines))
+
+
+def _text(ctx: ModuleContext, text: str) -> Value:
+    return ctx.module.string(text.encode())
