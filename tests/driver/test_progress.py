@@ -40,14 +40,14 @@ class Heard(Listener):
 def test_kernels_are_announced() -> None:
     heard = Heard()
     with listening(heard):
-        mlcc.build(mlcc.parse(TEXT))
+        mlcc.build(mlcc.parse(TEXT), target="llvm{cpu=native}")
     kernels = [work.kernel for work in heard.begins if work.stage == "auto-schedule"]
     assert len(kernels) == 2 and {work.kernel for work in heard.begins if work.stage == "emit"} == set(kernels)
     scheduled = [(w.at, w.count) for w in heard.ends if w.stage == "auto-schedule"]
     assert scheduled == [(0, 2), (1, 2)]
     assert any(work.stage == "LLVM" for work in heard.ends)
     heard.begins.clear()
-    mlcc.build(mlcc.parse(TEXT))
+    mlcc.build(mlcc.parse(TEXT), target="llvm{cpu=native}")
     assert not heard.begins  # only inside
 
 

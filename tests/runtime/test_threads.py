@@ -34,7 +34,7 @@ CC = shutil.which("cc")
 
 
 def artifact(name: str = "f", by: float = 2.0) -> mlcc.Artifact:
-    return mlcc.build(mlcc.parse(TEXT.format(name=name, by=by)))
+    return mlcc.build(mlcc.parse(TEXT.format(name=name, by=by)), target="llvm{vector-width=128}")
 
 
 @pytest.fixture
