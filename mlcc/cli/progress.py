@@ -23,8 +23,7 @@ class ProgressLine(Listener):
         self._stream = stream
         self._clock = clock
         self._next = clock() + PATIENCE
-        self._stage = ""
-        self._since = 0.0
+        self._since: dict[str, float] = {}  # when each stage began: LLVM works while kernels are still emitted
         self._shown = False
 
     def begun(self, work: Work) -> None:
@@ -35,28 +34,27 @@ class ProgressLine(Listener):
 
     def _show(self, work: Work, finished: int) -> None:
         now = self._clock()
-        if work.stage != self._stage:
-            self._stage, self._since = work.stage, now
+        began = self._since.setdefault(work.stage, now)
         if now < self._next:
             return
         self._next = now + EVERY
         width = shutil.get_terminal_size().columns
-        self._stream.write(f"{_CLEAR}{self._text(work, finished, now)[: max(width - 1, 20)]}")
+        self._stream.write(f"{_CLEAR}{_text(work, finished, now - began)[: max(width - 1, 20)]}")
         self._stream.flush()
         self._shown = True
-
-    def _text(self, work: Work, finished: int, now: float) -> str:
-        text = f"{work.stage} {finished}/{work.count}" if work.count > 1 else work.stage
-        if 0 < finished < work.count:
-            left = (now - self._since) / finished * (work.count - finished)
-            text += f", about {max(round(left), 1)} s left"
-        return f"{text}: {work.kernel}" if work.kernel else text
 
     def close(self) -> None:
         """Remove the line."""
         if self._shown:
             self._stream.write(_CLEAR)
             self._stream.flush()
+
+
+def _text(work: Work, finished: int, seconds: float) -> str:
+    text = f"{work.stage} {finished}/{work.count}" if work.count > 1 else work.stage
+    if 0 < finished < work.count:
+        text += f", about {max(round(seconds / finished * (work.count - finished)), 1)} s left"
+    return f"{text}: {work.kernel}" if work.kernel else text
 
 
 @contextmanager
