@@ -133,7 +133,7 @@ def build(
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize)
     try:
-        looking = [_verifying(module, where, pipeline is None and not VERIFY_EACH), *observers]
+        looking = [_verifying(module, where, pipeline is None and not backend.passes and not VERIFY_EACH), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
         if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -319,6 +320,14 @@ def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.
     return found
 
 
+@functools.cache
+def file_map() -> type[mmap.mmap]:
+    """The class of the maps of files that are opened here: their pages may be given back, to be read again."""
+    import mmap
+
+    return type("FileMap", (mmap.mmap,), {})
+
+
 def _mapped(path: str) -> bytes | mmap.mmap:
     """The content of a file; a large one is mapped, privately. Raises CompileError E0001."""
     import mmap
@@ -326,7 +335,7 @@ def _mapped(path: str) -> bytes | mmap.mmap:
     try:
         if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MAPPED:
             with open(path, "rb") as file:
-                found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                found = file_map()(file.fileno(), 0, access=mmap.ACCESS_COPY)
             with memoryview(found) as view:
                 note_read(path, view)
             return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 from collections.abc import Iterator
+from typing import ClassVar
 
 # Frames of Python. Where what runs may also call back and forth through C, whose stack is small: the deepest tree that
 # the parser lets through needs some thousands.
@@ -14,36 +16,46 @@ MIXED = 20_000
 PYTHON_ALONE = 1_000_000
 
 
+_lock = threading.Lock()  # both settings are the process's, whichever thread asks
+
+
+class _Settings:
+    """What was set before the first who is inside, and who is."""
+
+    limit = 0
+    frames: ClassVar[list[int]] = []
+    collects = False
+    uncollected = 0
+
+
 @contextlib.contextmanager
 def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
     """Allow at least so many frames inside the `with`."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, frames))
+    with _lock:
+        if not _Settings.frames:
+            _Settings.limit = sys.getrecursionlimit()
+        _Settings.frames.append(frames)
+        sys.setrecursionlimit(max(_Settings.limit, *_Settings.frames))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
-
-
-@contextlib.contextmanager
-def collected() -> Iterator[None]:
-    """Cyclic garbage collection inside the `with`, although `uncollected` stands around: for what leaves much of it."""
-    running = gc.isenabled()
-    gc.enable()
-    try:
-        yield
-    finally:
-        if not running:
-            gc.disable()
+        with _lock:
+            _Settings.frames.remove(frames)
+            sys.setrecursionlimit(max([_Settings.limit, *_Settings.frames]))
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """No cyclic garbage collection inside the `with`: trees have no cycles, and visiting them again costs time."""
-    running = gc.isenabled()
-    gc.disable()
+    with _lock:
+        if not _Settings.uncollected:
+            _Settings.collects = gc.isenabled()
+        _Settings.uncollected += 1
+        gc.disable()
     try:
         yield
     finally:
-        if running:
-            gc.enable()
+        with _lock:
+            _Settings.uncollected -= 1
+            if not _Settings.uncollected and _Settings.collects:
+                gc.enable()

@@ -195,6 +195,7 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
 def _without_binders(a: tir.Expr, b: Any) -> bool:
     """Equality of an expression that binds nothing, most often an index: a variable stands for itself alone."""
     stack: list[tuple[Any, Any]] = [(a, b)]
+    compared: set[tuple[int, int]] = set()  # shared nodes come up each time
     while stack:
         left, right = stack.pop()
         if left is right:
@@ -207,7 +208,10 @@ def _without_binders(a: tir.Expr, b: Any) -> bool:
                 return False
             stack += zip(left, right, strict=True)
         elif isinstance(left, Node):
-            stack += [(getattr(left, n), getattr(right, n)) for n, _ in plan_of(cls)]
+            pair = id(left), id(right)
+            if pair not in compared:
+                compared.add(pair)
+                stack += [(getattr(left, n), getattr(right, n)) for n, _ in plan_of(cls)]
         elif not _same_leaf(left, right):
             return False
     return True

@@ -96,7 +96,7 @@ class Node(_Spanned):
 
 
 _fields[Node], _meaning[Node], _child_fields[Node], _defaults[Node] = (), (), {}, {}
-_kinds[Node] = 0
+_kinds[Node] = 1
 _define_init(Node, (), {})
 
 
@@ -207,8 +207,11 @@ class _Generated(dict[type, Any]):
         self._codes: dict[str, CodeType] = {}  # by source, which many classes share
 
     def __missing__(self, cls: type) -> Any:
+        if not issubclass(cls, Node):  # what a node was given against its annotations
+            self[cls] = None
+            return None
         source = "\n".join(self._source(cls))
-        scope = {**self._scope, "cls": cls}
+        scope = {**self._scope, "_cls": cls}
         if source:
             code = self._codes.get(source) or self._codes.setdefault(source, compile(source, "<node>", "exec"))
             exec(code, scope)
@@ -227,17 +230,17 @@ def _map_source(cls: type) -> list[str]:
         lines += [f"    old_{name} = old.{name}", f"    new_{name} = {mapped}"]
     lines += [f"    if {' and '.join(f'new_{n} is old_{n}' for n in kinds)}:", "        return old"]
     values = ", ".join(f"new_{n}" if n in kinds else f"old.{n}" for n in _fields[cls])
-    return [*lines, f"    return cls({values}, span=old.span)"]
+    return [*lines, f"    return _cls({values}, span=old.span)"]
 
 
 def _replace_source(cls: type) -> list[str]:
     """`replace` of a node of the class."""
     names = (*_fields[cls], "span")
-    lines = [f"def made(old, *, {', '.join(f'{n}=same' for n in names)}):", "    changed = False"]
+    lines = [f"def made(_old, *, {', '.join(f'{n}=_same' for n in names)}):", "    _changed = False"]
     for name in names:
-        lines += [f"    if {name} is same:", f"        {name} = old.{name}"]
-        lines += [f"    elif not changed and {name} is not old.{name}:", "        changed = True"]
-    return [*lines, f"    return cls({', '.join(f'{n}={n}' for n in names)}) if changed else old"]
+        lines += [f"    if {name} is _same:", f"        {name} = _old.{name}"]
+        lines += [f"    elif not _changed and {name} is not _old.{name}:", "        _changed = True"]
+    return [*lines, f"    return _cls({', '.join(f'{n}={n}' for n in names)}) if _changed else _old"]
 
 
 def _children_source(cls: type) -> list[str]:
@@ -252,7 +255,7 @@ def _child_display(value: str, annotation: str) -> str:
     if kind in _NODES:
         return value if kind == annotation else f"*(() if {value} is None else ({value},))"
     if kind.startswith("tuple[") and kind[6:].removesuffix(", ...]") in _NODES:
-        return f"*{value}" if kind == annotation else f"*({value} or ())"
+        return f"*({value} or ())"  # None is also what a parser leaves out
     return f"*_nodes_in({value})"
 
 
@@ -278,7 +281,7 @@ _NODES = {
     "MatchBufferRegion", "PrimExpr", "Range", "SeqExpr", "Stmt", "StructInfo", "Var",
 }  # fmt: skip
 _maps = _Generated(_map_source, map_value=map_value)
-_replacers = _Generated(_replace_source, same=object())
+_replacers = _Generated(_replace_source, _same=object())
 _children = _Generated(_children_source, _nodes_in=_nodes_in)
 
 
@@ -326,7 +329,7 @@ def find(root: Any, *classes: type) -> Iterator[Any]:
         cls = type(top)
         listed = lists[cls]
         if listed is None:
-            if kinds[cls] & wanted:
+            if kinds.get(cls, 0) & wanted:
                 yield top
             continue
         try:
@@ -360,7 +363,7 @@ def _held(of: Any) -> int:
     """The kinds of a node and of all below it."""
     cls = type(of)
     if _children[cls] is None:
-        return _kinds[cls]
+        return _kinds.get(cls, 0)
     try:
         return of._held  # type: ignore[no-any-return]
     except AttributeError:
@@ -383,7 +386,7 @@ def _note_held(root: Any) -> int:
         for child in lists[cls](top):
             kind = type(child)
             if lists[kind] is None:
-                held |= kinds[kind]
+                held |= kinds.get(kind, 0)
                 continue
             try:
                 held |= child._held

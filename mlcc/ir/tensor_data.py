@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from mlcc.files import file_map
 from mlcc.ir.dtypes import DType
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ class TensorData:
         return self._sha256
 
     def release(self) -> None:
-        """Give back the memory of elements that lie in a mapped file, until somebody reads them again.
+        """Give back the memory of elements that lie in a file that mlcc mapped, until somebody reads them again.
 
         A gigabyte of weights that were looked at and not needed would else count in full beside what was made of them.
+        Maps of others stay as they are: what was written to them is nowhere else.
         """
         import mmap
 
@@ -81,7 +83,7 @@ class TensorData:
         while isinstance(base, np.ndarray):
             base = base.base
         mapped = base.obj if isinstance(base, memoryview) else base
-        if not isinstance(mapped, mmap.mmap) or self._array is None or not hasattr(mmap, "MADV_DONTNEED"):
+        if not isinstance(mapped, file_map()) or self._array is None or not hasattr(mmap, "MADV_DONTNEED"):
             return
         start = _address(self._array) - _address(np.frombuffer(mapped, np.uint8))
         first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -27,7 +27,6 @@ class AutoSchedule(Pass):
 
     name: ClassVar[str] = "auto-schedule"
     needs_blocks: ClassVar[bool] = True
-    collected: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts_of(ctx.target)  # refuses a target that there are no rules for, with or without functions

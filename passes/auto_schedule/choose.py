@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -48,13 +49,14 @@ def answers(
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
     made: list[Answer] = []
-    while len(made) < len(functions):
-        with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
-            for name, func in list(functions.items())[len(made) :][:_UNCOLLECTED]:
-                own = facts(func) if callable(facts) else facts
-                usual = GPU_RULES if isinstance(own, GpuFacts) else RULES
-                with working("auto-schedule", name, len(made), len(functions)):
-                    made.append(answer(func, name, own, rules or usual, known.get(name, frozenset())))
+    with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
+        for at, (name, func) in enumerate(functions.items()):
+            own = facts(func) if callable(facts) else facts
+            usual = GPU_RULES if isinstance(own, GpuFacts) else RULES
+            with working("auto-schedule", name, at, len(functions)):
+                made.append(answer(func, name, own, usual if rules is None else rules, known.get(name, frozenset())))
+            if at % _UNCOLLECTED == _UNCOLLECTED - 1:
+                gc.collect(1)
     return made
 
 

@@ -22,7 +22,7 @@ LEVELS: dict[str, str] = {
     "O3": _ALL,
 }
 
-MEANING = "0 as written, 1 quick to compile, 2 scheduled by rules, 3 the same with all of LLVM's passes"
+MEANING = "0 as written, 1 quick to compile, 2 scheduled by the target's rules, 3 with all of LLVM's passes too"
 DEFAULT = 2
 
 

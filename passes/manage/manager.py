@@ -18,7 +18,7 @@ from mlcc.options.text import Item, format_item, parse_list
 from mlcc.options.typed import Codes, describe_type, given_fields, kebab, typed_fields
 from mlcc.passes import ALIASES, PASSES
 from mlcc.passes.manage.stages import BLOCKS, STEP, stage_of
-from mlcc.recursion import MIXED, collected, deep_recursion, uncollected
+from mlcc.recursion import MIXED, deep_recursion, uncollected
 
 _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
@@ -67,12 +67,11 @@ class Pass:
 
     `run` returns a new module and leaves the one that it was given as it is. A pass that looks for blocks in PrimFuncs
     is not given a module without (`needs_blocks`). Garbage is not collected meanwhile, since a pass that rewrites trees
-    leaves none in cycles and looking for it takes a tenth of its time; one that leaves much says so (`collected`).
+    leaves little in cycles and looking for it takes a tenth of its time.
     """
 
     name: ClassVar[str] = ""
     needs_blocks: ClassVar[bool] = False
-    collected: ClassVar[bool] = False
     requires: ClassVar[tuple[Requirement, ...]] = ()
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
@@ -245,7 +244,7 @@ def _run_one(
         observer.before(at, current, module)
     given = dict(module.functions)
     try:
-        with collected() if current.collected else uncollected():
+        with uncollected():
             made = current.run(module, ctx)
         if given != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")

@@ -159,8 +159,8 @@ class VerifyEach(Observer):
 
 @dataclass
 class VerifyOnce(Observer):
-    """Verifies the module once, before the first of the passes `until`, instead of after each pass: for pipelines of
-    mlcc's own, whose passes its tests verify one by one.
+    """Verifies the module once, before the first of the passes `until` or at the end, instead of after each pass: for
+    pipelines of mlcc's own, whose passes its tests verify one by one.
 
     What it finds is looked for again from the start by `each`, which verifies after every pass, so that the one at
     fault is named.
@@ -175,7 +175,15 @@ class VerifyOnce(Observer):
         self._pipeline, self._given = pipeline, module
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
-        if self._given is None or current.name not in self.until:
+        if current.name in self.until:
+            self._verify(at, module)
+
+    def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
+        if at + 1 == len(self._pipeline.passes):
+            self._verify(at + 1, module)
+
+    def _verify(self, at: int, module: IRModule) -> None:
+        if self._given is None:
             return
         found = violations(module) if module.functions != self._given.functions else []
         self._given = None
