@@ -77,6 +77,8 @@ class LargeFile:
 
 def open_large(path: str) -> LargeFile | None:
     """A large object file; None for any other, which is to be read as a whole. Raises OSError."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return None  # who writes to a pipe waits for one reader
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         known = os.fstat(handle)

@@ -18,7 +18,8 @@ from mlcc.files import note_known_reads, read_bytes, recorded_reads
 
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
-_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS")  # variables that no result follows from
+# variables that no result follows from
+_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU", "MLCC_NUM_THREADS")
 _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 

@@ -159,9 +159,24 @@ class LlvmTarget(Target):
         for feature in self.features:
             if not re.fullmatch(r"[+-][\w.-]+", feature):
                 yield "features", f"features stand with their sign, as `+{feature.lstrip('+-') or 'avx2'}`"
+        yield from self._wrong_versions()
+
+    def _wrong_versions(self) -> Iterator[tuple[str, str]]:
+        """Each version is for a CPU that does more than those before it, and than the one that all code is for."""
+        from mlcc.machine.cpu import features_of
+
+        full = self.resolved() if self.versions else self
+        before = [(full.cpu, features_of(full.triple, full.cpu, full.features))] if self.versions else []
         for cpu in self.versions:
             if cpu not in CPUS.get(self.arch, ()):
                 yield "versions", f"CPUs of {self.arch} expected, and `{cpu}` is none"
+                return
+            features = features_of(full.triple, cpu, full.features)
+            for other, known in before:
+                if features <= known:
+                    yield "versions", f"`{cpu}` does nothing that `{other}` before it does not do: the best stands last"
+                    return
+            before.append((cpu, features))
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc.backends import cpu_facts
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import Attrs, replace, walk
+from mlcc.ir.node import Attrs, find, replace, walk
 from mlcc.ir.versions import CPU, PANEL_BYTES, VERSIONS, cpu_of, version_names
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.fusion.fused_kernel import renew_vars
+from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.versions import version_options
 from mlcc.passes.manage.manager import Pass, PassContext
 
@@ -90,7 +91,9 @@ def _is_worth_it(func: tir.PrimFunc, least: int) -> bool:
 
 
 def _steps(body: Sequence[tir.Stmt]) -> float:
-    """How often the innermost statements of a body run; infinite where that is not known."""
+    """How often the innermost statements of a body run; infinite where that is not known, as of calls of functions."""
+    if any(isinstance(node.op, relax.GlobalVar) for stmt in body for node in find(stmt, tir.Call)):
+        return float("inf")
     total = 0.0
     for stmt in body:
         match stmt:
@@ -102,7 +105,7 @@ def _steps(body: Sequence[tir.Stmt]) -> float:
             case tir.While():
                 return float("inf")
             case _:
-                total += 1
+                total += max(1.0, sum(_steps(inside) for inside in nested_bodies(stmt)))
     return total
 
 

@@ -86,6 +86,9 @@ class _Split:
         return replace(made, attrs=func.attrs, span=func.span)
 
 
+_COMPARED = 1 << 22  # bytes that are compared at a time
+
+
 @dataclass(slots=True)
 class _Panel:
     """A constant that one version of a kernel packs, or several alike."""
@@ -104,7 +107,11 @@ class _Panel:
         if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
             return False
         count = min(len(mine), len(data))
-        if mine[:count].tobytes() != data[:count].tobytes():
+        step = max(1, _COMPARED * count // max(mine[:count].nbytes, 1))  # copies of it all would be large
+        if any(
+            mine[at : min(at + step, count)].tobytes() != data[at : min(at + step, count)].tobytes()
+            for at in range(0, count, step)
+        ):
             return False
         if len(data) > count:
             self.data = data
@@ -155,8 +162,12 @@ class _Packer(RelaxMutator):
 
     def _taken_apart(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
         """A kernel and its versions taken apart; None where none of them packs what is known."""
-        versions = [self.module.functions[name] for name in version_names(func)]
-        kernels = [func, *(v for v in versions if isinstance(v, tir.PrimFunc))]
+        kernels = [func]
+        for name in version_names(func):
+            version = self.module.functions.get(name)
+            if not isinstance(version, tir.PrimFunc):
+                return None
+            kernels.append(version)
         made = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
         if not any(made) or any(kernel.root is None for kernel in kernels):
             return None

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from mlcc.backends import BuildOptions
+from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.versions import cpu_of
+from mlcc.machine.cpu import CPUS
 from mlcc.machine.target import LlvmTarget
 from mlcc.passes.manage.stages import SANITIZED
 from mlcc.progress import Announcer
@@ -94,11 +96,20 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
 
 
 def _versions(functions: Iterable[tir.PrimFunc], target: LlvmTarget) -> dict[str, Version]:
-    """The CPUs that functions are versions for, the best last: in the order of the target, then as they come."""
-    found = {cpu: None for cpu in map(cpu_of, functions) if cpu is not None}
+    """The CPUs that functions are versions for, the best last: in the order of the target, then as they come. Those
+    that do no more than the object's own are left out. Raises CompileError for a CPU of another architecture."""
+    found = {cpu: func for func in functions for cpu in [cpu_of(func)] if cpu is not None}
+    for cpu, func in found.items():
+        if cpu not in CPUS.get(target.arch, ()):
+            message = f"this version of a kernel is for `{cpu}`, which is no CPU of {target.arch}"
+            help = "compile for the architecture whose CPU the attribute `mlcc.cpu` names"
+            raise CompileError(error("E0706", message, func.span, help=help))
+    own = Machine.of(target).enabled
     made = {}
     for cpu in [*(c for c in target.version_cpus if c in found), *(c for c in found if c not in target.version_cpus)]:
         machine = Machine.of(target.for_version(cpu))
+        if machine.enabled <= own:
+            continue
         plain = Version(cpu, machine.enabled, machine.function_attrs)
         made[cpu] = replace(plain, function_attrs=plain.function_attrs + plain.helper_attrs)
     return made

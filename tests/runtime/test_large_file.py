@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -109,3 +110,19 @@ def test_files_are_closed(saved: Path) -> None:
     for _ in range(3):
         load(saved)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_object_comes_through_a_named_pipe(tmp_path: Path) -> None:
+    """It is opened once: who writes to it would else be told that nobody reads."""
+    text = mlcc.parse('@T.prim_func\ndef main(A: T.Buffer((4,), "float32")):\n    A[0] = T.float32(3)\n')
+    content = mlcc.build(text, opt_level=0).emit("obj")
+    pipe = tmp_path / "m.o"
+    for _ in range(10):
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+        writer.start()
+        a = np.zeros(4, np.float32)
+        mlcc.load(str(pipe))["main"](a)
+        writer.join()
+        assert a[0] == 3
+        pipe.unlink()

@@ -251,3 +251,10 @@ def test_integer_constants_are_folded(op: str, a: int, b: int, made: int) -> Non
     assert fn.convert("sext", integer("i8", -1), "i64") == integer("i64", -1)
     assert fn.convert("zext", integer("i8", -1), "i64") == integer("i64", 255)
     assert fn.convert("trunc", integer("i64", 257), "i8") == integer("i8", 1)
+
+
+def test_symbols_that_llvm_escapes(tmp_path: Path) -> None:
+    """An external function may have any name; units declare what they call."""
+    text = '@T.prim_func\ndef main(A: T.Buffer((4,), "float32")):\n    A[0] = T.call_extern("float32", "größe", A[1])\n'
+    made = mlcc.build(mlcc.parse(text), allow_extern=("größe",))
+    assert "größe" in {symbol.name for symbol in elf.read_object(made.emit("obj")).symbols}

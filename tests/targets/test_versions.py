@@ -206,7 +206,8 @@ class Module:
             T.evaluate(Module.inner(B.data))
 """
     made = mlcc.build(mlcc.parse(text), target="llvm", pipeline="version-kernels", opt_level=1)
-    assert "call.*@kernel.inner_x86_64_v3" in made.emit("llvm-ir").decode() or made.manifest["target"]["versions"]
+    outer = made.text.partition("@kernel.outer_x86_64_v3(")[2].partition("\n}")[0]
+    assert re.search(r"call i32 @kernel\.inner_x86_64_v3\(", outer)
     a, b = np.arange(2048, dtype=np.float32), np.zeros(2048, np.float32)
     mlcc.load(made)["outer"](a, b)
     np.testing.assert_array_equal(b, (a + 1) * 3)
@@ -402,3 +403,66 @@ def test_programs_in_c(how: str, tmp_path: Path) -> None:
         ["./app"], cwd=tmp_path, env={**os.environ, "MLCC_CPU": "none"}, capture_output=True, text=True
     )
     assert done.returncode == 1 and "MLCC_CPU" in done.stdout
+
+
+def test_a_caller_of_few_steps_has_versions_too() -> None:
+    """It would else call the one for the least CPU for ever."""
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def inner(A: T.Buffer((2048,), "float32")):
+        for i in range(2048):
+            with T.block("B"):
+                vi = T.axis.spatial(2048, i)
+                A[vi] = A[vi] * T.float32(3)
+
+    @T.prim_func
+    def outer(A: T.Buffer((2048,), "float32")):
+        T.evaluate(Module.inner(A.data))
+"""
+    made = mlcc.run_passes(mlcc.parse(text), "version-kernels")
+    assert "outer_x86_64_v3" in made.functions
+    a = np.arange(2048, dtype=np.float32)
+    mlcc.load(mlcc.build(mlcc.parse(text)))["outer"](a)
+    np.testing.assert_array_equal(a, np.arange(2048, dtype=np.float32) * 3)
+
+
+def test_loops_below_a_condition_count() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((64, 64), "float32"), n: T.int32):
+    if n > 0:
+        for i, j in T.grid(64, 64):
+            A[i, j] = A[i, j] + T.float32(1)
+"""
+    assert len(mlcc.run_passes(mlcc.parse(text), "version-kernels").functions) > 1
+
+
+@pytest.mark.parametrize("options", [
+    'versions=["x86-64-v4","x86-64-v3"]', 'versions=["haswell","haswell"]', 'versions=["x86-64"]',
+    'cpu=skylake-avx512 versions=["x86-64-v3"]', 'versions=["neoverse-v1"]',
+])  # fmt: skip
+def test_versions_that_would_never_run_are_refused(options: str) -> None:
+    with pytest.raises(mlcc.CompileError, match="E0793"):
+        LlvmTarget.parse(f"llvm{{triple=x86_64-linux-gnu {options}}}")
+
+
+def test_versions_of_a_text_that_do_no_more_than_the_target_are_left_out() -> None:
+    text = mlcc.parse(SCALED)
+    made = mlcc.run_passes(text, "version-kernels")
+    assert len(made.functions) > 1
+    manifest = mlcc.build(made, "llvm{cpu=x86-64-v3}").manifest
+    assert [v["cpu"] for v in manifest["target"]["versions"]] == ["x86-64-v3", "x86-64-v4"]
+    with pytest.raises(mlcc.CompileError, match="E0706.*x86-64-v3"):
+        mlcc.build(made, "llvm{triple=aarch64-linux-gnu}")
+
+
+SCALED = """
+@T.prim_func
+def main(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32")):
+    for i in range(4096):
+        with T.block("B"):
+            vi = T.axis.spatial(4096, i)
+            B[vi] = A[vi] * T.float32(3)
+"""

@@ -178,7 +178,7 @@ class ModuleText:
                 if name in seen:
                     continue
                 seen.add(name)
-                symbol = name[2:-1] if name[1] == '"' else name[1:]
+                symbol = _unquoted(name[2:-1]) if name[1] == '"' else name[1:]
                 if name in self._shared:
                     if name not in inside:
                         head.append(self._shared[name])
@@ -226,6 +226,11 @@ class ModuleText:
         return "\n".join(parts) + "\n"
 
 
+def _unquoted(name: str) -> str:
+    """A name in quotes as it is, without LLVM's escapes."""
+    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
+
+
 def _defined(texts: Iterable[str]) -> set[str]:
     """The functions that texts define, as `@symbol`."""
     return {found[1] for text in texts for found in _DEFINITION.findall(text)}
@@ -269,6 +274,9 @@ class FunctionText:
         self._tail: list[str] = []
         self._count = 0
         self._open = True
+        # in kernels of GPUs values that live longer were seen to make ptxas spill registers
+        self._numbers_values = not module.triple.startswith("nvptx")
+        self._is_reached = True  # whether a branch leads to the current block
         self._inner_loops = False  # whether a loop has ended since the last one began
         self.block = "entry"
         self._known: dict[str, tuple[Value, str]] = {}  # what an instruction without effects gave, and in which block
@@ -298,6 +306,7 @@ class FunctionText:
             self._lines.append(f"  br label %{label}")
             self._branch_to(label)
         self._lines.append(f"{label}:")
+        self._is_reached = label in self._came_from
         parent = self._came_from.pop(label, None) or ""
         self._parents[label] = parent
         self._move_below(parent)
@@ -306,7 +315,9 @@ class FunctionText:
         self._open = True
 
     def _branch_to(self, label: str) -> None:
-        """Note that the current block branches to another."""
+        """Note that the current block branches to another, unless none branches to it: code behind an exit."""
+        if not self._is_reached:
+            return
         if label in self._parents:
             assert label in self._dominators, f"a late branch to {label}"
             return
@@ -354,6 +365,8 @@ class FunctionText:
 
     def pure(self, type: str, text: str, hint: str = "v") -> Value:
         """`op` for an instruction that has no effects and reads no memory."""
+        if not self._numbers_values:
+            return self.op(type, text, hint)
         found = self._known.get(text)
         if found is not None and found[1] in self._dominators and found[0].type == type:
             return found[0]

@@ -54,14 +54,18 @@ def with_versions(name: str, func: tir.PrimFunc, least: Kernel, ctx: ModuleConte
     for other in version_names(func):
         version = ctx.functions.get(other)
         cpu = None if version is None else cpu_of(version)
-        if version is None or cpu is None or cpu not in ctx.versions:
+        if version is None or cpu is None:
             raise CompileError(error("E0702", f"the module has no version `{other}` of `{name}`", func.span))
+        if cpu not in ctx.versions:  # the object's own code does as much
+            continue
         made = kernels[cpu] = ctx.kernel(other)
         if [t for t, _ in llvm_params(made.signature)] != [t for t, _ in llvm_params(least.signature)]:
             message = f"`{other}` takes other arguments than `{name}`, of which it is a version"
             raise CompileError(error("E0708", message, version.span))
         ours, theirs = ([p.var for p in k.signature.params] + [*k.signature.symbols] for k in (least, made))
         workspace = c.maximum(workspace, substitute(made.workspace, dict(zip(theirs, ours, strict=True))))
+    if not kernels:
+        return least
     made = Kernel(f"kernel.{name}", least.signature, workspace)
     ctx.direct[name] = least
     _emit_jump(made.symbol, least, kernels, ctx)

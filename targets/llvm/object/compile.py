@@ -131,10 +131,11 @@ def target_machine(machine: Machine, level: int) -> Any:
     if machine.triple == llvm.get_default_triple():
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()  # for the instruction that asks the CPU (`cpu_features`)
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
+        llvm.initialize_native_target()
+    llvm.initialize_native_asmparser()  # for the instruction that asks the CPU (`cpu_features`)
     target = llvm.Target.from_triple(machine.triple)
     features = [*(f"+{f}" for f in sorted(machine.enabled)), *machine.features]
     baseline = baseline_cpu(machine.triple)

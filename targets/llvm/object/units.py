@@ -114,9 +114,11 @@ class UnitCompiler:
         if self._threads:
             self._close()
         elif memory_is_limited():
-            compiled = run_apart(self._all)
-            for unit, (obj, seconds) in zip(self._same.values(), compiled, strict=True):
-                unit.obj, unit.compilation = obj, seconds
+            compiled = run_apart(lambda: self._all(quietly=True))
+            for unit, made in zip(self._same.values(), compiled, strict=True):
+                unit.obj, unit.compilation, unit.known = made
+                self._wrote = self._wrote or not unit.known
+                self._tell(unit)
         else:
             self._all()
         for index in sorted(self._errors):
@@ -139,19 +141,23 @@ class UnitCompiler:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._waiting.clear()
+            with self._changed:
+                self._waiting.clear()
             self._close()
         finally:
             _turns.restore()
 
     # ------------------------------------------------------------ parts
 
-    def _all(self) -> list[tuple[bytes, float]]:
-        """Compile what waits, here and now."""
+    def _all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
+        """Compile what waits, here and now; `quietly` in a child, whose parent tells of it."""
         made: dict[int, Any] = {}
         while self._waiting:
-            self._compile(self._waiting.popleft(), made)
-        return [(unit.obj, unit.compilation) for unit in self._same.values()]
+            unit = self._waiting.popleft()
+            self._compile(unit, made)
+            if not quietly:
+                self._tell(unit)
+        return [(unit.obj, unit.compilation, unit.known) for unit in self._same.values()]
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._work, name="mlcc-llvm", daemon=True)
@@ -173,9 +179,11 @@ class UnitCompiler:
                 unit = self._waiting.popleft()
             try:
                 self._compile(unit, made)
+                self._tell(unit)
             except BaseException as exc:  # noqa: BLE001 - raised where the objects are asked for
-                self._errors[self.units.index(unit)] = exc
-                self._waiting.clear()
+                with self._changed:
+                    self._errors[self.units.index(unit)] = exc
+                    self._waiting.clear()
 
     def _close(self) -> None:
         with self._changed:
@@ -201,6 +209,9 @@ class UnitCompiler:
             if self._store is not None:
                 self._store.put(key, unit.obj, trim=False)
                 self._wrote = True
+
+    def _tell(self, unit: Unit) -> None:
+        """Let who watches know of a unit that is done."""
         if self._watch is not None:
             with self._changed:
                 self._watch(unit, self._done, len(self._same))
