@@ -51,7 +51,7 @@ def main() -> None:
 
     weights = np.load(DIGITS / "mlp.npz")
     w0, b0, w1, b1 = (weights[n] for n in ("w0", "b0", "w1", "b1"))
-    exe = mlcc.load(mlcc.build(parse_file(str(DIGITS / "mlp.mlc")), target="llvm{cpu=native}", opt_level=3))
+    exe = mlcc.load(mlcc.build(parse_file(str(DIGITS / "mlp.mlc")), target="llvm{cpu=native}"))
     print(f"calls of the digits model, us; {machine()}")
     for batch in (1, 64):
         x = np.random.default_rng(0).random((batch, 64), dtype=np.float32)

@@ -20,6 +20,7 @@ import numpy as np
 import mlcc
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.passes.manage.levels import DEFAULT
 from mlcc.relax.queries import all_bindings, tir_callee
 
 TARGET = "llvm{cpu=native}"
@@ -34,7 +35,7 @@ class Kernel:
     times: list[float] = field(default_factory=list)
 
 
-def kernels(module: IRModule, func: str = "main", level: int = 3) -> list[Kernel]:
+def kernels(module: IRModule, func: str = "main", level: int = DEFAULT) -> list[Kernel]:
     """The kernels that a function calls, bound to arrays. Raises CompileError for what does not compile."""
     lowered = mlcc.run_passes(module, f"O{level}", target=TARGET)
     alone = lowered.copy()
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench kernels", description=__doc__)
     parser.add_argument("name", help="a workload or a file")
     parser.add_argument("--func", default="main")
-    parser.add_argument("--level", type=int, default=3, help="of optimisation (default 3)")
+    parser.add_argument("--level", type=int, default=DEFAULT, help="of optimisation")
     parser.add_argument("--rounds", type=int, default=25, help="calls of each kernel (default 25)")
     parser.add_argument("--threads", type=int, default=1, help="default 1")
     options = parser.parse_args(arguments)

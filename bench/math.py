@@ -46,7 +46,7 @@ def kernel(name: str, dtype: str, count: int, cpu: str = "native", loop: str = "
     params = ", ".join(f'{b}: T.Buffer(({count},), "{dtype}")' for b in [*buffers, "B"])
     text = KERNEL.format(params=params, loop=loop, count=count, value=value)
     target = "llvm{cpu=native}" if cpu == "native" else f"llvm{{cpu={cpu}}}"
-    return mlcc.build(mlcc.parse(text), target=target, opt_level=2)
+    return mlcc.build(mlcc.parse(text), target=target)
 
 
 def _numpy(name: str) -> Any:

@@ -73,8 +73,6 @@ def prefer(process: int | str, nice: int) -> None:
 
 def default_level() -> int:
     """The level at which `mlcc.build` compiles when it is told none."""
-    import inspect
+    from mlcc.passes.manage.levels import DEFAULT
 
-    import mlcc
-
-    return int(inspect.signature(mlcc.build).parameters["opt_level"].default)
+    return DEFAULT

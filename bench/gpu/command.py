@@ -13,6 +13,7 @@ import numpy as np
 import mlcc
 from bench.gpu.peers import Once, peers
 from bench.gpu.workloads import Workload, reference, widened, workloads
+from bench.measure import default_level
 from mlcc.errors import MlccError
 from mlcc.machine.gpu import best_for
 from mlcc.runtime.cuda import default_device
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is recorded")
     parser.add_argument("--only", default="", help="workloads whose name has this in it")
-    parser.add_argument("--level", type=int, default=3, help="optimisation level")
+    parser.add_argument("--level", type=int, default=default_level(), help="optimisation level")
     parser.add_argument("--rounds", type=int, default=15)
     asked = parser.parse_args(argv)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -238,7 +239,7 @@ def build_artifact(
     from mlcc.driver import build, parse_file
 
     module = parse_file(path)
-    with progress_shown():
+    with contextlib.nullcontext() if observers else progress_shown():  # what they write comes in between
         made = build(
             module,
             target=target,
