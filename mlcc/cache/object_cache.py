@@ -19,7 +19,7 @@ from mlcc.files import note_known_reads, read_bytes, recorded_reads
 _FORMAT = 1
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 # variables that no result follows from
-_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU", "MLCC_NUM_THREADS")
+_APART = (SWITCH, PLACE, SIZE, "MLCC_JOBS", "MLCC_CPU")
 _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 
 

@@ -250,7 +250,7 @@ def _run_one(
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
             observer.after(at, current, module, made)
-    except (MlccError, RecursionError, MemoryError):
+    except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:
         from mlcc.passes.manage.reproducer import write_reproducer

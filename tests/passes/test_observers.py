@@ -140,7 +140,10 @@ def test_verification_once_names_the_pass_all_the_same() -> None:
     with pytest.raises(PassFailed, match="pass `dangling` failed") as caught:
         run_pipeline(Pipeline(passes), given, observers=[VerifyOnce({"lower-to-tir"}, each)])
     Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
-    run_pipeline(Pipeline(passes[:2]), given, observers=[VerifyOnce({"lower-to-tir"}, each)])  # not asked yet
+    with pytest.raises(PassFailed, match="^pass `dangling` failed: IllFormed") as caught:  # at the end, if not before
+        run_pipeline(Pipeline(passes[:2]), given, observers=[VerifyOnce({"lower-to-tir"}, each)])
+    Path(caught.value.reproducer or "/nonexistent").unlink(missing_ok=True)
+    run_pipeline(Pipeline(passes[:1]), given, observers=[VerifyOnce({"lower-to-tir"}, each)])
 
 
 def test_a_broken_input_is_the_users() -> None:
