@@ -84,7 +84,7 @@ def command(
         prefix = stem if stem != "-" else "mlcc"
     made: dict[str, Content]
     observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_part)
-    times = CompileTimes()
+    times = CompileTimes(say)
     if timing:
         observers.append(times)
     if kind == backend.loadable and not observers:
@@ -103,7 +103,7 @@ def command(
         made = {**made, header: backend.header(facts)}
     outputs.save(made)
     if timing:
-        say(times.table())
+        times.report()
     return 0
 
 

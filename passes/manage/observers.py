@@ -7,7 +7,7 @@ import os
 import re
 import textwrap
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError, Diagnostic, Severity, did_you_mean, error
@@ -124,8 +124,13 @@ class Timing(Observer):
 
     def finish(self) -> None:
         total = sum(seconds for _, seconds in self.spent)
-        lines = [f"{1e3 * s:10.2f} ms  {100 * s / total if total else 0:5.1f} %  {name}" for name, s in self.spent]
-        self.write("\n".join([*lines, f"{1e3 * total:10.2f} ms  100.0 %  all passes"]) + "\n")
+        self.write("\n".join(time_rows([*self.spent, ("all passes", total)])) + "\n")
+
+
+def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
+    """A line for each name: its milliseconds, and their share in those of the last, which is the whole."""
+    whole = spent[-1][1]
+    return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
 
 
 _OF_SIZES = ("E0355", "E0492")  # what sizes found on the way can show
