@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, ModuleText
@@ -18,7 +17,6 @@ class _Open:
 
     kernels: list[str] = field(default_factory=list)
     functions: list[FunctionText] = field(default_factory=list)
-    seconds: float = 0.0
     size: int = 0
 
 
@@ -35,15 +33,12 @@ class KernelUnits:
         self._open: dict[Code, _Open] = {}
         self._owned: dict[str, list[FunctionText]] = {}  # functions of kernels that are not finished
         self._seen = 0
-        self._since = time.perf_counter()
 
     def finished(self, name: str) -> None:
         """Take the functions of a kernel that is complete."""
         for function in self._module.functions[self._seen :]:
             self._owned.setdefault(function.owner, []).append(function)
         self._seen = len(self._module.functions)
-        now = time.perf_counter()
-        seconds, self._since = now - self._since, now
         mine = self._owned.pop(name)
         for code in (Code.VECTORS, Code.LOOPS):
             functions = [f for f in mine if f.scalar_loops == (code is Code.LOOPS)]
@@ -52,7 +47,6 @@ class KernelUnits:
                 part.kernels.append(name)
                 part.functions += functions
                 part.size += sum(f.size for f in functions)
-                part.seconds, seconds = part.seconds + seconds, 0.0
                 if part.size >= _LEAST:
                     self._close(code)
 
@@ -60,13 +54,12 @@ class KernelUnits:
         """Close all units, and add that of the host code."""
         for code in tuple(self._open):
             self._close(code)
-        seconds = time.perf_counter() - self._since
         helpers, host = self._module.rest()
         if "\ndefine" in helpers:
             self._compiler.add(Unit((), helpers, Code.HOST))
-        self._compiler.add(Unit((), host, Code.HOST, seconds))
+        self._compiler.add(Unit((), host, Code.HOST))
 
     def _close(self, code: Code) -> None:
         part = self._open.pop(code)
         text = self._module.part(part.functions)
-        self._compiler.add(Unit(tuple(part.kernels), text, code, part.seconds))
+        self._compiler.add(Unit(tuple(part.kernels), text, code))

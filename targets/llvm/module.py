@@ -33,7 +33,7 @@ from mlcc.targets.plan.exports import symbol_of
 from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 
-def announcing() -> Callable[[Unit, int, int], None]:
+def _announcing() -> Callable[[Unit, int, int], None]:
     """What tells those who listen now of each unit that LLVM is done with; the host code has no kernels."""
     tell = Announcer()
     return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count)
@@ -60,7 +60,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
     ctx.externs.update(dict.fromkeys(natives.externs))
     shared = Shared(module, ctx)
     code = b""
-    with UnitCompiler(machine, asked.opt_level, announcing()) as compiler:
+    with UnitCompiler(machine, asked.opt_level, _announcing()) as compiler:
         units = KernelUnits(text, compiler)
         if not natives.texts:
             ctx.finished = units.finished

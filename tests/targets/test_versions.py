@@ -181,10 +181,7 @@ def test_odd_sizes(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> 
             np.testing.assert_allclose(mlcc.load(made)["main"](x), np.exp(-(x @ weights)), rtol=1e-5)
 
 
-@X86
-def test_a_kernel_that_calls_another() -> None:
-    """Both in versions: the one for a CPU calls the one for it."""
-    text = """
+INNER = """
 @I.ir_module
 class Module:
     @T.prim_func(private=True)
@@ -193,7 +190,15 @@ class Module:
             with T.block("B"):
                 vi = T.axis.spatial(2048, i)
                 A[vi] = A[vi] * T.float32(3)
+"""
 
+
+@X86
+def test_a_kernel_that_calls_another() -> None:
+    """Both in versions: the one for a CPU calls the one for it."""
+    text = (
+        INNER
+        + """
     @T.prim_func
     def outer(A: T.Buffer((2048,), "float32"), B: T.Buffer((2048,), "float32")):
         for i in range(2048):
@@ -205,6 +210,7 @@ class Module:
             T.writes(B[0:2048])
             T.evaluate(Module.inner(B.data))
 """
+    )
     made = mlcc.build(mlcc.parse(text), target="llvm", pipeline="version-kernels", opt_level=1)
     outer = made.text.partition("@kernel.outer_x86_64_v3(")[2].partition("\n}")[0]
     assert re.search(r"call i32 @kernel\.inner_x86_64_v3\(", outer)
@@ -405,22 +411,17 @@ def test_programs_in_c(how: str, tmp_path: Path) -> None:
     assert done.returncode == 1 and "MLCC_CPU" in done.stdout
 
 
+@X86
 def test_a_caller_of_few_steps_has_versions_too() -> None:
     """It would else call the one for the least CPU for ever."""
-    text = """
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def inner(A: T.Buffer((2048,), "float32")):
-        for i in range(2048):
-            with T.block("B"):
-                vi = T.axis.spatial(2048, i)
-                A[vi] = A[vi] * T.float32(3)
-
+    text = (
+        INNER
+        + """
     @T.prim_func
     def outer(A: T.Buffer((2048,), "float32")):
         T.evaluate(Module.inner(A.data))
 """
+    )
     made = mlcc.run_passes(mlcc.parse(text), "version-kernels")
     assert "outer_x86_64_v3" in made.functions
     a = np.arange(2048, dtype=np.float32)
@@ -428,6 +429,7 @@ class Module:
     np.testing.assert_array_equal(a, np.arange(2048, dtype=np.float32) * 3)
 
 
+@X86
 def test_loops_below_a_condition_count() -> None:
     text = """
 @T.prim_func
@@ -448,6 +450,7 @@ def test_versions_that_would_never_run_are_refused(options: str) -> None:
         LlvmTarget.parse(f"llvm{{triple=x86_64-linux-gnu {options}}}")
 
 
+@X86
 def test_versions_of_a_text_that_do_no_more_than_the_target_are_left_out() -> None:
     text = mlcc.parse(SCALED)
     made = mlcc.run_passes(text, "version-kernels")

@@ -89,7 +89,7 @@ def _compiled(
 ) -> Compiled:  # fmt: skip
     import llvmlite.binding as llvm
 
-    with _lock:  # LLVM's option state is global
+    with _lock:  # one at a time; `compile_unit` is for many
         tm = target_machine(machine, level)
         context = llvm.create_context()
         module = llvm.parse_assembly(text, context)

@@ -30,13 +30,12 @@ JOBS = "MLCC_JOBS"
 class Unit:
     """A complete LLVM module, the kernels in it, and what became of it.
 
-    `emission` is how many seconds making the text took, `compilation` the CPU seconds of LLVM; 0 for a `known` object.
+    `compilation` is the CPU seconds of LLVM; 0 for an object that was `known`.
     """
 
     kernels: tuple[str, ...]
     text: str = field(repr=False)
     code: Code
-    emission: float = 0.0
     compilation: float = 0.0
     known: bool = False
     obj: bytes = field(default=b"", repr=False)

@@ -54,12 +54,12 @@ def run_function_passes(manager: Any, function: Any, builder: Any) -> None:
     _function("RunNewFunctionPassManager")(manager, function, builder)
 
 
-def emit(machine: Any, module: Any, is_object: bool = True) -> bytes:
-    """`TargetMachine.emit_object`, or the bytes of `emit_assembly`."""
+def emit(machine: Any, module: Any) -> bytes:
+    """`TargetMachine.emit_object`."""
     from llvmlite.binding import ffi
 
     with ffi.OutputString() as said:
-        buffer = _function("TargetMachineEmitToMemory")(machine, module, int(is_object), said)
+        buffer = _function("TargetMachineEmitToMemory")(machine, module, 1, said)
         if not buffer:
             raise RuntimeError(str(said))
     try:
