@@ -73,6 +73,7 @@ STOREYS = """
     mlcc.targets
     mlcc.loading
     mlcc.driver mlcc.passes.check_each
+    mlcc.frontend
     mlcc.cli
     mlcc.__main__
 """

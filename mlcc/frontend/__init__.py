@@ -1,0 +1,18 @@
+"""Importers: models of PyTorch and ONNX as modules of relax. Parts load on first use."""
+
+import importlib as _importlib
+from typing import Any as _Any
+
+_PUBLIC = {
+    "from_exported_program": "mlcc.frontend.aten.importer",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _PUBLIC:
+        return getattr(_importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'mlcc.frontend' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PUBLIC, *(name for name in globals() if name.startswith("__"))])

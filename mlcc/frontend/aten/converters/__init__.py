@@ -1,0 +1,1 @@
+"""How each ATen operator is said in relax, a module per family; see `mlcc.frontend.aten.table`."""

@@ -1,0 +1,123 @@
+"""A program of PyTorch as plain data: ATen operators by name, values with the shapes that the exporter states.
+
+A `.pt2` file, a live `ExportedProgram`, and a graph of `torch.compile` all become this; nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mlcc.frontend.place import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Extent: TypeAlias = int | str  # a number, or an expression over symbols as sympy prints it: `2*s77 + 1`
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of the graph by its name: a tensor, or a number that is known at run time."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """A number as an expression over symbols: `s77//2`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A graph as an argument: the branches of `torch.cond`, the body of `while_loop`."""
+
+    graph: Graph
+
+
+# None, bool, int, float, str (dtypes, devices and modes, too), Ref, Symbolic, Inner, and tuples of these
+Argument: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """What the exporter states of a tensor."""
+
+    dtype: str  # as mlcc calls it: `float32`, `bfloat16`, `bool`
+    shape: tuple[Extent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberMeta:
+    """What the exporter states of a number that is known at run time."""
+
+    dtype: str  # `int64`, `float64` or `bool`
+    value: Extent | float | None = None
+
+
+Meta: TypeAlias = TensorMeta | NumberMeta
+
+
+@dataclass(frozen=True, slots=True)
+class AtenNode:
+    """A call of an operator."""
+
+    target: str  # `aten.conv2d.default`, `operator.add`, `higher_order.cond`
+    arguments: Mapping[str, Argument]  # by the names of the operator's schema; defaults may be absent
+    outputs: tuple[str | None, ...]  # names of the values it gives; None for one that the graph drops
+    place: Place
+    listed: bool = False  # the operator gives a list or tuple, also where that has one element
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes in the order in which they run."""
+
+    inputs: tuple[str, ...]
+    nodes: tuple[AtenNode, ...]
+    outputs: tuple[Argument, ...]
+    values: Mapping[str, Meta]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor that the program holds. `load` gives its elements in mlcc's storage type, mapped where possible."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    load: Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of the outermost graph."""
+
+    value: str  # its name in the graph
+    kind: str  # user, parameter, buffer, constant
+    target: str = ""  # the name of the weight
+    constant: Argument = None  # the number that a user input was exported with; None for tensors
+    persistent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of the outermost graph."""
+
+    value: Argument
+    kind: str  # user, buffer_mutation, user_input_mutation, other kinds as torch calls them
+    target: str = ""  # the buffer or input that it is the new value of
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A graph with its inputs, outputs and weights."""
+
+    name: str
+    graph: Graph
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    weights: Mapping[str, Weight]
+    ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)  # least and greatest value of a symbol

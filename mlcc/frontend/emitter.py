@@ -1,0 +1,183 @@
+"""What every importer builds with: relax bindings that know the place in the source model they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mlcc.errors import CompileError, Span
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64, DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ops import values
+from mlcc.ops.relations import Fit, fit
+from mlcc.relax import convert, op
+from mlcc.relax.block_builder import BlockBuilder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Dim: TypeAlias = int | tir.Expr
+Shape: TypeAlias = Sequence[Dim]
+
+
+class Emitter:
+    """Builds `main` of an imported model, binding by binding.
+
+    Operators are those of `mlcc.relax.op`. What is emitted inside `with emitter.at(span, name):` has that place, and
+    its variables are named after `name`. CompileErrors of struct info inference become `Unsupported`: a converter met
+    what the operator library does not have.
+    """
+
+    op = op
+
+    def __init__(self) -> None:
+        self.bb = BlockBuilder()
+        self._span: Span | None = None
+        self._hint = ""
+
+    # ------------------------------------------------------------ places
+
+    @contextmanager
+    def at(self, span: Span | None, hint: str = "") -> Iterator[None]:
+        """Give what is emitted inside the block this place, and variables this name."""
+        before = self._span, self._hint
+        self._span, self._hint = span, hint
+        try:
+            yield
+        except CompileError as problem:
+            raise Unsupported(problem.diagnostics[0].message, problem.diagnostics[0].help) from problem
+        finally:
+            self._span, self._hint = before
+
+    # ------------------------------------------------------------ bindings
+
+    def emit(self, value: Any, hint: str = "") -> relax.Var:
+        """Bind a variable to an expression. A variable is returned as it is."""
+        if isinstance(value, relax.Var):
+            return value
+        made = convert.as_expr(value)
+        return self.bb.emit(made if self._span is None else replace(made, span=self._span), hint or self._hint)
+
+    def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
+        """The value with the shape that the source model states for it.
+
+        Where inference knows less, `R.match_cast` states it, and run time checks it. Raises Unsupported if what is
+        inferred contradicts the source: a converter is wrong, or the file is.
+        """
+        wanted = values.tensor_info(shape, dtype or self.dtype(value))
+        found = value.struct_info
+        relation = Fit.NARROWS if found is None else fit(wanted, found)
+        if relation is Fit.COVERS:
+            return value
+        if relation is Fit.CONTRADICTS:
+            raise Unsupported(f"the model states `{wanted}`, its operands give `{found}`")
+        return self.bb.match_cast(self.emit(value), wanted, self._hint)
+
+    # ------------------------------------------------------------ constants
+
+    def constant(self, array: np.ndarray, dtype: str | None = None, key: str = "") -> relax.Constant:
+        """A constant tensor. `dtype` says what the elements are where NumPy lacks the type (`bfloat16` as uint16);
+        `key` is its name in files of weights."""
+        data = TensorData.of(array, None if dtype is None else DType.of(dtype), key)
+        return relax.Constant(data, values.tensor_info(data.shape, data.dtype), span=self._span)
+
+    def scalar(self, value: bool | int | float, dtype: str | DType) -> relax.Constant:
+        """A constant of rank 0."""
+        import numpy as np
+
+        from mlcc.ir.narrow import encode
+
+        element = DType.of(dtype)
+        return self.constant(encode(np.asarray(value), element), str(element))
+
+    def full(self, shape: Shape, value: bool | int | float, dtype: str | DType) -> relax.Var:
+        """A tensor of equal elements."""
+        return self.emit(op.full(self.shape_expr(shape), self.scalar(value, dtype), str(dtype)))
+
+    # ------------------------------------------------------------ facts
+
+    def dtype(self, value: relax.Expr) -> str:
+        """The element type of a tensor."""
+        info = value.struct_info
+        if not isinstance(info, relax.TensorStructInfo) or info.dtype is None:
+            raise Unsupported("an operand is no tensor of known dtype")
+        return str(info.dtype)
+
+    def shape(self, value: relax.Expr) -> tuple[tir.Expr, ...]:
+        """The extents of a tensor, as expressions over symbolic variables."""
+        info = value.struct_info
+        if not isinstance(info, relax.TensorStructInfo) or not isinstance(info.shape, relax.ShapeExpr):
+            raise Unsupported("an operand's shape is not known")
+        return info.shape.values
+
+    def ndim(self, value: relax.Expr) -> int:
+        """The number of dimensions of a tensor."""
+        info = value.struct_info
+        if not isinstance(info, relax.TensorStructInfo) or info.ndim < 0:
+            raise Unsupported("an operand's number of dimensions is not known")
+        return info.ndim
+
+    def static_shape(self, value: relax.Expr) -> tuple[int, ...] | None:
+        """The extents of a tensor if all are numbers."""
+        extents = [tir.const_int(e) for e in self.shape(value)]
+        return None if any(e is None for e in extents) else tuple(e for e in extents if e is not None)
+
+    def axis(self, value: relax.Expr, axis: int) -> int:
+        """An axis counted from the front. Raises Unsupported for one that the tensor does not have."""
+        rank = self.ndim(value)
+        if not -max(rank, 1) <= axis < max(rank, 1):
+            raise Unsupported(f"axis {axis} of a tensor of {rank} dimensions")
+        return axis % max(rank, 1)
+
+    def shape_expr(self, shape: Shape) -> relax.ShapeExpr:
+        """Extents as an argument of an operator."""
+        return values.shape_expr(shape)
+
+    # ------------------------------------------------------------ small operators
+
+    def cast(self, value: relax.Expr, dtype: str | DType) -> relax.Expr:
+        """The value in another dtype; itself if it has it already."""
+        return value if self.dtype(value) == str(dtype) else self.emit(op.astype(value, str(dtype)))
+
+    def reshape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
+        """The value in another shape; itself if it has it already."""
+        made = self.shape_expr(shape)
+        same = isinstance(value.struct_info, relax.TensorStructInfo) and fit(
+            values.tensor_info(shape, self.dtype(value)), value.struct_info
+        )
+        return value if same is Fit.COVERS else self.emit(op.reshape(value, made))
+
+    # ------------------------------------------------------------ the function
+
+    @staticmethod
+    def parameter(name: str, shape: Shape, dtype: str) -> relax.Var:
+        """A parameter of `main`."""
+        return relax.Var(name, values.tensor_info(shape, dtype))
+
+    @staticmethod
+    def symbol(name: str) -> tir.Var:
+        """A symbolic extent."""
+        return tir.Var(name, INT64)
+
+    @contextmanager
+    def function(
+        self, params: Iterable[relax.Var], attrs: Mapping[str, Any] | None = None, name: str = "main"
+    ) -> Iterator[None]:
+        """The body of a function; it ends in `result`."""
+        with self.bb.function(name, list(params), dict(attrs or {})):
+            yield
+
+    def result(self, value: Any) -> None:
+        """End the function with its result."""
+        self.bb.emit_func_output(convert.as_expr(value))
+
+    def module(self) -> IRModule:
+        """The module, its bindings in dataflow blocks."""
+        from mlcc.driver import run_passes
+
+        return run_passes(self.bb.get(), "to-dataflow{min_size=1},dead-code")

@@ -1,0 +1,57 @@
+"""Where a value of an imported model comes from: the node, module and source line of the model it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlcc.errors import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node of the source model."""
+
+    operator: str  # as the source calls it: `aten.conv2d.default`, `Conv`
+    node: str = ""  # the node's name
+    module: str = ""  # the path of the module it belongs to: `layer1.0.conv1`
+    kind: str = ""  # the class of that module: `Conv2d`
+    line: str = ""  # the line of the user's program: `resnet.py:97`
+
+    def __str__(self) -> str:
+        """`layer1.0.conv1 (Conv2d) resnet.py:97`; the node's name where nothing else is known."""
+        kind = f"({self.kind})" if self.kind and self.module else self.kind
+        return " ".join(part for part in (self.module, kind, self.line) if part) or self.node or self.operator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelSource(Source):
+    """An imported model as a text of one line a node, which diagnostics of every later stage can show."""
+
+    places: tuple[Place, ...] = ()
+
+
+def spans(model: str, places: Iterable[Place]) -> list[Span]:
+    """A span for each place, all in one source that is called `model`."""
+    listed = tuple(places)
+    lines = [_line(place) for place in listed]
+    source = ModelSource(model, "\n".join(lines), places=listed)
+    made, start = [], 0
+    for line in lines:
+        made.append(Span(source, start, start + len(line)))
+        start += len(line) + 1
+    return made
+
+
+def place_of(span: Span | None) -> Place | None:
+    """The place that a span stands for; None for spans of texts."""
+    if span is None or not isinstance(span.source, ModelSource):
+        return None
+    line, _ = span.source.line_col(span.start)
+    return span.source.places[line - 1]
+
+
+def _line(place: Place) -> str:
+    where = str(place)
+    named = f"{place.node} = {place.operator}" if place.node else place.operator
+    return " ".join((named if where in (place.node, place.operator) else f"{named}  # {where}").split())

@@ -1,0 +1,57 @@
+"""What of a model cannot be imported: gathered over the whole model, said at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlcc.errors import CompileError, Diagnostic, Span, error
+from mlcc.frontend.place import place_of
+
+_PLACES_SHOWN = 3
+_SUPPLY = "supply it with `--map FILE.py` or `custom_convert_map=`"
+
+
+class Unsupported(Exception):
+    """A converter's answer to a node that it cannot say in relax: why, and what the user may do about it."""
+
+    def __init__(self, reason: str, help: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.help = help
+
+
+@dataclass
+class Problems:
+    """The nodes that cannot be imported."""
+
+    _found: dict[tuple[str, str, str], list[Span]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def unknown(self, operator: str, span: Span) -> None:
+        """Note a node whose operator has no converter."""
+        self._found.setdefault((operator, "", _SUPPLY), []).append(span)
+
+    def unsupported(self, operator: str, span: Span, problem: Unsupported) -> None:
+        """Note a node that its converter refuses."""
+        self._found.setdefault((operator, problem.reason, problem.help or _SUPPLY), []).append(span)
+
+    def raise_all(self) -> None:
+        """Raise CompileError, one diagnostic for each operator and reason, the most frequent first; if there is any."""
+        if self._found:
+            ordered = sorted(self._found.items(), key=lambda item: (-len(item[1]), item[0]))
+            raise CompileError([_diagnostic(*key, spans) for key, spans in ordered])
+
+
+def _diagnostic(operator: str, reason: str, help: str, spans: list[Span]) -> Diagnostic:
+    what = f"`{operator}`: {reason}" if reason else f"there is no way to import `{operator}`"
+    message = f"{what}, {len(spans)}x: {_places(spans)}"
+    return error("E1002" if reason else "E1001", message, spans[0], help=help)
+
+
+def _places(spans: list[Span]) -> str:
+    """The first few places, equal ones once."""
+    known = list(dict.fromkeys(str(place_of(span)) for span in spans))
+    more = f" and {len(known) - _PLACES_SHOWN} more" if len(known) > _PLACES_SHOWN else ""
+    return "; ".join(known[:_PLACES_SHOWN]) + more
