@@ -57,9 +57,10 @@ def _expression(node: ast.expr, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
 
 
 def _power(base: tir.Expr, exponent: ast.expr) -> tir.Expr:
-    if not isinstance(exponent, ast.Constant) or exponent.value not in (1, 2, 3, 4):
+    power = exponent.value if isinstance(exponent, ast.Constant) else None
+    if not isinstance(power, int) or not 1 <= power <= 4:
         raise ValueError("exponent")
     made = base
-    for _ in range(exponent.value - 1):
+    for _ in range(power - 1):
         made = c.mul(made, base)
     return made
