@@ -33,8 +33,8 @@ $(VENV)/.run: $(VENV)/.python setup.cfg pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	@echo 'installing what the tests need (apache-tvm is the largest) into $(VENV)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop,lint]'
+	@echo 'installing what the tests need (torch and apache-tvm are the largest) into $(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python scripts/torch_index.py) -e '.[test,interop,lint,models]'
 	@touch $@
 
 run: $(VENV)/.run

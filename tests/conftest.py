@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what was produced")
     parser.addoption("--all-cases", action="store_true", help="run whole differential campaigns, not the seeded share")
     parser.addoption("--fuzz-seconds", type=float, default=20.0, help="seconds for each fuzz campaign")
+    parser.addoption("--strict-skips", action="store_true", help="fail on a skip that tests/expected_skips.txt lacks")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """With `--strict-skips`, name the skips that nobody expects; `pytest_sessionfinish` has made them a failure."""
+    for line in sorted(set(_unexpected_skips(terminalreporter))):
+        terminalreporter.write_line(f"unexpected skip: {line}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With `--strict-skips`, fail a run that skipped what it should have run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and session.exitstatus == 0 and _unexpected_skips(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _unexpected_skips(reporter: Any) -> list[str]:
+    if not reporter.config.getoption("--strict-skips"):
+        return []
+    lines = (Path(__file__).parent / "expected_skips.txt").read_text().splitlines()
+    expected = [re.compile(line) for line in lines if line and not line.startswith("#")]
+    skips = [(r.nodeid, str(r.longrepr[2]).removeprefix("Skipped: ")) for r in reporter.stats.get("skipped", ())]
+    return [f"{test}: {why}" for test, why in skips if not any(e.search(why) for e in expected)]
 
 
 @pytest.fixture(autouse=True)
