@@ -21,6 +21,7 @@ import mlcc
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.manage.levels import DEFAULT
+from mlcc.relax.origins import origin
 from mlcc.relax.queries import all_bindings, tir_callee
 
 TARGET = "llvm{cpu=native}"
@@ -32,6 +33,7 @@ class Kernel:
 
     name: str
     call: Any
+    origin: str  # what it was in the model that was imported
     times: list[float] = field(default_factory=list)
 
 
@@ -51,7 +53,7 @@ def kernels(module: IRModule, func: str = "main", level: int = DEFAULT) -> list[
             continue
         call: Any = binding.value  # type: ignore[attr-defined]
         given = [_array(e, arrays) for e in (*call.args[1].fields, binding.var)]  # type: ignore[attr-defined]
-        found.append(Kernel(name, executable[name].bind(*given)))
+        found.append(Kernel(name, executable[name].bind(*given), origin(binding.span)))
     return found
 
 
@@ -86,7 +88,10 @@ def table(found: list[Kernel]) -> list[str]:
     lines = [f"{'least':>9} {'median':>9}  share  kernel"]
     for at, kernel in sorted(enumerate(found), key=lambda pair: -min(pair[1].times)):
         least, median = min(kernel.times), statistics.median(kernel.times)
-        lines.append(f"{least * 1e6:9.1f} {median * 1e6:9.1f}  {least / total:5.1%}  {at}: {kernel.name}")
+        lines.append(
+            f"{least * 1e6:9.1f} {median * 1e6:9.1f}  {least / total:5.1%}  {at}: {kernel.name}"
+            + (f"  # {kernel.origin}" if kernel.origin else "")
+        )
     return [*lines, f"{total * 1e6:9.1f} {sum(statistics.median(k.times) for k in found) * 1e6:9.1f}         all"]
 
 

@@ -12,6 +12,7 @@ from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.choose import answers, report
 from mlcc.passes.lowering.versions import function_facts
 from mlcc.passes.manage.manager import Observer, Pass, PassContext
+from mlcc.relax.origins import kernel_origins
 
 
 @dataclass(frozen=True)
@@ -49,4 +50,5 @@ class WhySchedule(Observer):
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if isinstance(current, AutoSchedule):
-            self.write(report(answers(module, lambda func: function_facts(func, self.target))))
+            found = answers(module, lambda func: function_facts(func, self.target))
+            self.write(report(found, kernel_origins(module)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mlcc.errors import CompileError
 from mlcc.ir import relax, tir
@@ -122,11 +123,13 @@ def _prepared(kernel: AnyKernel[Facts]) -> AnyKernel[Facts]:
         return kernel
 
 
-def report(found: Sequence[Answer]) -> str:
-    """Which rule took each function and why, and what the others said."""
+def report(found: Sequence[Answer], origins: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Which rule took each function and why, and what the others said; `origins` says what a function was in the
+    source model."""
     lines = ["# --- why schedule"]
     for one in found:
         lines.append(f"{one.name}: {one.why}" if one.rule is None else f"{one.name}: rule {one.rule}: {one.why}")
+        lines += [f"  from {origins[one.name]}"] if one.name in origins else []
         lines += [f"  {choice}" for choice in one.choices]
         lines += [f"  not {rule}: {why}" for rule, why in one.passed]
     return "\n".join(lines) + "\n"

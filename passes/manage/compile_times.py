@@ -10,6 +10,7 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.manage.manager import Pass
 from mlcc.passes.manage.observers import Timing, Write, time_rows
 from mlcc.progress import Listener, Work
+from mlcc.relax.origins import kernel_origins
 
 MOST_KERNELS = 30  # rows of the table
 
@@ -21,6 +22,7 @@ class CompileTimes(Timing, Listener):
         super().__init__(write, clock)
         self._began = clock()
         self._in_pass = False
+        self._module: IRModule | None = None
         self.stages: dict[str, float] = defaultdict(float)
         self.kernels: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
@@ -31,6 +33,7 @@ class CompileTimes(Timing, Listener):
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         super().after(at, current, before, module)
         self._in_pass = False
+        self._module = module
 
     def finish(self) -> None:
         """Code is still to be generated."""
@@ -55,8 +58,10 @@ class CompileTimes(Timing, Listener):
         if not stages:
             return []
         made = ["", "".join(f"{stage:>16}" for stage in (*stages, "ms in all")) + "  kernel"]
+        origins = {} if self._module is None else kernel_origins(self._module)
         ranked = sorted(self.kernels.items(), key=lambda item: -sum(item[1].values()))
         for kernel, spent in ranked[:MOST_KERNELS]:
             cells = [*(spent.get(stage, 0.0) for stage in stages), sum(spent.values())]
-            made.append("".join(f"{1e3 * cell:16.2f}" for cell in cells) + f"  {kernel}")
+            where = f"  # {origins[kernel]}" if kernel in origins else ""
+            made.append("".join(f"{1e3 * cell:16.2f}" for cell in cells) + f"  {kernel}{where}")
         return [*made, f"and {len(ranked) - MOST_KERNELS} more"] if len(ranked) > MOST_KERNELS else made
