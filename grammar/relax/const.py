@@ -54,6 +54,8 @@ def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
     elif (text := _float_text(cst)) is not None:
         if text.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
             return float(text)
+        help = 'as text there are "inf", "-inf" and "nan"'
+        fw.walk.fail("E0905", f'"{text}" is no number', cst, help=help)
     else:
         value = values.plain(fw.scalar(cst))
         if isinstance(value, (bool, int, float)):
@@ -62,7 +64,9 @@ def literal(fw: FunctionWalk, cst: tree.Expr) -> Any:
 
 
 def _float_text(cst: tree.Expr) -> str | None:
-    """The string of `float("inf")`; None for anything else."""
+    """The string of `float("inf")`, or of `"inf"` as TVM prints it; None for anything else."""
+    if isinstance(cst, tree.Str):
+        return cst.value
     if not isinstance(cst, tree.Call) or not isinstance(cst.function, tree.Name) or cst.function.id != "float":
         return None
     return cst.args[0].value if len(cst.args) == 1 and isinstance(cst.args[0], tree.Str) else None

@@ -43,23 +43,26 @@ def _of_shape(call: relax.Call, index: int, dtype: DType | None) -> Tensor:
     return relax.TensorStructInfo(shape, dtype, info.ndim)
 
 
-def _fill_value(call: relax.Call) -> Tensor:
+def _fill_dtype(call: relax.Call) -> DType | None:
+    """The dtype of the fill value: a tensor without dimensions, or a scalar."""
+    info = call.args[1].struct_info
+    if isinstance(info, relax.PrimStructInfo):
+        return info.dtype
     value = tensor(call, 1)
     if value.ndim != 0:
         fail(call, "E0445", "the fill value must be a scalar tensor, such as `R.const(0, dtype)`")
-    return value
+    return value.dtype
 
 
 def infer_full(call: relax.Call) -> Tensor:
     """The given shape; the dtype of the attribute, or of the fill value."""
-    value = _fill_value(call)
-    return _of_shape(call, 0, _attr_dtype(call) or value.dtype)
+    return _of_shape(call, 0, _attr_dtype(call) or _fill_dtype(call))
 
 
 def infer_full_like(call: relax.Call) -> Tensor:
     """The shape of the tensor; the dtype of the attribute, or of the tensor."""
     data = tensor(call, 0)
-    _fill_value(call)
+    _fill_dtype(call)
     return tensor_like(data, _attr_dtype(call) or data.dtype)
 
 

@@ -219,6 +219,8 @@ def _np_strided_slice(call: relax.Call, *values: Any) -> Any:
 
 # ---------------------------------------------------------------- take
 
+MOST_LOOKED_AT = 1 << 20  # elements of a constant whose range is looked at
+
 
 def infer_take(call: relax.Call) -> Tensor:
     """The indices' shape in the place of `axis`; a scalar index removes it."""
@@ -243,7 +245,32 @@ def infer_take(call: relax.Call) -> Tensor:
         return result(None, data.dtype, -1, data.vdevice)
     if data.dims is None or index_dims is None:
         return result(None, data.dtype, data.ndim - 1 + index_ndim, data.vdevice)
+    if call.attrs["mode"] == "fast":
+        _refuse_constant_outside(call, at, tir.const_int(data.dims[at]))
     return result((*data.dims[:at], *index_dims, *data.dims[at + 1 :]), data.dtype, vdevice=data.vdevice)
+
+
+def _refuse_constant_outside(call: relax.Call, at: int, extent: int | None) -> None:
+    """Refuse an index that is a constant and certainly has no place; negative ones count from the end."""
+    given = constant_indices(call.args[1])
+    if extent is None or given is None:
+        return
+    wrong = [i for i in given if not -extent <= i < extent]
+    if wrong:
+        help = 'negative indices count from the end; `mode="clip"` and `mode="wrap"` take any'
+        fail(call, "E0445", f"index {wrong[0]} is outside dimension {at}, which has {extent}", help)
+
+
+def constant_indices(expr: relax.Expr) -> tuple[int, int] | None:
+    """The least and the greatest index, where they are constants and not too many to look at."""
+    info = expr.struct_info
+    if isinstance(info, relax.PrimStructInfo):
+        number = None if info.value is None else tir.const_int(info.value)
+        return None if number is None else (number, number)
+    if not isinstance(expr, relax.Constant) or expr.data.array is None or not expr.data.dtype.is_int:
+        return None
+    array = expr.data.array
+    return (int(array.min()), int(array.max())) if 0 < array.size <= MOST_LOOKED_AT else None
 
 
 def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
@@ -257,8 +284,10 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
     extent = x.buffer.shape[at]
 
     def element(*i: Any) -> Any:
-        picked = indices(*i[at : at + rank]) if isinstance(indices, te.Tensor) else Scalar(raw(indices))
-        index = _bounded(picked.expr, extent, mode, flat)
+        picked = indices(*i[at : at + rank]).expr if isinstance(indices, te.Tensor) else raw(indices)
+        if mode == "fast" and (tir.const_int(picked) or 0) < 0:
+            picked = construct.add(extent, picked)
+        index = _bounded(picked, extent, mode, flat)
         return x(*i[:at], Scalar(index), *i[at + rank :])
 
     return topi.compute_ax(dims, element, "T_take")

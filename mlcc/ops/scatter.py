@@ -37,10 +37,11 @@ from mlcc.te.statements import Cells
 REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
-def _reduction(call: relax.Call, allowed: Sequence[str]) -> str:
-    name: str = call.attrs["reduction"]
+def one_of(call: relax.Call, attribute: str, allowed: Sequence[str]) -> str:
+    """The value of an attribute, which must be one of those allowed."""
+    name: str = call.attrs[attribute]
     if name not in allowed:
-        fail(call, "E0442", f"`reduction` must be one of {', '.join(allowed)}, it is `{name}`")
+        fail(call, "E0442", f"`{attribute}` must be one of {', '.join(allowed)}, it is `{name}`")
     return name
 
 
@@ -49,8 +50,13 @@ def _reduction(call: relax.Call, allowed: Sequence[str]) -> str:
 
 def infer_scatter_elements(call: relax.Call) -> Tensor:
     """The data's own shape; indices and updates have one shape, of as many dimensions."""
+    one_of(call, "reduction", (*REDUCTIONS, "mean"))
+    return check_scatter(call)
+
+
+def check_scatter(call: relax.Call) -> Tensor:
+    """The data of a scatter along an axis, whose other tensors fit it."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    _reduction(call, (*REDUCTIONS, "mean"))
     integers(call, indices)
     same_dtype(call, (data, updates))
     if data.ndim < 0:
@@ -69,7 +75,7 @@ def infer_scatter_elements(call: relax.Call) -> Tensor:
 def infer_scatter_nd(call: relax.Call) -> Tensor:
     """The data's own shape; the updates' is that of the indices without the last dimension, then the data's rest."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
-    _reduction(call, REDUCTIONS)
+    one_of(call, "reduction", REDUCTIONS)
     integers(call, indices)
     if data.dtype is None or updates.dtype is None:
         fail(call, "E0444", "the dtypes of the data and of the updates must be known")
@@ -130,7 +136,7 @@ def _whole(call: relax.Call, index: int) -> tir.Expr:
 
 
 def infer_index_put(call: relax.Call) -> Tensor:
-    """The data's own shape; one tensor of indices for each dimension."""
+    """The data's own shape; a tensor of indices for each of the first dimensions, the others are taken whole."""
     data, values = tensor(call, 0), tensor(call, 2)
     info = call.args[1].struct_info
     indices = (info,) if isinstance(info, relax.TensorStructInfo) else tensors(call, 1)
@@ -139,13 +145,13 @@ def infer_index_put(call: relax.Call) -> Tensor:
         return data
     for number, each in enumerate(indices):
         integers(call, each, f"index tensor {number}")
-    if len(indices) != data.ndim:
+    if not 1 <= len(indices) <= data.ndim:
         fail(call, "E0445", f"{len(indices)} tensors of indices for {data.ndim} dimensions")
     shape: Dims | None = ()
     for each in indices:
         shape = None if shape is None or each.dims is None else broadcast(call, shape, each.dims, "the index shapes")
-    if shape is not None and values.dims is not None:
-        _fits(call, values.dims, shape)
+    if shape is not None and values.dims is not None and data.dims is not None:
+        _fits(call, values.dims, (*shape, *data.dims[len(indices) :]))
     return data
 
 
@@ -159,12 +165,12 @@ def _fits(call: relax.Call, values: Dims, shape: Dims) -> None:
 # ---------------------------------------------------------------- lowering
 
 
-def _copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
+def copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
     """The data as they are, to begin with."""
     return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i], *i))
 
 
-def _combined(name: str, old: Scalar, new: Scalar) -> Any:
+def combined(name: str, old: Scalar, new: Scalar) -> Any:
     match name:
         case "add":
             return old + new
@@ -195,9 +201,9 @@ def _lower_scatter_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor, 
 
         def update(*i: Scalar) -> Any:
             where = [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
-            return out.set(_combined(name, out[tuple(where)], new[i]), *where)
+            return out.set(combined(name, out[tuple(where)], new[i]), *where)
 
-        return _copied(x)(data, out), code.grid(indices.shape, update, "i")
+        return copied(x)(data, out), code.grid(indices.shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_elements", x.dtype)  # type: ignore[no-any-return]
 
@@ -211,9 +217,9 @@ def _lower_scatter_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor, update
 
         def update(*i: Scalar) -> Any:
             where = [from_front(places[(*i[:outer], n)], x.buffer.shape[n]) for n in range(count)] + list(i[outer:])
-            return out.set(_combined(name, out[tuple(where)], new[i]), *where)
+            return out.set(combined(name, out[tuple(where)], new[i]), *where)
 
-        return _copied(x)(data, out), code.grid(updates.shape, update, "i")
+        return copied(x)(data, out), code.grid(updates.shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, indices, updates], body, "T_scatter_nd", x.dtype)  # type: ignore[no-any-return]
 
@@ -239,22 +245,22 @@ def _lower_slice_scatter(
 def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Tensor) -> te.Tensor:
     given: list[te.Tensor] = list(indices) if isinstance(indices, (list, tuple)) else [indices]
     name = "add" if call.attrs["accumulate"] else "update"
-    shape = topi.broadcast_shape(*(i.buffer.shape for i in given))
+    chosen = topi.broadcast_shape(*(i.buffer.shape for i in given))
+    shape, outer = (*chosen, *x.buffer.shape[len(given) :]), len(chosen)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, *places, new = (Cells(b) for b in ins)
         out = Cells(outs[0])
 
-        def picked(x: te.Tensor, cells: Cells, at: Sequence[Scalar]) -> Scalar:
-            return cells[tuple(topi.broadcast_index(x, shape, at))]
-
         def update(*i: Scalar) -> Any:
-            where = [
-                from_front(picked(given[a], cells, i), x.buffer.shape[a]) for a, cells in enumerate(places)
-            ]  # fmt: skip
-            return out.set(_combined(name, out[tuple(where)], picked(values, new, i)), *where)
+            at = [
+                cells[tuple(topi.broadcast_index(t, chosen, i[:outer]))] for t, cells in zip(given, places, strict=True)
+            ]
+            where = [from_front(index, x.buffer.shape[a]) for a, index in enumerate(at)] + list(i[outer:])
+            value = new[tuple(topi.broadcast_index(values, shape, i))]
+            return out.set(combined(name, out[tuple(where)], value), *where)
 
-        return _copied(x)(data, out), code.grid(shape, update, "i")
+        return copied(x)(data, out), code.grid(shape, update, "i")
 
     return te.extern(x.buffer.shape, [x, *given, values], body, "T_index_put", x.dtype)  # type: ignore[no-any-return]
 
@@ -262,7 +268,7 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 # ---------------------------------------------------------------- NumPy
 
 
-def _np_combined(name: str, old: Any, new: Any) -> Any:
+def np_combined(name: str, old: Any, new: Any) -> Any:
     match name:
         case "add":
             return old + new
@@ -284,13 +290,13 @@ def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -
     indices = inside(indices, x.shape[at], at)
     for step in range(indices.shape[at]):
         where = np.take(indices, [step], at)
-        old = np.take_along_axis(_cut(out, where, at), where, at)
-        new = _np_combined(call.attrs["reduction"], old, np.take(updates, [step], at))
-        np.put_along_axis(_cut(out, where, at), where, new.astype(out.dtype), at)
+        old = np.take_along_axis(cut(out, where, at), where, at)
+        new = np_combined(call.attrs["reduction"], old, np.take(updates, [step], at))
+        np.put_along_axis(cut(out, where, at), where, new.astype(out.dtype), at)
     return out
 
 
-def _cut(x: Any, like: Any, at: int) -> Any:
+def cut(x: Any, like: Any, at: int) -> Any:
     """A view of the part of `x` that `like` spans in the other axes."""
     at %= x.ndim
     return x[tuple(slice(None) if a == at else slice(n) for a, n in enumerate(like.shape))]
@@ -301,7 +307,7 @@ def _np_scatter_nd(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     picked = [inside(indices[..., n], x.shape[n], n) for n in range(indices.shape[-1])]
     for place in np.ndindex(indices.shape[:-1]):
         where = tuple(int(p[place]) for p in picked)
-        out[where] = _np_combined(call.attrs["reduction"], out[where], updates[place])
+        out[where] = np_combined(call.attrs["reduction"], out[where], updates[place])
     return out
 
 

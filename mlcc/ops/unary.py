@@ -158,6 +158,13 @@ def _lower_gelu_tanh(x: TeTensor) -> TeTensor:
     return topi.multiply(half, topi.add(_const(x, 1.0), bent))
 
 
+def _expm1(v: Scalar) -> Scalar:
+    """exp(x) - 1; near 0, where that loses digits, 2 t / (1 - t) of t = tanh(x / 2)."""
+    one, half = topi.number(1.0, v.dtype), topi.number(0.5, v.dtype)
+    bent = te.tanh(v * half)
+    return te.select(te.abs(v) < half, (bent + bent) / (one - bent), te.exp(v) - one)
+
+
 def _lower_selu(x: TeTensor) -> TeTensor:
     positive = topi.maximum(x, _const(x, 0.0))
     below = topi.subtract(topi.elementwise(x, te.exp), _const(x, 1.0))
@@ -269,11 +276,13 @@ _PREFIXED: dict[str, Impl] = {
     "cos": _float("cos", te.cos),
     "cosh": _float("cosh", te.cosh),
     "exp": _float("exp", te.exp),
+    "expm1": _entry(infer_float, lambda x: np.expm1(x), lambda x: topi.elementwise(x, _expm1)),
     "floor": _any(lambda x: np.floor(x), te.floor),
     "isfinite": _entry(infer_bool, lambda x: np.isfinite(x), lambda x: topi.elementwise(x, te.isfinite)),
     "isinf": _entry(infer_bool, lambda x: np.isinf(x), lambda x: topi.elementwise(x, te.isinf)),
     "isnan": _entry(infer_bool, lambda x: np.isnan(x), lambda x: topi.elementwise(x, te.isnan)),
     "log": _float("log", te.log),
+    "log1p": _float("log1p", te.log1p),
     "logical_not": _entry(
         infer_any,
         lambda x: np.logical_not(x),

@@ -16,6 +16,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, meaning_names, replace, walk
 from mlcc.ir.visit import rewrite_bottom_up, substitute
 from mlcc.ops import OpDef
+from mlcc.ops.index import constant_indices
 from mlcc.ops.registry import Found, Impl, Inline
 from mlcc.ops.shapes import depends_on_data, shapes_known
 from mlcc.ops.topi import is_exact_constant
@@ -323,9 +324,6 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
     return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func
 
 
-_MOST_KNOWN = 1 << 20  # elements of a constant whose range is looked at
-
-
 def operator_place(op: OpDef, call: relax.Call) -> str:
     """How errors name a call: by its operator, and its line if it was read from a text."""
     line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
@@ -334,14 +332,7 @@ def operator_place(op: OpDef, call: relax.Call) -> str:
 
 def constant_ranges(given: Arguments) -> tuple[tuple[int, int] | None, ...]:
     """The least and greatest element of each tensor that is passed, for small constants of integers."""
-    return tuple(map(_range_of, given.passed))
-
-
-def _range_of(expr: relax.Expr) -> tuple[int, int] | None:
-    if not isinstance(expr, relax.Constant) or expr.data.array is None or not expr.data.dtype.is_int:
-        return None
-    array = expr.data.array
-    return (int(array.min()), int(array.max())) if 0 < array.size <= _MOST_KNOWN else None
+    return tuple(map(constant_indices, given.passed))
 
 
 def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Arguments) -> IndexRule:

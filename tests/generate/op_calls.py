@@ -281,11 +281,11 @@ def _call(name: str, dtype: str, text: str) -> OpCall:
 
 # ---------------------------------------------------------------- element by element
 
-_UNIT, _POSITIVE = {"acos", "asin", "atanh"}, {"log", "sqrt", "rsqrt"}
+_UNIT, _POSITIVE = {"acos", "asin", "atanh"}, {"log", "log1p", "sqrt", "rsqrt"}
 
 
-@_for("""abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf isnan log
-    logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc nn.relu nn.gelu nn.gelu_tanh
+@_for("""abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp expm1 floor isfinite isinf isnan log
+    log1p logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc nn.relu nn.gelu nn.gelu_tanh
     nn.selu nn.silu grad.no_grad grad.start_checkpoint grad.end_checkpoint builtin.stop_lift_params
     memory.ensure_zero_offset shape_of size zeros_like ones_like nn.dropout""")
 def _unary(g: Draw) -> Case:
@@ -521,7 +521,7 @@ def _scans(g: Draw) -> Case:
 _INT = ("int64", "int32")
 
 
-@_for("take gather_elements gather_nd index_tensor scatter_elements scatter_nd index_put")
+@_for("take gather_elements gather_nd index_tensor scatter_elements scatter_reduce scatter_nd index_put")
 def _places(g: Draw) -> Case:
     shape = g.shape(2, 3, 1)
     x, axis, count = g.t(shape), g.axis(shape), g.dim(0, 5)
@@ -529,12 +529,15 @@ def _places(g: Draw) -> Case:
         case "take":
             mode = g.pick("fast", "clip", "wrap")
             return Case(g.name, (x, g.place(g.shape(0, 2), shape[axis], dtypes=_INT), axis), {"mode": mode})
-        case "gather_elements" | "scatter_elements":
+        case "gather_elements" | "scatter_elements" | "scatter_reduce":
             at = list(shape)
             at[axis] = count
             indices = g.place(at, shape[axis], negative=g.name.startswith("scatter"), dtypes=_INT)
             if g.name == "gather_elements":
                 return Case(g.name, (x, indices, axis))
+            if g.name == "scatter_reduce":
+                how = g.pick("sum", "mean", "mean", "prod", "amin", "amax")
+                return Case(g.name, (x, indices, g.t(at), axis, how, g.flip()))
             how = g.pick("update", "add", "mul", "min", "max")
             return Case(g.name, (x, indices, g.t(at), axis, how))
         case "gather_nd" | "scatter_nd":
@@ -546,8 +549,9 @@ def _places(g: Draw) -> Case:
             return Case(g.name, (x, indices, updates, g.pick("update", "add", "mul", "min", "max")))
         case "index_tensor":
             return Case(g.name, (x, [g.place((count,), d, dtypes=_INT) for d in shape[: g.pick(1, 2)]]))
-    places = tuple(g.place((count,), d, dtypes=_INT) for d in shape)
-    return Case(g.name, (x, places, g.t((count,)), g.flip()))
+    depth = g.rng.randint(1, len(shape))
+    places = tuple(g.place((count,), d, dtypes=_INT) for d in shape[:depth])
+    return Case(g.name, (x, places, g.t(g.thinned((count, *shape[depth:]))), g.flip()))
 
 
 # ---------------------------------------------------------------- products

@@ -106,6 +106,10 @@ NOT_SAID = {
 }
 
 
+# operators of mlcc's own
+BEYOND_TVM = {"relax.expm1", "relax.log1p", "relax.scatter_reduce"}
+
+
 def _plain(case: Case) -> bool:
     """Without a scalar variable of its own, and with known shapes."""
     parts = [*case.args, *case.kwargs.values()]
@@ -133,7 +137,7 @@ def test_text(case: Case) -> None:
 
 
 def test_every_operator_has_a_text() -> None:
-    said = {f"relax.{c.name}" for c in TEXTS} | NOT_SAID.keys()
+    said = {f"relax.{c.name}" for c in TEXTS} | NOT_SAID.keys() | BEYOND_TVM
     missing = [n for n in ops.names() if n not in said and n.rpartition(".")[0] not in said]
     # what the language itself makes: calls, closures, memory and checks are tested with the relax walk
     own = ("call_", "invoke_", "make_closure", "memory.", "vm.", "builtin.", "assert_op", "print", "shape_to_tensor")
