@@ -320,7 +320,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
 # ---------------------------------------------------------------- NumPy
 
 
-def _order(x: Any, at: int, descending: bool) -> Any:
+def np_order(x: Any, at: int, descending: bool) -> Any:
     """Stable: of equal elements the first stays first, also from large to small."""
     if not descending:
         return np.argsort(x, axis=at, kind="stable")
@@ -330,11 +330,11 @@ def _order(x: Any, at: int, descending: bool) -> Any:
 
 def _np_sort(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    return np.take_along_axis(x, _order(x, at, call.attrs["descending"]), at)
+    return np.take_along_axis(x, np_order(x, at, call.attrs["descending"]), at)
 
 
 def _np_argsort(call: relax.Call, x: Any) -> Any:
-    return _order(x, call.attrs["axis"], call.attrs["descending"])
+    return np_order(x, call.attrs["axis"], call.attrs["descending"])
 
 
 def _np_topk(call: relax.Call, x: Any) -> Any:
@@ -343,7 +343,7 @@ def _np_topk(call: relax.Call, x: Any) -> Any:
     info = tensor(call, 0)
     static = None if info.dims is None else tir.const_int(info.dims[at])
     wanted = count if k < 1 or (static is not None and k > static) else k
-    order = np.take(_order(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
+    order = np.take(np_order(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
     values = np.take_along_axis(x, order, at)
     if wanted > count:  # as many places as k says, though there are fewer elements
         width = [(0, 0)] * x.ndim

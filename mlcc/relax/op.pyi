@@ -790,6 +790,24 @@ class _vision:
         apply_softmax: bool = True,
     ) -> _relax.Call: ...
     @staticmethod
+    def multiclass_nms(
+        boxes: _Expr,
+        scores: _Expr,
+        max_output_boxes_per_class: _Expr,
+        iou_threshold: _Expr,
+        score_threshold: _Expr | None = None,
+        center_point_box: bool = False,
+    ) -> _relax.Call: ...
+    @staticmethod
+    def multiclass_nms_padded(
+        boxes: _Expr,
+        scores: _Expr,
+        max_output_boxes_per_class: _Expr,
+        iou_threshold: _Expr,
+        score_threshold: _Expr | None = None,
+        center_point_box: bool = False,
+    ) -> _relax.Call: ...
+    @staticmethod
     def non_max_suppression(
         data: _Expr,
         valid_count: _Expr,
@@ -825,6 +843,8 @@ class _vision:
         spatial_scale: float,
         layout: str = "NCHW",
     ) -> _relax.Call: ...
+    @staticmethod
+    def valid_rows(data: _Expr, count: _Expr) -> _relax.Call: ...
 
 vision: _vision
 

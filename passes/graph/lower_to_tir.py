@@ -133,7 +133,7 @@ class _Lowering(RelaxMutator):
             return scalar(expr.struct_info.value, expr.span)  # of two scalars
         op = ops.get(expr.op.name)
         found = None if op is None else op.impl.found
-        if op is not None and op.impl.expand is not None and shapes_known(expr):
+        if op is not None and op.impl.expand is not None and (shapes_known(expr) or depends_on_data(expr)):
             expanded = op.impl.expand(expr, self.lowered)
             if expanded is not None:
                 return self.rewrite(expanded)
@@ -179,6 +179,8 @@ class _Lowering(RelaxMutator):
                 return self.visit(known)
             fields = tuple(self.emit(get_item(expr, i)) for i in range(len(expr.struct_info.fields)))
             return relax.Tuple(fields, expr.struct_info)
+        if isinstance(expr, relax.TupleGetItem):
+            return self.emit(expr)
         if isinstance(expr.struct_info, relax.ShapeStructInfo) and expr.struct_info.values is not None:
             return relax.ShapeExpr(expr.struct_info.values, expr.struct_info)
         return expr

@@ -699,6 +699,17 @@ def _images(g: Draw) -> Case:
     return Case(g.name, (x, (g.size(1), g.size(1))), {**modes, "layout": layout})
 
 
+@_for("vision.multiclass_nms vision.multiclass_nms_padded vision.valid_rows")
+def _detection(g: Draw) -> Case:
+    if g.name == "vision.valid_rows":
+        return Case(g.name, (g.t(g.shape(1)), g.t((), "place", 9, "int64")))
+    batch, classes, count = g.dim(0, 2), g.dim(1, 3), g.dim()
+    limits = [Const(g.pick(0, 1, 2, 9), "int64"), Const(g.pick(0.0, 0.25, 0.5), "float32")]
+    limits += [Const(g.pick(0.0, 0.25, -1.0), "float32")] if g.flip() else []
+    given = g.t((batch, count, 4)), g.t((batch, classes, count), "part")
+    return Case(g.name, (*given, *limits), {"center_point_box": g.flip()})
+
+
 def corpus() -> list[OpCall]:
     """The calls with fixed shapes of `tests.ops.numbers`."""
     return [OpCall(case, _dtype(case), "") for case in numbers.CASES]

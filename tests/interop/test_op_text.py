@@ -107,7 +107,10 @@ NOT_SAID = {
 
 
 # operators of mlcc's own
-BEYOND_TVM = {"relax.expm1", "relax.log1p", "relax.scatter_reduce"}
+BEYOND_TVM = {
+    "relax.expm1", "relax.log1p", "relax.scatter_reduce", "relax.vision.multiclass_nms",
+    "relax.vision.multiclass_nms_padded", "relax.vision.valid_rows",
+}  # fmt: skip
 
 
 def _plain(case: Case) -> bool:

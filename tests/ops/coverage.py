@@ -118,7 +118,8 @@ def _interpret(verdict: Verdict) -> _Job | None:
     if not runs or verdict.wrong:
         return None
     native = op.short in NATIVE_OPERATORS
-    if not native and (op.impl.lower is None or not (shapes_known(side.made) or op.impl.found)):
+    known = shapes_known(side.made) or op.impl.found is not None
+    if not native and op.impl.expand is None and (op.impl.lower is None or not known):
         return None
     try:
         lowered = mlcc.run_passes(module, LOWERING)

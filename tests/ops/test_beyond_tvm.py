@@ -146,3 +146,62 @@ def test_take_refuses_a_constant_outside(index: str) -> None:
     with pytest.raises(CompileError, match=r"E0445.*outside dimension 1, which has 3"):
         module('x: R.Tensor((2, 3), "float32")', f"gv = R.take(x, {index}, axis=1)")
     module('x: R.Tensor((2, 3), "float32")', f'gv = R.take(x, {index}, axis=1, mode="clip")')
+
+
+BOXES = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]
+SCORES = [0.9, 0.75, 0.6, 0.95, 0.5, 0.3]
+
+
+def suppressed(boxes: Any, scores: Any, most: int, iou: float, least: float | None, **attrs: Any) -> list[list[int]]:
+    """What `R.vision.multiclass_nms` selects, of known and of symbolic sizes."""
+    x, y = np.array(boxes, "float32"), np.array(scores, "float32")
+    limits = [f'R.const({most}, "int64")', f'R.const({iou}, "float32")']
+    limits += [] if least is None else [f'R.const({least}, "float32")']
+    more = "".join(f", {k}={v}" for k, v in attrs.items())
+    made = []
+    for b, c, n in (x.shape[0], y.shape[1], x.shape[1]), ('"b"', '"c"', '"n"'):
+        given = f'x: R.Tensor(({b}, {n}, 4), "float32"), y: R.Tensor(({b}, {c}, {n}), "float32")'
+        made.append(run(module(given, f"gv = R.vision.multiclass_nms(x, y, {', '.join(limits)}{more})"), x, y).tolist())
+    assert made[0] == made[1]
+    return list(made[0])
+
+
+def test_nms_of_onnx() -> None:
+    """The cases of the operator's definition."""
+    once = [SCORES]
+    assert suppressed([BOXES], [once], 3, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
+    turned = [[y2, x2, y1, x1] for y1, x1, y2, x2 in BOXES]
+    assert suppressed([turned], [once], 3, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
+    centers = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for y1, x1, y2, x2 in BOXES]
+    assert suppressed([centers], [once], 3, 0.5, 0.0, center_point_box=True) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
+    assert suppressed([[[0, 0, 1, 1]] * 10], [[[0.9] * 10]], 3, 0.5, 0.0) == [[0, 0, 0]]
+    assert suppressed([BOXES], [once], 2, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0]]
+    assert suppressed([BOXES], [once], 3, 0.5, 0.4) == [[0, 0, 3], [0, 0, 0]]
+    assert suppressed([BOXES[:1]], [[SCORES[:1]]], 3, 0.5, 0.0) == [[0, 0, 0]]
+    two = [[0, 0, 3], [0, 0, 0], [0, 1, 3], [0, 1, 0], [1, 0, 3], [1, 0, 0], [1, 1, 3], [1, 1, 0]]
+    assert suppressed([BOXES] * 2, [once * 2] * 2, 2, 0.5, 0.0) == two
+    assert suppressed([BOXES], [once], 0, 0.5, None) == []
+
+
+def test_nms_limits() -> None:
+    """Without a least score all count, also minus infinity; equal scores stay in order; limits that are inputs."""
+    low = [[[-np.inf, 0.5, 0.5, -1, 0.5, 0.5]]]
+    assert suppressed([BOXES], low, 9, 0.999, None) == [[0, 0, p] for p in (1, 2, 4, 5, 3, 0)]
+    mod = module(
+        'x: R.Tensor((1, 6, 4), "float32"), y: R.Tensor((1, 1, 6), "float32"), k: R.Tensor((1,), "int32"), '
+        't: R.Tensor((), "float64")',
+        'gv = R.vision.multiclass_nms(x, y, k, t, R.const([0.4], "float32"))',
+    )
+    inputs = np.array([BOXES], "float32"), np.array([[SCORES]], "float32")
+    assert run(mod, *inputs, np.array([1], "int32"), np.array(0.5)).tolist() == [[0, 0, 3]]
+    assert len(run(mod, *inputs, np.array([-1], "int32"), np.array(0.5))) == 0
+
+
+@pytest.mark.parametrize(
+    "given", ["(1, 6, 5)|(1, 1, 6)", "(1, 6, 4)|(1, 1, 5)", "(6, 4)|(1, 6)", "(2, 6, 4)|(1, 1, 6)"]
+)
+def test_nms_refuses(given: str) -> None:
+    x, y = given.split("|")
+    with pytest.raises(CompileError, match="E0445"):
+        parameters = f'x: R.Tensor({x}, "float32"), y: R.Tensor({y}, "float32")'
+        module(parameters, 'gv = R.vision.multiclass_nms(x, y, R.const(3, "int64"), R.const(0.5, "float32"))')

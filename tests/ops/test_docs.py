@@ -18,8 +18,9 @@ def table() -> str:
     for name in ops.names():
         op = ops.get(name)
         assert op is not None
-        has = "".join(m for m, f in zip("irl", (op.impl.infer, op.impl.numpy, op.impl.lower), strict=True) if f)
-        kind = op.kind.name.lower() if op.impl.lower else ""
+        lowered = op.impl.lower or op.impl.expand
+        has = "".join(m for m, f in zip("irl", (op.impl.infer, op.impl.numpy, lowered), strict=True) if f)
+        kind = op.kind.name.lower() if lowered else ""
         groups.setdefault((has, kind), []).append(op.short)
     lines = []
     for (has, kind), members in sorted(groups.items(), key=lambda g: (-len(g[0][0]), g[0])):
