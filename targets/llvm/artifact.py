@@ -18,11 +18,12 @@ from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.backend import BACKEND
 from mlcc.targets.llvm.codegen.context import CONSTANTS
 from mlcc.targets.llvm.codegen.native_functions import Natives
-from mlcc.targets.llvm.object.compile import Compiled, Machine, linked_text
+from mlcc.targets.llvm.object.compile import Compiled, Machine, assembly, linked_ir
 from mlcc.targets.llvm.object.header import c_header
 from mlcc.targets.llvm.object.link import shared_library
 from mlcc.targets.llvm.object.native import compile_with
 from mlcc.targets.llvm.object.objfile import Buffer, Definition, NewSection, finish
+from mlcc.targets.llvm.object.passes import Code
 from mlcc.targets.llvm.object.units import Unit, UnitCompiler
 from mlcc.targets.plan.exports import c_identifier
 
@@ -144,16 +145,18 @@ class ObjectArtifact(Artifact):
 
     def _text(self, kind: str) -> str:
         """Assembly or LLVM IR, with the constants in it."""
-        texts = [unit.text for unit in self.units]
-        if self.constants:
-            size = sum(len(p) for p in self._constant_pieces())
-            declared = f"@{CONSTANTS} = external hidden constant [0 x i8], align {ALIGNMENT}"
-            content = "".join(f"\\{byte:02X}" for piece in self._constant_pieces() for byte in bytes(piece))
-            defined = f'@{CONSTANTS} = hidden constant [{size} x i8] c"{content}", align {ALIGNMENT}'
-            at = next((n for n, text in enumerate(texts) if declared in text), 0)
-            texts[at] = texts[at].replace(declared, defined)
         if self.natives.texts:
-            made = self._with_natives(texts[0], kind)
+            declared = f"@{CONSTANTS} = external hidden constant [0 x i8], align {ALIGNMENT}"
+            made = self._with_natives(self.text.replace(declared, self._constants_ir()), kind)
             return made.asm if kind == "asm" else made.llvm_ir
-        codes = [unit.code for unit in self.units]
-        return linked_text(list(zip(texts, codes, strict=True)), self.machine, self.opt_level, kind)
+        units = [(unit.text, unit.code) for unit in self.units]
+        if self.constants:
+            units.append((self._constants_ir(), Code.HOST))
+        write = assembly if kind == "asm" else linked_ir
+        return write(units, self.machine, self.opt_level)
+
+    def _constants_ir(self) -> str:
+        """The definition of the constants in LLVM IR."""
+        content = b"".join(self._constant_pieces()).hex().upper()
+        escaped = "".join(f"\\{content[at : at + 2]}" for at in range(0, len(content), 2))
+        return f'@{CONSTANTS} = hidden constant [{len(content) // 2} x i8] c"{escaped}", align {ALIGNMENT}'

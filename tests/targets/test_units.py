@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -142,6 +143,32 @@ def test_texts_are_of_the_same_code() -> None:
     text = made.emit("llvm-ir").decode()
     assert text.count("define ") == len({line.split("@")[1] for line in text.splitlines() if line.startswith("define")})
     assert "kernel.softmax" in made.emit("asm").decode()
+
+
+@pytest.mark.skipif(CC is None, reason="needs a C compiler")
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("target", ["llvm", "llvm{cpu=x86-64-v3}"])
+def test_assembly_is_that_of_the_object(
+    level: int, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assembled, it gives the same functions of the same sizes in the same places."""
+    monkeypatch.setattr("mlcc.targets.llvm.kernel_units._LEAST", 0)  # one unit for each kernel
+    made = mlcc.build(mlcc.parse(MODEL.format(body="R.exp(a)")), target, opt_level=level)
+    text, obj = tmp_path / "m.s", tmp_path / "m.o"
+    text.write_bytes(made.emit("asm"))
+    assert CC is not None
+    subprocess.run([CC, "-c", "-o", obj, text], check=True)
+    assert functions_in(obj.read_bytes()) == functions_in(made.emit("obj"))
+
+
+def functions_in(obj: bytes) -> list[tuple[str, int, int]]:
+    """The functions of an object, without the numbers that keep internal ones apart: names, places, sizes."""
+    sections = elf.read_sections(obj)
+    (table,) = (s for s in sections if s.type == elf.SYMTAB)
+    names = elf.Strings(obj, sections[table.link].offset, sections[table.link].size)
+    symbols = elf.SYMBOL.iter_unpack(obj[table.offset : table.offset + table.size])
+    found = [(names.at(name), value, size) for name, info, _, _, value, size in symbols if info & 15 == 2]
+    return sorted((re.sub(r"\.u\d+$", "", name), at, size) for name, at, size in found)
 
 
 def test_another_kernel_is_all_that_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from mlcc.machine.target import LlvmTarget, baseline_cpu
 from mlcc.targets.llvm.codegen import workaround_avx512_masked_store as lone_lanes
 from mlcc.targets.llvm.codegen.native_functions import NATIVE_PREFIX
 from mlcc.targets.llvm.object import machines, unlocked
+from mlcc.targets.llvm.object.assembly import joined
 from mlcc.targets.llvm.object.child_process import memory_is_limited, run_apart
 from mlcc.targets.llvm.object.passes import Code, codegen_level, optimise, run_pipeline
 
@@ -160,27 +161,41 @@ def compile_unit(text: str, machine: Machine, level: int, code: Code, tm: Any = 
         unlocked.close(module)
 
 
-def linked_text(units: Sequence[tuple[str, Code]], machine: Machine, level: int, kind: str) -> str:
-    """The code of units as one text, `asm` or `llvm-ir`: optimised one by one and linked. Raises RuntimeError, or
-    CompileError as `compile_text` does."""
-    if memory_is_limited():
-        return run_apart(lambda: _linked_text(units, machine, level, kind))
-    return _linked_text(units, machine, level, kind)
+def assembly(units: Sequence[tuple[str, Code]], machine: Machine, level: int) -> str:
+    """The assembly of units, compiled one by one as `compile_unit` compiles them for the object.
 
-
-def _linked_text(units: Sequence[tuple[str, Code]], machine: Machine, level: int, kind: str) -> str:
+    Raises RuntimeError, or CompileError as `compile_text` does.
+    """
     import llvmlite.binding as llvm
 
-    context = llvm.create_context()
-    whole: Any = None
-    for text, code in units:
-        tm = target_machine(machine, codegen_level(level, code))
-        module = _optimised(llvm, text, machine, level, code, tm, context)
-        if whole is None:
-            whole = module
-        else:
-            whole.link_in(module)
-    return str(whole) if kind == "llvm-ir" else str(target_machine(machine, level).emit_assembly(whole))
+    def emitted() -> str:
+        texts = []
+        for text, code in units:
+            tm = target_machine(machine, codegen_level(level, code))
+            module = _optimised(llvm, text, machine, level, code, tm, llvm.create_context())
+            texts.append(tm.emit_assembly(module))
+        return joined(texts)
+
+    return run_apart(emitted) if memory_is_limited() else emitted()
+
+
+def linked_ir(units: Sequence[tuple[str, Code]], machine: Machine, level: int) -> str:
+    """The LLVM IR of units, optimised one by one and linked. Raises what `assembly` raises."""
+    import llvmlite.binding as llvm
+
+    def linked() -> str:
+        context = llvm.create_context()
+        whole: Any = None
+        for text, code in units:
+            tm = target_machine(machine, codegen_level(level, code))
+            module = _optimised(llvm, text, machine, level, code, tm, context)
+            if whole is None:
+                whole = module
+            else:
+                whole.link_in(module)
+        return str(whole)
+
+    return run_apart(linked) if memory_is_limited() else linked()
 
 
 def _optimised(llvm: Any, text: str, machine: Machine, level: int, code: Code, tm: Any, context: Any) -> Any:

@@ -1,0 +1,49 @@
+"""Join the assembly of several modules into one text, as the linker joins their objects.
+
+Modules are independent: each has its own numbering of temporary labels (`.LBB0_1`) and may define internal functions of
+the same names. Both are local to a file, so they get the number of their module where texts share a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+_SYMBOL = r'"(?:[^"\\]|\\.)*"|[A-Za-z_.$][\w.$]*'
+_USED = re.compile(rf'(?<![\w.$%"])(?:{_SYMBOL})')
+_DEFINED = re.compile(rf"^({_SYMBOL}):|^\t\.local\t({_SYMBOL})$", re.M)
+_VISIBLE = re.compile(rf"^\t\.(?:globl|weak)\t({_SYMBOL})$", re.M)
+_TEXTS = ("\t.asci", "\t.file\t", "\t.ident\t", "\t.section\t")  # directives whose strings name no symbol
+
+
+def joined(texts: Sequence[str]) -> str:
+    """One text of the assembly of modules that call each other by visible names."""
+    if len(texts) == 1:
+        return texts[0]
+    local = [_local_symbols(text) for text in texts]
+    count = Counter(name for names in local for name in names)
+    return "".join(
+        _renamed(text, number, {name for name in names if count[name] > 1})
+        for number, (text, names) in enumerate(zip(texts, local, strict=True))
+    )
+
+
+def _local_symbols(text: str) -> set[str]:
+    """The symbols that a text defines for itself only."""
+    defined = {label or common for label, common in _DEFINED.findall(text)}
+    return defined - set(_VISIBLE.findall(text))
+
+
+def _renamed(text: str, number: int, names: set[str]) -> str:
+    """A text with the number of its module behind these names."""
+
+    def changed(found: re.Match[str]) -> str:
+        name = found[0]
+        if name not in names:
+            return name
+        return f'{name[:-1]}.u{number}"' if name[0] == '"' else f"{name}.u{number}"
+
+    return "".join(
+        line if line.startswith(_TEXTS) else _USED.sub(changed, line) for line in text.splitlines(keepends=True)
+    )
