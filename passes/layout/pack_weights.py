@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import HANDLE, DType
+from mlcc.ir.equal import structural_equal
 from mlcc.ir.intrinsics import Effect, effect_of
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace, walk
@@ -19,6 +20,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.fusion.fused_kernel import part_of
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.layout.element_order import in_element_order
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import CALL_TIR, call_tir, tensor_info
 from mlcc.relax.module_builder import ModuleBuilder
@@ -69,6 +71,10 @@ class _Split:
     packed: tuple[tir.Buffer, ...] = ()
     made: frozenset[tir.Buffer] = frozenset()
 
+    def prepares_as(self, other: _Split) -> bool:
+        """Whether both pack the same arguments in the same way."""
+        return self.constants == other.constants and structural_equal(self.prepare, other.prepare)
+
     def rest(self, kept: Sequence[int], panels: Sequence[_Panel], own: Sequence[int]) -> tir.PrimFunc:
         """What is left of the kernel: it takes the arguments at the positions `kept` and then `panels`, of which those
         at the places `own` are what it packed itself."""
@@ -104,6 +110,8 @@ class _Panel:
     def takes(self, dtype: DType, data: Any) -> bool:
         """Whether one of this and other data begins with all of the other; this then grows to the larger."""
         mine = self.data
+        if mine is data:
+            return True
         if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
             return False
         count = min(len(mine), len(data))
@@ -189,10 +197,14 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
     refuses one. Panels that are alike are one: the versions for other CPUs then cost code, and no weights."""
     panels: list[_Panel] = []
     own: list[list[int]] = []
+    evaluated: list[tuple[_Split, list[Any]]] = []
     for split in splits:
-        arrays = _evaluate(split, known)
+        arrays = next((arrays for other, arrays in evaluated if split.prepares_as(other)), None)
         if arrays is None:
-            return None
+            arrays = _evaluate(split, known)
+            if arrays is None:
+                return None
+            evaluated.append((split, arrays))
         places: list[int] = []
         for buffer, data in zip(split.packed, arrays, strict=True):
             free = [at for at in range(len(panels)) if at not in places]
@@ -244,7 +256,7 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     renamed: dict[Any, Any] = {}
     for old, (_, new) in zip(packed, handles, strict=True):
         renamed |= {old: new, old.data: new.data}
-    first = substitute(tuple(root.body[i] for i in taken), renamed)
+    first = substitute(tuple(in_element_order(root.body[i]) for i in taken), renamed)
     prepare = part_of(root, first, [*given, *handles], made.difference(packed))
     later = tuple(root.body[i] for i in left)
     return _Split(func, inputs, kept, later, prepare, sources, packed, frozenset(made))

@@ -8,6 +8,11 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import IRModule, relax, tir
+from mlcc.ir.equal import structural_equal
+from mlcc.ir.node import find
+from mlcc.ir.visit import substitute
+from mlcc.passes.layout import pack_weights
+from mlcc.passes.layout.element_order import in_element_order
 from mlcc.relax.queries import all_bindings
 
 PACKING = """
@@ -177,3 +182,87 @@ class Module:
     kernels = [name for name, func in after.functions.items() if isinstance(func, tir.PrimFunc)]
     assert len(kernels) == 2
     same_numbers(before, after)
+
+
+def test_versions_that_pack_alike_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their loops are split by the width of vectors; what they make is the same."""
+    evaluated = []
+    run = pack_weights._evaluate
+    monkeypatch.setattr(pack_weights, "_evaluate", lambda split, known: evaluated.append(split) or run(split, known))
+    weights = np.arange(64 * 64, dtype="float32").reshape(64, 64)
+    before = mlcc.parse(
+        f"""
+@R.function
+def main(x: R.Tensor((16, 64), "float32")):
+    with R.dataflow():
+        d = R.matmul(x, {constant(weights)})
+        R.output(d)
+    return d
+"""
+    )
+    made = mlcc.build(before, "llvm")
+    assert len(made.manifest["target"]["versions"]) > 1
+    assert len(evaluated) == 1
+    x = np.random.default_rng(0).random((16, 64), "float32")
+    np.testing.assert_allclose(mlcc.load(made)["main"](x), x @ weights, 1e-5)
+
+
+def nest(loops: str, *axes: str, value: str = "A[a, b]") -> tir.Stmt:
+    """A nest that stores into panels of 4 columns."""
+    module = mlcc.parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((6, 8), "float32"), B: T.Buffer((2, 6, 4), "float32")):
+    for {loops}:
+        with T.block("pack"):
+            a = T.axis.spatial(6, {axes[0]})
+            b = T.axis.spatial(8, {axes[1]})
+            B[b // 4, a, b % 4] = {value}
+"""
+    )
+    root = module["f"].root
+    assert root is not None
+    return root.body[0]
+
+
+ORDERED = nest("i, j in T.grid(6, 8)", "i", "j")
+
+
+@pytest.mark.parametrize(
+    ("loops", "axes"),
+    [
+        ("j, i in T.grid(8, 6)", ("i", "j")),
+        ("i in T.serial(48)", ("i // 8", "i % 8")),
+        ("k, i, j in T.grid(4, 6, 2)", ("i", "k * 2 + j")),
+        ("i, j in T.grid(6, 8)", ("5 - i", "j")),
+    ],
+)
+def test_nests_that_store_the_same_are_one_in_element_order(loops: str, axes: tuple[str, str]) -> None:
+    given = nest(loops, *axes)
+    made, wanted = in_element_order(given), in_element_order(ORDERED)
+    assert made is not given
+    (store,) = find(made, tir.BufferStore)
+    assert all(isinstance(index, tir.Var) for index in store.indices)
+    assert [n.extent.value for n in find(made, tir.For)] == [2, 6, 4]
+    buffers = dict(zip(arrays_of(made), arrays_of(wanted), strict=True))
+    assert structural_equal(substitute(made, buffers), wanted)
+
+
+def arrays_of(stmt: tir.Stmt) -> list[tir.Node]:
+    """The buffers of a nest and their data, what is read first."""
+    (store,) = find(stmt, tir.BufferStore)
+    (load,) = find(store.value, tir.BufferLoad)
+    return [b for buffer in (load.buffer, store.buffer) for b in (buffer, buffer.data)]
+
+
+@pytest.mark.parametrize(
+    ("loops", "axes", "value"),
+    [
+        ("i, j in T.grid(6, 7)", ("i", "j"), "A[a, b]"),  # not all
+        ("i, j in T.grid(8, 8)", ("T.min(i, 5)", "j"), "A[a, b]"),  # some twice
+        ("i, j in T.grid(6, 8)", ("i", "j"), "B[0, a, 0] + A[a, b]"),  # in an order
+    ],
+)
+def test_other_nests_stay_as_they_are(loops: str, axes: tuple[str, str], value: str) -> None:
+    given = nest(loops, *axes, value=value)
+    assert in_element_order(given) is given
